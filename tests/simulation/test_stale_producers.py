@@ -103,6 +103,13 @@ async def hand_over(group: Group) -> Server:
     return to
 
 
+async def led_before(group: Group) -> Server:
+    """A member that does not lead and has done so, which is what producers with an old route send to."""
+    old = group.leader
+    await hand_over(group)
+    return old
+
+
 def address_of(server: Server) -> str:
     return f"{server.machine.address}:10911"
 
@@ -127,7 +134,7 @@ def test_no_send_to_the_old_leader_fails_after_a_hand_over_and_each_is_stored_on
 
 def test_sends_to_a_member_whose_leader_died_wait_for_the_next_one() -> None:
     async def scene(group: Group) -> None:
-        follower = next(server for server in group.brokers if server is not group.leader)
+        follower = await led_before(group)
         producer = StaleProducer(group, address_of(follower))
         await asyncio.sleep(2)
         assert producer.acknowledged
@@ -146,18 +153,19 @@ def test_sends_to_a_member_whose_leader_died_wait_for_the_next_one() -> None:
 
 def test_a_send_that_nobody_takes_is_refused_in_time_and_stored_nowhere() -> None:
     async def scene(group: Group) -> None:
-        old, others = group.leader, [server for server in group.brokers if server is not group.leader]
-        for server in (old, others[0]):
+        old = await led_before(group)
+        others = [server for server in group.brokers if server is not old]
+        for server in others:
             server.machine.kill()
         clock = group.machine.clock
         began_ms = clock.monotonic_ms()
         answer = await group.machine.call(
-            lambda: group.client.invoke(address_of(others[1]), request(b"x"), _TIMEOUT_MS)
+            lambda: group.client.invoke(address_of(old), request(b"x"), _TIMEOUT_MS)
         )
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert answer.remark is not None and "[NOT_MASTER]" in answer.remark
         assert 2_000 < clock.monotonic_ms() - began_ms < _TIMEOUT_MS
-        for server in (old, others[0]):
+        for server in others:
             await server.start()
         await _until(lambda: any(leads(server) for server in group.brokers))
         (new,) = [server for server in group.brokers if leads(server)]
@@ -173,7 +181,7 @@ def test_our_clients_and_what_was_passed_on_once_are_refused_at_once(
     language: LanguageCode, remark: str | None
 ) -> None:
     async def scene(group: Group) -> None:
-        follower = next(server for server in group.brokers if server is not group.leader)
+        follower = await led_before(group)
         send = request(b"x", remark=remark)
         send.language = int(language)
         began_ms = group.machine.clock.monotonic_ms()
@@ -184,9 +192,33 @@ def test_our_clients_and_what_was_passed_on_once_are_refused_at_once(
     run(scene)
 
 
+def test_a_member_that_never_led_refuses_sends_and_one_that_started_again_passes_them_on_for_a_while() -> None:
+    async def scene(group: Group) -> None:
+        other = next(server for server in group.brokers if server is not group.leader)
+
+        async def send() -> tuple[int, int]:
+            began_ms = group.machine.clock.monotonic_ms()
+            invoked = group.client.invoke(address_of(other), request(b"x"), _TIMEOUT_MS)
+            code = (await group.machine.call(lambda: invoked)).code
+            return code, group.machine.clock.monotonic_ms() - began_ms
+
+        code, took_ms = await send()
+        assert code == ResponseCode.SERVICE_NOT_AVAILABLE and took_ms < 100
+        other.machine.kill()
+        await group.send(Message(TOPIC, b"meanwhile"))
+        await other.start()
+        await asyncio.sleep(5)
+        assert (await send())[0] == ResponseCode.SUCCESS
+        await asyncio.sleep(20)
+        code, took_ms = await send()
+        assert code == ResponseCode.SERVICE_NOT_AVAILABLE and took_ms < 100
+
+    run(scene)
+
+
 def test_batches_and_one_way_sends_are_passed_on() -> None:
     async def scene(group: Group) -> None:
-        follower = next(server for server in group.brokers if server is not group.leader)
+        follower = await led_before(group)
         bodies = [b"a", b"b", b"c"]
         batch = request(encode_batch(Message(TOPIC, body) for body in bodies), code=RequestCode.SEND_BATCH_MESSAGE)
         answer = await group.machine.call(lambda: group.client.invoke(address_of(follower), batch, _TIMEOUT_MS))
@@ -199,7 +231,8 @@ def test_batches_and_one_way_sends_are_passed_on() -> None:
 
 def test_the_leader_judges_the_signature_of_the_producer_and_not_of_the_member_that_passes_it_on() -> None:
     async def scene(group: Group) -> None:
-        leader, (follower, _) = group.leader, [server for server in group.brokers if server is not group.leader]
+        follower = await led_before(group)
+        leader = group.leader
 
         async def ask(server: Server, code: int, who: Credentials, body: bytes, **ext: str) -> RemotingCommand:
             command = signed(RemotingCommand(code, ext, body), who)

@@ -363,6 +363,7 @@ class BrokerParts(BrokerBase):
             return
         self.send_relay = relay = SendRelay(
             leads=lambda: self.address.broker_id == MASTER_ID and dledger.doubt() is None,
+            is_asked=dledger.may_be_taken_for_leader,
             own=self.address,
             client=self.client,
             topic_route=self.outer_api.topic_route,

@@ -22,7 +22,7 @@ from maxq.protocol.dledger_messages import DLedgerResponseCode
 from maxq.remoting.client import split_address
 from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.dledger.dledger_server import DLedgerServer
-from maxq.replication.raft.outputs import RoleChange
+from maxq.replication.raft.outputs import Role, RoleChange
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_store import MessageStore
 
@@ -30,6 +30,8 @@ log: Final = logging.getLogger(__name__)
 
 #: So long after a change of leader a slave asks the name servers again and again where the master is.
 _ASK_MS: Final = 15_000
+#: So long after its start clients may still send to a member because it led before it ended.
+_REMEMBERED_MS: Final = 20_000
 
 
 class DLedgerBroker:
@@ -61,6 +63,8 @@ class DLedgerBroker:
         self._config = member_config(settings.store)
         self._roles: DLedgerRoleChangeHandler | None = None
         self._leader_changed_ms = 0
+        self._has_led = False
+        self._remembered_until_ms = 0
         self._on_leader_changed: Callable[[], None] = lambda: None
         self.member: DLedgerServer | None = None
 
@@ -84,6 +88,8 @@ class DLedgerBroker:
             peers=self._peers,
         )
         _, own_port = split_address(self._config.self_address)
+        if not ledger.is_empty:
+            self._remembered_until_ms = self._clock.monotonic_ms() + _REMEMBERED_MS
         member.set_service_failed(self._on_failure)
         member.set_role_listener(self._leader_changed)
         self.member = member
@@ -139,7 +145,13 @@ class DLedgerBroker:
 
     def _leader_changed(self, change: RoleChange) -> None:
         self._leader_changed_ms = self._clock.monotonic_ms()
+        self._has_led |= change.role is Role.LEADER
         self._on_leader_changed()
+
+    def may_be_taken_for_leader(self) -> bool:
+        """Can a client have a route that names this broker as the master? Yes if it has led since its start, and for
+        20 s after a start with entries, for it may have led before."""
+        return self._has_led or self._clock.monotonic_ms() < self._remembered_until_ms
 
     # --- what RoleService asks of replication -------------------------------------------------------------------------
 

@@ -12,8 +12,10 @@ signature. The leader's answer is the producer's.
 | nobody takes it within 2.5 s | SERVICE_NOT_AVAILABLE (14): nothing was stored |
 | the leader has it and does not answer | SYSTEM_ERROR (1): it may be stored, or not |
 
-MaxQ's clients are refused at once, for they ask for the route then. What was passed on is not passed on again: two
-members that take each other for the leader would do so for ever.
+A member that has not led since its start refuses sends, as Java's does (but for 20 s after a start with a log, for it
+may have led before that): nobody who asked for the route sends to it, and who tries the members in turn learns which
+one leads. MaxQ's clients are refused at once, for they ask for the route then. What was passed on is not passed on
+again: two members that take each other for the leader would do so for ever.
 """
 
 import asyncio
@@ -56,6 +58,7 @@ class SendRelay:
         self,
         *,
         leads: Callable[[], bool],
+        is_asked: Callable[[], bool],
         own: BrokerAddress,
         client: RemotingClient,
         topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
@@ -64,9 +67,11 @@ class SendRelay:
         """
         Args:
             leads: may this member take messages now, as the leader of its group?
+            is_asked: may clients take this member for the leader? What other members get is refused.
             topic_route: asks the name servers; it may raise MaxQError.
         """
         self._leads = leads
+        self._is_asked = is_asked
         self._own = own
         self._client = client
         self._topic_route = topic_route
@@ -89,6 +94,7 @@ class SendRelay:
             and request.language != LanguageCode.PYTHON
             and request.remark != RELAYED
             and not self._leads()
+            and self._is_asked()
             and self._kept_bytes + _size(request) <= _MOST_KEPT
         )
 
