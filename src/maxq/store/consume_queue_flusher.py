@@ -1,7 +1,9 @@
 """Makes ConsumeQueues durable and writes down how far they reach (FlushConsumeQueueService.java)."""
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import Callable
 from pathlib import PurePath
 
@@ -13,8 +15,9 @@ from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.deletions import Deletions, DeletionsFile
 from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch_cy import Dispatcher
-from maxq.store.flush import CommitLogFlusher, flush_pieces
+from maxq.store.flush import CommitLogFlusher, Pieces, flush_pieces
 from maxq.store.index_service import IndexService
+from maxq.store.mapped_file import MappedFile
 from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_checkpoint import StoreCheckpoint
 from maxq.store.store_context import StoreContext
@@ -199,7 +202,7 @@ class ConsumeQueueFlusher:
         self._queues.set_aside = [folder for folder in self._queues.set_aside if folder not in gone]
 
     async def flush_queues(self, least_pages: int) -> None:
-        """Flush queues on the executor, some at a time: each needs a mapping meanwhile."""
+        """Flush queues on the executor, some at a time: each needs an open file meanwhile."""
         waiting = self._queues.unflushed()
         for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
             some = [queue for queue in waiting[start : start + _QUEUES_AT_A_TIME] if queue.unflushed(least_pages)]
@@ -212,10 +215,11 @@ class ConsumeQueueFlusher:
             try:
                 # several at a time: flushes that meet share a commit of the file system's journal
                 parts = [pieces[number::_FLUSHES_AT_A_TIME] for number in range(_FLUSHES_AT_A_TIME)]
-                jobs = [self._context.jobs.run(flush_pieces, part, threads=CHECKPOINTS) for part in parts if part]
+                jobs = [self._context.jobs.run(_flush_those_left, part, threads=CHECKPOINTS) for part in parts if part]
                 for outcome in await asyncio.gather(*jobs, return_exceptions=True):  # all end before any is unmapped
                     if isinstance(outcome, BaseException):
                         raise outcome
+                    _refuse_lost(outcome, some)
             except OSError as error:
                 self._failed(error)
                 raise
@@ -243,6 +247,25 @@ class ConsumeQueueFlusher:
         )
         log.error(self.failure)
         self._context.flags.set(NOT_WRITABLE, self.failure)
+
+
+def _flush_those_left(pieces: Pieces) -> list[MappedFile]:
+    """Make parts of files durable. Blocks. Returns the files that are gone."""
+    gone: list[MappedFile] = []
+    for piece in pieces:
+        try:
+            flush_pieces([piece])
+        except FileNotFoundError:
+            gone.append(piece[0])
+    return gone
+
+
+def _refuse_lost(gone: list[MappedFile], queues: list[ConsumeQueue]) -> None:
+    """Nothing is to be made durable of a queue that was deleted meanwhile. FileNotFoundError if one of these queues
+    still needs one of the files that are gone."""
+    needed = {file for queue in queues for file, _, _ in queue.unflushed(0)} if gone else set()
+    for file in needed.intersection(gone):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
 
 def _bounds_of(topic: TopicTail) -> dict[int, tuple[int, int]]:

@@ -306,9 +306,14 @@ def flush_pieces(pieces: Pieces, *, forget: bool = False) -> None:
 
     Args:
         forget: they may leave memory then.
+
+    Raises:
+        FileNotFoundError: a file is gone.
+        OSError: the disk refuses.
     """
     for file, start, end in pieces:
-        file.region.flush(start, end)
+        region = file.region_to_flush()
+        region.flush(start, end)
         file.flushed_position = max(file.flushed_position, end)
         if forget:
-            file.region.forget(max(0, start - _LARGE_PAGE), end)  # one that the step before could not drop as a whole
+            region.forget(max(0, start - _LARGE_PAGE), end)  # one that the step before could not drop as a whole

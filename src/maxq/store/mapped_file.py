@@ -96,8 +96,19 @@ class MappedFile:
         """Make everything written durable. Blocks."""
         end = self.wrote_position
         if end > self.flushed_position:
-            self.region.flush(self.flushed_position, end)
+            self.region_to_flush().flush(self.flushed_position, end)
             self.flushed_position = end
+
+    def region_to_flush(self) -> MappedRegion:
+        """The mapping, or one for a flush alone. It never makes a file: who flushes in a thread may come after the
+        queue was deleted.
+
+        Raises:
+            FileNotFoundError: nobody has mapped the file, and it is gone.
+            OSError: the disk refuses.
+        """
+        region = self._region
+        return self._disk.map(self.path, self.file_size, read_only=True) if region is None else region
 
     def release(self) -> None:
         """Give up the mapping; the next use maps again. It ends with its last user: a thread may be flushing it."""

@@ -306,6 +306,49 @@ async def test_more_queues_than_may_be_mapped_are_all_flushed(tmp_path: Path) ->
     again.close()
 
 
+async def test_a_flush_that_comes_late_does_not_make_files_of_deleted_queues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(small_config(tmp_path))
+    store.queues.max_mapped = 1
+    store.load()
+    topics = [f"T{number}" for number in range(12)]
+    for topic in topics:
+        store.put_message(message(topic))
+    gate = Gate(monkeypatch)
+    gate.close()
+    async with store.queue_flusher.lock:
+        flushing = asyncio.ensure_future(store.queue_flusher.flush_queues(0))
+        while not store.queues.unflushed()[0].in_flush:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert store.put_deletion(topics).ok
+        store.settle()
+        gate.open()
+        await flushing
+    assert gate.count < len(topics)  # some were still to be opened when they were gone
+    assert [topic for topic in topics if (tmp_path / "consumequeue" / topic).exists()] == []
+    assert store.queue_flusher.failure is None
+    await store.shutdown()
+
+
+async def test_a_queue_file_that_somebody_removed_is_not_called_durable(tmp_path: Path) -> None:
+    store = new_store(small_config(tmp_path))
+    store.queues.max_mapped = 1
+    store.load()
+    for topic in ("A", "B"):
+        store.put_message(message(topic))
+    (tmp_path / "consumequeue" / "A" / "0" / f"{0:020d}").unlink()
+    async with store.queue_flusher.lock:
+        with pytest.raises(FileNotFoundError, match="consumequeue/A/0"):
+            await store.queue_flusher.flush_queues(0)
+    assert "consumequeue" in str(store.queue_flusher.failure)
+    await store.shutdown()
+    again = opened(small_config(tmp_path))
+    assert again.max_offset("A", 0) == 1
+    assert again.get_message("g", "A", 0, 0, 32, None).buffers
+    again.close()
+
+
 async def test_who_would_join_the_next_group_is_told_when_this_one_has_ended(
     sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
