@@ -285,15 +285,18 @@ class TimerLog:
             file.wrote_position = file.flushed_position = end
 
     def expired(self, min_physical_offset: int) -> list[MappedFile]:
-        """Files of which no unit's record is left, taken out of the log: the caller destroys them. The last file stays.
+        """Files of which no unit's record is left, taken out of the log: the caller destroys them. The last file stays,
+        and what is not synced yet: a thread may be about to.
 
         Args:
             min_physical_offset: where the CommitLog begins.
         """
         gone: list[MappedFile] = []
-        while len(self._files.files) > 1 and self._last_record(self._files.files[0]) < min_physical_offset:
+        while len(self._files.files) > 1:
+            first = self._files.files[0]
+            if first in self._unsynced or self._last_record(first) >= min_physical_offset:
+                break
             gone.append(self._files.take_first())
-            self._unsynced.pop(gone[-1], None)
         return gone
 
     @staticmethod

@@ -287,6 +287,9 @@ class TimerMessageStore:
         """Move the read time over empty slots, for as long as `most` of them take, and return the first that is over
         and holds something; None if the read time has come to now, or `most` to its end."""
         now, spent = self.write_time_ms, 0
+        if self._is_laps_behind(now) and self.wheel.is_searched(self.read_time_ms):
+            self._skip_laps(now, most)
+            return None
         while spent < most:
             if self.read_time_ms >= now:
                 return None
@@ -296,9 +299,20 @@ class TimerMessageStore:
             following, taken = self.wheel.next_time(self.read_time_ms)
             self.read_time_ms = min(following, now)
             spent += taken
-        if now - self.read_time_ms > SLOTS * self.precision_ms:  # more than a lap: years of nothing may follow
-            self.read_time_ms = min(self.wheel.earliest(self.read_time_ms), now)
+        if self._is_laps_behind(now):
+            self._skip_laps(now, most)
         return None
+
+    def _is_laps_behind(self, now: int) -> bool:
+        """Years of nothing may follow."""
+        return now - self.read_time_ms > SLOTS * self.precision_ms
+
+    def _skip_laps(self, now: int, most: int) -> None:
+        """Move the read time to the next slot that holds something, when enough calls have looked at `most` slots each
+        to know it."""
+        earliest = self.wheel.earliest(self.read_time_ms, most)
+        if earliest is not None:
+            self.read_time_ms = min(earliest, now)
 
     def open(self, slot: Slot) -> list[Unit]:
         """The units of a slot, oldest first. Until `finish` or `close` nothing more comes into it."""

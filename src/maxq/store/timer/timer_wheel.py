@@ -26,6 +26,7 @@ from sys import byteorder
 from typing import Final, NamedTuple
 
 from maxq.errors import StoreRefusedError
+from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.mapped_file import OS_PAGE_SIZE, data_ranges
 
@@ -58,6 +59,20 @@ class Slot(NamedTuple):
 EMPTY: Final = Slot(-1, -1, -1, 0)
 
 
+@dataclass(slots=True)
+class _Search:
+    """A search for the first slot that holds something. `least` and `found` are times in slots.
+
+    Attributes:
+        page: the next one to look at.
+    """
+
+    from_ms: int
+    least: int
+    page: int = 0
+    found: int = _NEVER
+
+
 class TimerWheel:
     """The wheel of one store."""
 
@@ -87,6 +102,7 @@ class TimerWheel:
         self._changed: dict[int, bytearray] = {}
         self._frozen: dict[int, bytearray] = {}
         self._is_suspect = False  # a sync failed, and none has succeeded since
+        self._search: _Search | None = None
 
     def _make_durable(self) -> None:
         """A process that was killed in `write` has left pages that no sync has seen, or that one which failed has made
@@ -122,22 +138,45 @@ class TimerWheel:
             return time_ms + self.precision_ms, 1
         return time_ms + empty * _SLOTS_PER_PAGE * self.precision_ms, empty * _PAGE_TAKES
 
-    def earliest(self, from_ms: int) -> int:
-        """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does."""
-        least, found = from_ms // self.precision_ms, _NEVER
-        page = -1
-        while (page := page + 1) < self._pages:
-            if empty := self._empty_from(page):
-                page += empty - 1
-                continue
-            data = self._changed.get(page) or self._frozen.get(page)
-            at = page * OS_PAGE_SIZE
-            numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
-            if byteorder == "little":
-                numbers.byteswap()
-            slots = zip(numbers[0::4], numbers[2::4], strict=True)
-            found = min([found, *(number for number, last in slots if number >= least and last >= 0)])
-        return found * self.precision_ms
+    def earliest(self, from_ms: int, most: int) -> int | None:
+        """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does.
+
+        The whole wheel has to be looked at. A call looks at about `most` slots, in the measure of `next_time`, and the
+        next one for the same time goes on there; what is put between them counts.
+
+        Returns:
+            None: more calls are needed.
+        """
+        search = self._search
+        if search is None or search.from_ms != from_ms:
+            search = self._search = _Search(from_ms, from_ms // self.precision_ms)
+        spent = 0
+        while search.page < self._pages:
+            if spent >= most:
+                return None
+            if empty := self._empty_from(search.page):
+                search.page += empty
+                spent += empty * _PAGE_TAKES
+            else:
+                search.found = min(search.found, self._first_of(search.page, search.least))
+                search.page += 1
+                spent += _SLOTS_PER_PAGE
+        self._search = None
+        return search.found * self.precision_ms
+
+    def is_searched(self, from_ms: int) -> bool:
+        """Does `earliest` need more calls for this time?"""
+        return self._search is not None and self._search.from_ms == from_ms
+
+    def _first_of(self, page: int, least: int) -> int:
+        """The smallest time, in slots, of a page's slots that hold something, at or behind `least`."""
+        data = self._changed.get(page) or self._frozen.get(page)
+        at = page * OS_PAGE_SIZE
+        numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
+        if byteorder == "little":
+            numbers.byteswap()
+        slots = zip(numbers[0::4], numbers[2::4], strict=True)
+        return min((number for number, last in slots if number >= least and last >= 0), default=_NEVER)
 
     @property
     def _pages(self) -> int:
@@ -160,6 +199,9 @@ class TimerWheel:
         """Write one slot, over whatever is there."""
         page, at = divmod(self.slot_index(slot.time_ms) * SLOT_SIZE, OS_PAGE_SIZE)
         number = slot.time_ms // self.precision_ms
+        search = self._search
+        if search is not None and number >= search.least:  # its page may have been looked at
+            search.found = min(search.found, number)
         _SLOT.pack_into(self._page(page), at, number, slot.first_position, slot.last_position, slot.num, 0)
 
     def clear(self, time_ms: int) -> None:

@@ -392,6 +392,28 @@ def test_what_comes_late_does_not_wait_for_a_slot_that_holds_the_next_lap() -> N
         in_virtual_time(story)
 
 
+def test_behind_laps_of_standstill_all_comes_though_the_wheel_is_searched_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("maxq.broker.timer.timer_service._SKIP_AT_ONCE", 200)
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for delay in range(1, 40):
+            world.send_in(delay * 400_000, f"before {delay}")
+        await world.sleep_ms(100)
+        world.clock.jump_wall_ms(3 * SLOTS * 1000)
+        for number in range(40):
+            world.send_in(1_000, f"meanwhile {number}")
+            await world.sleep_ms(1)
+        await world.sleep_ms(4_000)
+        assert len(world.bodies()) == len(set(world.bodies())) == 79
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
+
+
 @pytest.mark.parametrize("restarts", ["", "ordered", "killed"])
 @pytest.mark.parametrize("days", [26, 365 * 80, -26, -365 * 50])
 def test_a_clock_that_is_years_off_for_a_while_stops_nothing_and_loses_nothing(days: int, restarts: str) -> None:

@@ -1,6 +1,7 @@
 """Wheel, log and checkpoint: Java's bytes, and what is left of them after accidents."""
 
 import struct
+from array import array
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -134,6 +135,38 @@ def test_weeks_without_messages_are_passed_over_and_no_slot_is(tmp_path: Path) -
         time_ms, steps = following, steps + taken
     assert found == due
     assert steps < weeks // 1000 // 8
+
+
+def test_the_search_behind_a_standstill_reads_a_part_of_the_wheel_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = TimerWheel(SystemDisk(), PurePath(tmp_path / "timerwheel"), 1000)
+    for index in range(0, SLOTS, 128):  # what a Java broker has delivered fills the pages
+        wheel.put(Slot(NOW - (SLOTS - index) * 1000, 0, 0, 1))
+    first, between = NOW + 1_000_000_000, NOW + 999_000_000
+    wheel.put(Slot(first, 0, 0, 1))
+    written(wheel)
+    parsed: list[int] = []
+
+    def counting(kind: str, data: bytes) -> "array[int]":
+        parsed.append(len(data))
+        return array(kind, data)
+
+    monkeypatch.setattr(timer_wheel, "array", counting)
+    found, reads = None, 0
+    while found is None:
+        parsed.clear()
+        found = wheel.earliest(NOW, 20_000)
+        reads += 1
+        assert sum(parsed) <= 700_000  # 20,000 slots and the rest of a page
+    assert found == first
+    assert reads >= SLOTS // 20_000
+    assert not wheel.is_searched(NOW)
+    assert wheel.earliest(NOW, 20_000) is None
+    wheel.put(Slot(between, 0, 0, 1))  # while it is searched, in a page that was looked at or was not
+    while (found := wheel.earliest(NOW, 20_000)) is None:
+        pass
+    assert found == between
 
 
 def test_the_checkpoint_has_javas_56_bytes_and_own_ones_that_java_makes_void(tmp_path: Path) -> None:
