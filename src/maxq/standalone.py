@@ -21,7 +21,7 @@ from typing import Self
 from maxq.broker.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
-from maxq.config.host import broker_on
+from maxq.config.host import broker_on, has_access_control
 from maxq.config.loader import texts
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
@@ -122,6 +122,11 @@ class StandaloneServer:
     def broker_name(self) -> str:
         """broker-a, unless the settings say otherwise."""
         return self._settings.broker.broker_name
+
+    @property
+    def is_guarded(self) -> bool:
+        """Must requests be signed?"""
+        return has_access_control(self._settings.broker.acl_enable, self._settings.auth)
 
     def _choose_ports(self) -> tuple[BrokerSettings, tuple[str, ...]]:
         """Those that were not given; the broker's settings with them, and warnings of the settings."""

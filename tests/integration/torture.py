@@ -121,7 +121,7 @@ class Torture:
         while True:
             line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
             assert line, f"it ended instead of getting ready: {self._said()}"
-            found = re.search(rb"name server ([0-9.]+:[0-9]+)", line)
+            found = re.search(rb"name server: ([0-9.]+:[0-9]+)", line)
             if found:
                 return found.group(1).decode()
 

@@ -6,13 +6,13 @@ ended. What went wrong is one line on standard error.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
 from maxq import __version__
 from maxq.cli.ends import INTERRUPTED, READER_GONE, drop_unread_output, flush_output
-from maxq.cli.lazy import Entry, LazyGroup
+from maxq.cli.lazy import Entry, LazyGroup, NearGroup
 from maxq.cli.said import said
 from maxq.errors import MaxQError
 
@@ -38,17 +38,20 @@ COMMANDS = {
 }
 
 
-def _admin_commands() -> list[str]:
-    from maxq.cli.admin import ENTRIES
-
-    return [f"admin {name}" for name in ENTRIES]
+def _commands_of_groups() -> Iterator[str]:
+    """`admin topicList`, `store check`, …: every command that has a group's name before it."""
+    context = typer.Context(group)
+    for name in COMMANDS:
+        command = group.get_command(context, name)
+        if isinstance(command, NearGroup):
+            yield from (f"{name} {member}" for member in command.list_commands(context))
 
 
 group = LazyGroup(
     "maxq",
     SUMMARY,
     COMMANDS,
-    elsewhere=_admin_commands,
+    elsewhere=_commands_of_groups,
     epilog="maxq version says which release this is, maxq help COMMAND what a command does.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from maxq import __version__
+from maxq.cli.lazy import NearGroup
 from maxq.cli.load.measure import LoadError, measure
 from maxq.cli.load.request import RefusedError, Target
 from maxq.cli.load.server_process import StandaloneProcess
@@ -22,6 +23,7 @@ from maxq.cli.options import split_assignments
 from maxq.errors import ConfigError, MaxQError
 
 app = typer.Typer(
+    cls=NearGroup,
     help="Generate load and measure: one JSON object a line.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -16,6 +16,8 @@ import typer
 
 from maxq.cli.admin.dledger import COLUMNS, member_rows, transfer
 from maxq.cli.dledger_blessing import blessing_of, stopped_member
+from maxq.cli.lazy import NearGroup
+from maxq.cli.ready import ready_text
 from maxq.cli.report import Report, Style, show
 from maxq.cli.servers import ReadyFileOption, VerboseOption, configure_logging, serve
 from maxq.client.dledger_client import DLedgerClient
@@ -26,7 +28,7 @@ from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 T = TypeVar("T")
 
 app = typer.Typer(
-    invoke_without_command=True, rich_markup_mode=None, add_completion=False,
+    cls=NearGroup, invoke_without_command=True, rich_markup_mode=None, add_completion=False,
     help="A bare DLedger server, and its client.",
 )  # fmt: skip
 
@@ -91,8 +93,8 @@ def serve_or_ask(
     )
 
     def ready() -> str:
-        took = time.monotonic() - started
-        return f"maxq dledger is ready: {id_} of group {group} at {config.self_address} ({took:.2f} s)"
+        facts = {"group": group, "address": config.self_address}
+        return ready_text("dledger", id_, time.monotonic() - started, facts)
 
     serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
 

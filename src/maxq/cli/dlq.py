@@ -9,6 +9,7 @@ import orjson
 import typer
 
 from maxq.cli.admin.command import command
+from maxq.cli.lazy import NearGroup
 from maxq.cli.message_json import message_object
 from maxq.cli.options import opened_output
 from maxq.cli.report import Report, done_report
@@ -22,7 +23,11 @@ from maxq.protocol.message import Message, MessageExt
 from maxq.runtime.system import SystemClock
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Dead letters of consumer groups."
+    cls=NearGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Dead letters of consumer groups.",
 )
 
 _PRODUCER = "TOOLS_PRODUCER"

@@ -1,4 +1,4 @@
-"""A command group whose members are imported when they are called, and whose help needs none of them."""
+"""Command groups: they know which command a mistyped word was meant to be, and import one when it is called."""
 
 import difflib
 import importlib
@@ -22,8 +22,34 @@ class Entry(NamedTuple):
     command: str | None = None
 
 
-class LazyGroup(TyperGroup):
-    """Commands by name, from a table."""
+class NearGroup(TyperGroup):
+    """Commands by name; a word that names none is refused with the command that is most like it."""
+
+    def elsewhere(self) -> Iterable[str]:
+        """Commands of other groups that people may look for here, with the words before them."""
+        return ()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """What a word means; one that means nothing is refused with the nearest commands."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names:
+            near = _nearest(args[0], names) or _nearest(args[0], self.elsewhere(), cutoff=_FAR_CUTOFF)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+
+def _nearest(word: str, commands: Iterable[str], **likeness: float) -> list[str]:
+    """Those of `commands` whose last word is most like `word`, in capital letters or not."""
+    known: dict[str, list[str]] = {}
+    for command in commands:
+        known.setdefault(command.split()[-1].lower(), []).append(command)
+    near = difflib.get_close_matches(word.lower(), list(known), n=1, **likeness)
+    return known[near[0]] if near else []
+
+
+class LazyGroup(NearGroup):
+    """Commands by name, from a table; their modules are imported when they are called, not for the help."""
 
     def __init__(
         self,
@@ -34,7 +60,7 @@ class LazyGroup(TyperGroup):
         elsewhere: Callable[[], Iterable[str]] = lambda: (),
         **options: Any,
     ) -> None:
-        """`elsewhere`: commands of other groups that people may look for here, with the words before them."""
+        """`elsewhere`: what the method of this name returns."""
         super().__init__(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None, **options)
         self._entries = entries
         self._elsewhere = elsewhere
@@ -57,17 +83,8 @@ class LazyGroup(TyperGroup):
             return typer.main.get_command(module.app)
         return typer.main.get_group(module.app).commands[entry.command]
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """What a word means; one that means nothing is refused with the command that is most like it."""
-        known = {name.lower(): name for name in self._entries}
-        if args and args[0] not in self._entries:
-            near = difflib.get_close_matches(args[0].lower(), list(known), n=1)
-            if not near:
-                known = {words.split()[-1].lower(): words for words in self._elsewhere()}
-                near = difflib.get_close_matches(args[0].lower(), list(known), n=1, cutoff=_FAR_CUTOFF)
-            if near:
-                ctx.fail(f"No such command {args[0]!r}; did you mean {known[near[0]]}?")
-        return super().resolve_command(ctx, args)
+    def elsewhere(self) -> Iterable[str]:
+        return self._elsewhere()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from maxq.cli.lazy import NearGroup
 from maxq.cli.options import OptionalNamesrv, split_assignments
 from maxq.cli.pipeline_common import (
     BrokerName,
@@ -22,7 +23,11 @@ from maxq.cli.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need
 from maxq.errors import ConfigError
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Archives of topics, and their proof."
+    cls=NearGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Archives of topics, and their proof.",
 )
 
 _MIB = 1 << 20

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from maxq.cli.lazy import NearGroup
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv
 from maxq.cli.pipeline_common import (
     Begin,
@@ -30,6 +31,7 @@ from maxq.cli.spark_run import (
 from maxq.errors import ConfigError
 
 app = typer.Typer(
+    cls=NearGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

@@ -21,8 +21,9 @@ from maxq.cli.ends import drop_unread_output
 from maxq.cli.folders import folder
 from maxq.cli.long_lived import LongLived
 from maxq.cli.options import split_assignments
+from maxq.cli.ready import ready_text
 from maxq.config import BrokerSettings, NamesrvSettings
-from maxq.config.host import broker_on, has_access_control, namesrv_on, where_it_listens
+from maxq.config.host import broker_on, has_access_control, is_loopback, namesrv_on, where_it_listens
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import ConfigError, StoreFailedError
@@ -73,11 +74,10 @@ def standalone(
     warn(server.warnings)
 
     def ready() -> str:
-        return (
-            f"maxq standalone is ready: name server {server.namesrv_address}, "
-            f"broker {server.broker_name} {server.broker_address}, store {server.store} "
-            f"({time.monotonic() - started:.2f} s)"
-        )
+        facts = {"name server": server.namesrv_address, "broker": server.broker_address, "store": str(server.store)}
+        if not is_loopback(host):
+            facts |= where_it_listens(host, server.is_guarded)
+        return ready_text("standalone", server.broker_name, time.monotonic() - started, facts)
 
     serve(server.start, server.shutdown, ready, ready_file, set_failure_listener=server.set_failure_listener)
 
@@ -98,6 +98,7 @@ def namesrv(
     from maxq.namesrv.controller import NamesrvController
     from maxq.standalone import naming_port
 
+    started = time.monotonic()
     configure_logging(verbose)
     raise_file_limit()
     settings, warnings = NamesrvSettings.from_properties(
@@ -113,10 +114,12 @@ def namesrv(
         with naming_port(settings.server.bind_address, settings.server.listen_port, "name server", "-p"):
             await server.start()
 
-    where = where_it_listens(
-        settings.server.bind_address, has_access_control(settings.namesrv.acl_enable, settings.auth)
-    )
-    serve(start, server.shutdown, lambda: f"maxq namesrv is ready on port {server.port}{where}", ready_file)
+    def ready() -> str:
+        guarded = has_access_control(settings.namesrv.acl_enable, settings.auth)
+        facts = {"port": str(server.port), **where_it_listens(settings.server.bind_address, guarded)}
+        return ready_text("namesrv", "", time.monotonic() - started, facts)
+
+    serve(start, server.shutdown, ready, ready_file)
 
 
 @app.command()
@@ -179,10 +182,9 @@ def broker(
 
     def ready() -> str:
         guarded = has_access_control(settings.broker.acl_enable, settings.auth)
-        reached = where_it_listens(settings.server.bind_address, guarded)
-        where = f"port {server.port}, store {settings.store.store_path_root_dir}"
-        name, took = settings.broker.broker_name, time.monotonic() - started
-        return f"maxq broker is ready: {name} on {where} ({took:.2f} s); {server.role.rule()}{reached}"
+        facts = {"port": str(server.port), "store": settings.store.store_path_root_dir}
+        facts |= server.role.facts() | where_it_listens(settings.server.bind_address, guarded)
+        return ready_text("broker", settings.broker.broker_name, time.monotonic() - started, facts)
 
     serve(
         start, server.shutdown, ready, ready_file,
@@ -199,7 +201,7 @@ def serve(
     set_failure_listener: Callable[[FailureListener], None] | None = None,
     end_with_input: bool = False,
 ) -> None:
-    """Start, say so in one line and by the ready file, wait for SIGINT or SIGTERM, shut down, say why.
+    """Start, say so by what `ready` returns and by the ready file, wait for SIGINT or SIGTERM, shut down, say why.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
 
@@ -274,10 +276,10 @@ def serve(
         runner.run(run())
 
 
-def _say(line: str) -> None:
-    """Print a line, at a terminal with its clauses one below the other. A server goes on without whoever reads it."""
+def _say(text: str) -> None:
+    """Print `text`. A server goes on without whoever reads it."""
     try:
-        print(line.replace("; ", "\n  ") if sys.stdout.isatty() else line, flush=True)
+        print(text, flush=True)
     except OSError:
         drop_unread_output()
 

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as RichProgress
 
 from maxq.cli.folders import folder
+from maxq.cli.lazy import NearGroup
 from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemClock, SystemDisk
@@ -27,7 +28,9 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
-app = typer.Typer(help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    cls=NearGroup, help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 Directory = Annotated[
     Path, typer.Argument(parser=folder, metavar="DIR", help="The store's root directory (storePathRootDir).")

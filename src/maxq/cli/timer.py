@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
+from maxq.cli.lazy import NearGroup
 from maxq.cli.report import Report, done_report
 from maxq.cli.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
@@ -21,7 +22,11 @@ from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.tools.store_files import StoreFiles
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, add_completion=False, help="Messages with a delivery time."
+    cls=NearGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Messages with a delivery time.",
 )
 
 Page = dict[str, Any]

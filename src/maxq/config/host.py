@@ -100,13 +100,13 @@ def is_loopback(address: str) -> bool:
     return address in ("localhost", "::1", "[::1]") or address.startswith("127.")
 
 
-def where_it_listens(address: str, is_guarded: bool) -> str:
-    """For the line that a server prints when it is ready: nothing where all is well."""
+def where_it_listens(address: str, is_guarded: bool) -> dict[str, str]:
+    """For what a server prints when it is ready: who reaches it without access control; nothing where there is some."""
     if is_guarded:
-        return ""
+        return {}
     if is_loopback(address):
-        return (
-            f"; listens on {address} only, for requests need not be signed: switch access control on "
-            "(authenticationEnabled or aclEnable), or set bindAddress, to be reached from other machines"
-        )
-    return f"; listens on {address} WITHOUT access control: whoever reaches it may do everything"
+        return {
+            "listens on": f"{address} only, because requests need not be signed",
+            "to reach it from other machines": "set authenticationEnabled or aclEnable, or else bindAddress",
+        }
+    return {"listens on": f"{address} WITHOUT access control: whoever reaches it may do everything"}

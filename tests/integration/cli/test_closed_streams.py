@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from maxq.cli.ready import facts_of
 from tests.integration.cli.every_command import free_port
 from tests.integration.cli.harness import maxq
 from tests.interop.servers import wait_until
@@ -72,7 +73,7 @@ def test_sending_without_servers_names_the_one_that_is_missing(tmp_path: Path) -
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path)
     try:
         wait_until(ready.exists, 60, "the name server is ready")
-        address = f"127.0.0.1:{log.read_text().split('on port ')[1].split(';')[0]}"
+        address = f"127.0.0.1:{facts_of(log.read_text())['port']}"
         alone = [maxq("produce", "T", text="x\n", namesrv=address), maxq("tail", "T", namesrv=address)]
         for done in alone:
             assert done.code == 1 and "no broker has registered with that name server: start one" in done.err

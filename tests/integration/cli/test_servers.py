@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 import maxq as maxq_package
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.cli.load.server_process import ServerProcess, StandaloneProcess
+from maxq.cli.ready import facts_of
 from maxq.errors import StoreRefusedError
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
@@ -60,8 +61,9 @@ def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, numbe
         process.send_signal(number)
         assert process.wait(30) == 0, log.read_text()
     assert not ready.exists() and not (tmp_path / "store" / "abort").exists()
-    began, ended = log.read_text().splitlines()
-    assert re.fullmatch(r"maxq standalone is ready: name server \S+, broker broker-a \S+, store .*", began)
+    first, *facts, ended = log.read_text().splitlines()
+    assert re.fullmatch(r"maxq standalone is ready: broker-a \(\d+\.\d\d s\)", first)
+    assert [line.split(": ")[0] for line in facts] == ["  name server", "  broker", "  store"]
     assert ended == f"maxq: the server has ended: {number.name}"
 
 
@@ -75,8 +77,8 @@ def test_names_and_places_that_are_set_are_used_and_told(tmp_path: Path) -> None
     port = free_port_base()
     changes = {"brokerName": "other", "listenPort": str(port), "storePathRootDir": str(tmp_path / "elsewhere")}
     with StandaloneProcess(changes) as server:
-        line = server.log.read_text()
-        assert f"broker other 127.0.0.1:{port}, store {tmp_path}/elsewhere" in line
+        assert "maxq standalone is ready: other (" in server.log.read_text()
+        assert (server.facts["broker"], server.facts["store"]) == (f"127.0.0.1:{port}", f"{tmp_path}/elsewhere")
         assert (tmp_path / "elsewhere" / "abort").exists()
         sent = maxq("produce", "T", text="hello\n", namesrv=server.namesrv_address)
         assert sent.code == 0, sent.err
@@ -180,12 +182,45 @@ def test_a_port_that_the_system_chose_is_the_one_that_is_told(tmp_path: Path) ->
     options = [word for setting in settings for word in ("--set", setting)]
     with running("broker", *options, "--ready-file", str(ready), log=log):
         wait_until(ready.exists, log.read_text())
-        told = re.search(r"on port (\d+), store", log.read_text())
-        assert told is not None and int(told[1]) > 0
-        socket.create_connection(("127.0.0.1", int(told[1])), 10).close()
+        port = int(facts_of(log.read_text())["port"])
+        socket.create_connection(("127.0.0.1", port), 10).close()
 
 
-def test_at_a_terminal_a_server_says_each_thing_in_a_line_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "known"),
+    [
+        ({}, {"role": "ASYNC_MASTER", "sends": "wait for no slave"}),
+        (
+            {
+                "enableDLegerCommitLog": "true",
+                "dLegerGroup": "g",
+                "dLegerSelfId": "n0",
+                "dLegerPeers": "n0-127.0.0.1:{}",
+            },
+            {"role": "member n0 of DLedger group g", "members": "n0-127.0.0.1:{}"},
+        ),
+        (
+            {"bindAddress": "0.0.0.0"},
+            {"listens on": "0.0.0.0 WITHOUT access control: whoever reaches it may do everything"},
+        ),
+    ],
+)
+def test_what_a_broker_says_when_it_is_ready_is_short_lines_that_programs_read(
+    tmp_path: Path, settings: dict[str, str], known: dict[str, str]
+) -> None:
+    free = free_port_base()
+    given = {"brokerName": "b", "brokerIP1": "127.0.0.1", "storePathRootDir": str(tmp_path / "store"), **settings}
+    options = [f"--set={name}={value.format(free)}" for name, value in given.items()]
+    with ServerProcess("b", tmp_path, ["broker", *options]) as server:
+        said = server.log.read_text().splitlines()
+        first = said.index(next(line for line in said if line.startswith("maxq broker is ready: b (")))
+        assert max(len(line.removesuffix(str(tmp_path / "store"))) for line in said[first:]) <= 100
+        assert server.facts["store"] == str(tmp_path / "store") and int(server.facts["port"]) > 0
+        for fact, value in known.items():
+            assert server.facts[fact] == value.format(free)
+
+
+def test_a_name_server_at_a_terminal_says_the_same(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "maxq", "namesrv", "-p", "0", "--ready-file", str(ready)]
@@ -203,10 +238,10 @@ def test_at_a_terminal_a_server_says_each_thing_in_a_line_of_its_own(tmp_path: P
         process.kill()
         process.wait()
         os.close(ours)
-    first, second, last = said.decode().splitlines()
-    told = re.fullmatch(r"maxq namesrv is ready on port (\d+)", first)
-    assert told is not None and int(told[1]) > 0, "port 0 takes a free one, and says which"
-    assert second.startswith("  listens on 127.0.0.1 only") and last == "maxq: the server has ended: SIGTERM"
+    facts = facts_of(said.decode())
+    assert int(facts["port"]) > 0, "port 0 takes a free one, and says which"
+    assert facts["listens on"].startswith("127.0.0.1 only")
+    assert said.decode().splitlines()[-1] == "maxq: the server has ended: SIGTERM"
 
 
 def test_workers_are_derived_watched_and_started_again(tmp_path: Path) -> None:
@@ -296,10 +331,9 @@ def test_server_whose_disk_fails_ends_with_one_line_and_a_code(tmp_path: Path, k
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         wait_until(ready.exists, "ready file")
-        namesrv = re.search(r"name server (\S+),", log.read_text())
-        assert namesrv is not None
+        namesrv = facts_of(log.read_text())["name server"]
         trigger.touch()
-        maxq("produce", "T", text="x\n", namesrv=namesrv[1])
+        maxq("produce", "T", text="x\n", namesrv=namesrv)
         assert process.wait(30) == 1, log.read_text()
     finally:
         process.kill()

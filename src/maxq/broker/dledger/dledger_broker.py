@@ -165,12 +165,17 @@ class DLedgerBroker:
 
     def rule(self) -> str:
         """What sends wait for, in a sentence."""
+        facts = self.facts()
+        return f"{facts['role']} ({facts['members']}): sends {facts['sends']}"
+
+    def facts(self) -> dict[str, str]:
+        """Role, members and what sends wait for, for what a broker prints when it is ready."""
         raft = self._config.raft()
-        members = ", ".join(self._config.peers)
-        return (
-            f"member {self._config.self_id} of DLedger group {self._config.group} ({members}): a send waits until "
-            f"{raft.quorum} of {len(raft.peers)} members have it on their disks"
-        )
+        return {
+            "role": f"member {self._config.self_id} of DLedger group {self._config.group}",
+            "members": ", ".join(f"{peer}-{address}" for peer, address in self._config.peers.items()),
+            "sends": f"wait until {raft.quorum} of {len(raft.peers)} members have the message on their disks",
+        }
 
     async def change_to_master(self) -> None:
         """Nothing: the group has copied the log."""

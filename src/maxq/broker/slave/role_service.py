@@ -54,6 +54,10 @@ class Replication(Protocol):
         """What sends wait for, in a sentence."""
         ...
 
+    def facts(self) -> dict[str, str]:
+        """The same as the facts `role` and `sends` of what a broker prints when it is ready."""
+        ...
+
     async def change_to_master(self) -> None:
         """The link to the master ends, slaves keep theirs. Change brokerRole after it."""
         ...
@@ -116,6 +120,10 @@ class RoleService:
     def rule(self) -> str:
         """What a send waits for, in a sentence."""
         return self._parts.replication.rule()
+
+    def facts(self) -> dict[str, str]:
+        """The role and what sends wait for, for what a broker prints when it is ready."""
+        return self._parts.replication.facts()
 
     def start_line(self) -> str:
         """Who and where this broker is, its role, and what a send waits for."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from maxq.cli.load.request import Target
+from maxq.cli.ready import facts_of
 from maxq.errors import MaxQError
 
 _START_SECONDS = 60
@@ -34,7 +35,7 @@ class ServerProcess:
         self.folder = folder
         self._arguments = list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
-        self.ready_line = ""
+        self.facts: dict[str, str] = {}  # what it said when it was ready last
         self.ready_seconds = 0.0  # from starting the command to its ready file
 
     @property
@@ -69,7 +70,7 @@ class ServerProcess:
             time.sleep(_POLL_SECONDS)
         self.ready_seconds = time.monotonic() - started
         said = self.log.read_bytes()[before:].decode(errors="replace")
-        self.ready_line = next(line for line in said.splitlines() if "is ready" in line)
+        self.facts = facts_of(said)
         return self
 
     def arguments(self) -> list[str]:
@@ -146,7 +147,7 @@ class StandaloneProcess(ServerProcess):
 
     def start(self) -> Self:
         super().start()
-        self._ports = _ports_of(self.ready_line)
+        self._ports = (_port(self.facts["name server"]), _port(self.facts["broker"]))
         return self
 
     def arguments(self) -> list[str]:
@@ -162,7 +163,5 @@ class StandaloneProcess(ServerProcess):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _ports_of(ready_line: str) -> tuple[int, int]:
-    """Of "… name server HOST:PORT, broker NAME HOST:PORT, store …"."""
-    namesrv, broker = ready_line.partition("name server ")[2].split(", ")[:2]
-    return int(namesrv.rpartition(":")[2]), int(broker.rpartition(":")[2])
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

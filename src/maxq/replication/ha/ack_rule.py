@@ -51,15 +51,20 @@ class AckRule:
 
     def sentence(self) -> str:
         """The rule in force, for the log's start-up line."""
+        role, sends = self.role_and_sends()
+        return f"{role}: sends {sends}"
+
+    def role_and_sends(self) -> tuple[str, str]:
+        """The role with the setting that counts, and what sends do."""
         store = self._settings.store
         role, number = store.broker_role, store.in_sync_replicas
         if role != "SYNC_MASTER":
-            return f"{role}: sends wait for no slave"
+            return role, "wait for no slave"
         if not number:
-            return f"{role}, inSyncReplicas is not given: sends wait for one slave (RocketMQ 5 would wait for none)"
+            return f"{role}, inSyncReplicas is not given", "wait for one slave (RocketMQ 5 would wait for none)"
         if number == 1:
-            return f"{role}, inSyncReplicas=1: sends wait for no slave"
+            return f"{role}, inSyncReplicas=1", "wait for no slave"
         slaves = "one slave" if number == 2 else f"{number - 1} slaves"
         auto = self._settings.broker.enable_slave_acting_master and store.enable_auto_in_sync_replicas
         fewer = f", for fewer (at least {store.min_in_sync_replicas} copies) while fewer are in sync" if auto else ""
-        return f"{role}, inSyncReplicas={number}: sends wait for {slaves}{fewer}"
+        return f"{role}, inSyncReplicas={number}", f"wait for {slaves}{fewer}"

@@ -299,6 +299,11 @@ class HAService:
         """What sends wait for, in a sentence."""
         return self._rule.sentence()
 
+    def facts(self) -> dict[str, str]:
+        """The same as the facts `role` and `sends` of what a broker prints when it is ready."""
+        role, sends = self._rule.role_and_sends()
+        return {"role": role, "sends": sends}
+
     def refusal(self) -> str | None:
         """Why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on."""
         return self._rule.refusal()
