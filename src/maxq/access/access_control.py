@@ -29,6 +29,7 @@ from maxq.errors import ConfigError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol import json_dialect
 from maxq.remoting.connection import Processor
+from maxq.remoting.endpoint import RemotingEndpoint
 from maxq.runtime.interfaces import Clock, Disk
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ class AccessControl:
             strict=auth.strict_admin_authorization,
         )
         return PolicyJudge(rules, self.tables)
+
+    def stand_before(self, server: RemotingEndpoint) -> None:
+        """Have the guard, if there is one, judge the requests of `server` and write down what becomes of them."""
+        if self.guard is not None:
+            server.guard = self.guard
+            server.on_outcome = self.guard.outcome
 
     def hooks(self) -> list[AclClientRPCHook]:
         """What this server's own requests to others pass."""

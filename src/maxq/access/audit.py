@@ -1,4 +1,4 @@
-"""What access control writes down: refusals, and requests that change something.
+"""What access control writes down: refusals, and what became of requests that change something; a request is one line.
 
 The log is `maxq.audit`. A client that is refused again and again gets one line an interval, with the number of refusals
 since the last; one that makes up a name for each request is one client, and of too many addresses one line tells. What
@@ -14,6 +14,7 @@ from typing import Final
 from maxq.auth.judge import Cause, Refused
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import RequestCode as Code
+from maxq.codes import ResponseCode
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
@@ -21,7 +22,7 @@ from maxq.runtime.log_limits import Seldom, and_more
 
 log: Final = logging.getLogger("maxq.audit")
 
-#: Requests that change what a server is or holds; each that passes is a line.
+#: Requests that change what a server is or holds; each that is not refused is a line, too.
 CHANGES: Final[frozenset[int]] = frozenset(
     {
         Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.UPDATE_BROKER_CONFIG,
@@ -65,11 +66,20 @@ class Audit:
             refused.remark[:300], and_more(left_out),
         )  # fmt: skip
 
-    def note_passed(self, connection: Connection, command: RemotingCommand) -> None:
-        """Say it, if it changes something."""
-        if command.code in CHANGES:
-            user = command.ext.get(ACCESS_KEY, "")
-            log.info("allowed %s from %s, user %r", code_name(command.code), connection.remote_address, user[:100])
+    def note_outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
+        """Say what became of a request that was allowed and worked off, if it is one that changes something.
+
+        Args:
+            response: its answer; None if it has none.
+        """
+        if command.code not in CHANGES:
+            return
+        user = command.ext.get(ACCESS_KEY, "")
+        who = f"{code_name(command.code)} from {connection.remote_address}, user {user[:100]!r}"
+        if response is None or response.code == ResponseCode.SUCCESS:
+            log.info("done %s", who)
+        else:
+            log.warning("failed %s: code %d: %r", who, response.code, (response.remark or "")[:300])
 
 
 def code_name(code: int) -> str:

@@ -19,6 +19,12 @@ _SESSION: Final = "access session"
 _HEART_BEAT: Final = "access heart-beat"
 
 
+class _Refusal(RemotingCommand):
+    """An answer by which the guard refuses, also when a processor asked it."""
+
+    __slots__ = ()
+
+
 class Guard:
     """`RemotingServer.guard` of a server with access control."""
 
@@ -35,8 +41,12 @@ class Guard:
         if command.code == RequestCode.HEART_BEAT:
             key = command.ext.get(ACCESS_KEY, "")
             connection.attributes[_HEART_BEAT] = RemotingCommand(command.code, {ACCESS_KEY: key})
-        self.audit.note_passed(connection, command)
         return None
+
+    def outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
+        """`RemotingServer.on_outcome`: what became of a request that was let through."""
+        if not isinstance(response, _Refusal):  # that is written down
+            self.audit.note_outcome(connection, command, response)
 
     def also(self, connection: Connection, command: RemotingCommand, sent_to: str) -> RemotingCommand | None:
         """For processors that find out that a request is about a record which was sent to this topic: the refusal, or
@@ -75,7 +85,10 @@ class Guard:
         self, connection: Connection, command: RemotingCommand, refused: Refused, session: Session
     ) -> RemotingCommand:
         self.audit.note_refusal(connection, command, refused, session.source_ip)
-        return command.reply(ResponseCode.NO_PERMISSION, refused.remark)
+        reply = command.reply(ResponseCode.NO_PERMISSION, refused.remark)
+        return _Refusal(
+            reply.code, remark=reply.remark, opaque=reply.opaque, flag=reply.flag, serialize_type=reply.serialize_type
+        )
 
     def session(self, connection: Connection) -> Session:
         """What this connection may, by the rules of now."""

@@ -213,7 +213,7 @@ class BrokerBase:
             self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
         )
         self.server.gate = self.fast_failure.gate
-        self.server.guard = self.access.guard
+        self.access.stand_before(self.server)
         self.server.add_listener(self.housekeeping)
         self.server.add_listener(HeldPullsOfClosed(self.hold_service))
         self.topic_puts = TopicPuts(lambda: self.store.topics)

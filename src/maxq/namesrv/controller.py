@@ -63,7 +63,7 @@ class NamesrvController:
         self._kv_configs = KVConfigManager(disk, _path(namesrv.kv_config_path))
         self._configs = ConfigService(settings, disk, _path(namesrv.config_store_path))
         self._server = RemotingServer(settings.server, clock=clock, tls=ServerTls(settings.server, disk))
-        self._server.guard = self._access.guard
+        self._access.stand_before(self._server)
         self._client = HookedRemotingClient(NettyClientConfig(), self._access.hooks(), clock=clock, rng=rng)
         self._notifier = MinBrokerIdNotifier(self._client)
         self._tasks: list[asyncio.Task[None]] = []

@@ -38,6 +38,9 @@ AnswerListener = Callable[[RemotingCommand, RemotingCommand, int], None]
 #: (connection, request) → the answer that refuses it, or None. Asked before everything else, about every request.
 Guard = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
+#: (connection, request that the guard let through, its answer; None: its processor gave none to pass on).
+OutcomeListener = Callable[[Connection, RemotingCommand, RemotingCommand | None], None]
+
 
 class Authority(Protocol):
     """Says what this process may promise, before and after a request is worked off (broker/authority.py)."""
@@ -98,6 +101,7 @@ class RemotingEndpoint:
         self.arrivals = Arrivals(self.holds)
         self.gate: Gate | None = None
         self.guard: Guard | None = None
+        self.on_outcome: OutcomeListener | None = None  # told once of each request, except of those on the batch path
         self.authority: Authority | None = None
         self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
         self.connections: dict[Connection, None] = {}  # in the order in which they came
@@ -251,16 +255,16 @@ class RemotingEndpoint:
         processor = self._processors.get(code, self._default)
         if processor is None or code in connection.excluded_codes:
             text = f" request type {code} not supported"
-            self._reply(connection, command, command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
+            self._end(connection, command, command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text))
             return
         if self._goes_away and command.version > MQVersion.V5_3_1 and not self.answers_to_the_end(command):
-            self._reply(connection, command, command.reply(ResponseCode.GO_AWAY, "please go away"))
+            self._end(connection, command, command.reply(ResponseCode.GO_AWAY, "please go away"))
             return
         if self.gate is not None and (refusal := self.gate(connection, command)) is not None:
-            self._reply(connection, command, command.reply(ResponseCode.SYSTEM_BUSY, refusal))
+            self._end(connection, command, command.reply(ResponseCode.SYSTEM_BUSY, refusal))
             return
         if self.authority is not None and (refused := self.authority.before(command)) is not None:
-            self._reply(connection, command, refused)
+            self._end(connection, command, refused)
             return
         try:
             result = processor(connection, command)
@@ -269,7 +273,9 @@ class RemotingEndpoint:
             return
         if isinstance(result, RemotingCommand):
             self._answer(connection, command, result, began_ms)
-        elif result is not None:
+        elif result is None:
+            self._end(connection, command, None)
+        else:
             task = asyncio.ensure_future(self._reply_later(connection, command, result, began_ms))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -285,7 +291,14 @@ class RemotingEndpoint:
             response = await self.holds.watch(command.code, result)
         except Exception as error:
             response = self._failure(command, error)
-        if response is not None:
+        except asyncio.CancelledError:
+            if self.on_outcome is not None:
+                interrupted = command.reply(ResponseCode.SYSTEM_ERROR, "the server was shut down meanwhile")
+                self.on_outcome(connection, command, interrupted)
+            raise
+        if response is None:
+            self._end(connection, command, None)
+        else:
             if self.authority is not None:
                 response = await self.authority.after(command, response)
             self._answer(connection, command, response, began_ms)
@@ -295,7 +308,14 @@ class RemotingEndpoint:
     ) -> None:
         if self.on_answer is not None:
             self.on_answer(command, response, self._clock.monotonic_ms() - began_ms)
-        self._reply(connection, command, response)
+        self._end(connection, command, response)
+
+    def _end(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
+        """A request that the guard let through comes to its end."""
+        if self.on_outcome is not None:
+            self.on_outcome(connection, command, response)
+        if response is not None:
+            self._reply(connection, command, response)
 
     def _reply(self, connection: Connection, command: RemotingCommand, response: RemotingCommand) -> None:
         if command.is_oneway:

@@ -1,5 +1,9 @@
 """Every request code of broker and name server without, with wrong and with insufficient credentials."""
 
+import logging
+
+import pytest
+
 from maxq.auth.needs import NEEDS
 from maxq.codes import RequestCode as Code
 from maxq.protocol.body_limits import BY_FRAME, body_limits
@@ -161,3 +165,23 @@ async def test_refusals_are_counted_by_cause(broker: GuardedBroker) -> None:
         "accessRefused_noCredentials": "1", "accessRefused_unknownUser": "1", "accessRefused_disabledUser": "0",
         "accessRefused_wrongSignature": "2", "accessRefused_noPermission": "1", "accessRefused_unreadable": "0",
     }  # fmt: skip
+
+
+async def test_a_request_that_changes_something_is_one_line_which_says_what_became_of_it(
+    broker: GuardedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    await broker.make_alice()
+    await broker.allow_alice("Topic:own", "Update")
+    broker.create_topic("theirs")
+    half = broker.send_request("theirs", b"half", sys_flag=4, UNIQ_KEY="U1", TRAN_MSG="true", PGROUP="PG")
+    msg_id = (await broker.invoke(signed(half, ROOT))).ext["msgId"]
+    caplog.set_level(logging.INFO, "maxq.audit")
+    caplog.clear()
+    refused = await broker.ask(323, ALICE, topic="own", msgId=msg_id)  # may update `own`; the message is of another
+    assert refused.code == 16
+    failed = await broker.ask(323, ROOT, topic="own", msgId="no id")
+    assert failed.code == 1
+    assert (await broker.ask(323, ROOT, topic="own", msgId=msg_id)).code == 0
+    lines = [record.getMessage() for record in caplog.records if record.name == "maxq.audit"]
+    assert [line.split(" RESUME_CHECK_HALF_MESSAGE ")[0] for line in lines] == ["refused 323", "failed 323", "done 323"]
+    assert f"code 1: {failed.remark!r}" in lines[1]

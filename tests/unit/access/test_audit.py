@@ -87,7 +87,10 @@ def test_made_up_names_and_addresses_do_not_fill_the_log(caplog: pytest.LogCaptu
 def test_what_changes_a_server_is_a_line_without_what_was_sent(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "maxq.audit")
     audit, ext = Audit(SimClock()), dict[str, Any](AccessKey="root", Signature="sig", SecurityToken="token")
-    audit.note_passed(CONNECTION, RemotingCommand(Code.MAXQ_PURGE_TOPIC, ext, b"secret"))
-    audit.note_passed(CONNECTION, RemotingCommand(Code.GET_MAX_OFFSET, ext))
-    (line,) = said(caplog)
-    assert line == "allowed 30081 MAXQ_PURGE_TOPIC from 10.0.0.1:4711, user 'root'"
+    request = RemotingCommand(Code.MAXQ_PURGE_TOPIC, ext, b"secret")
+    audit.note_outcome(CONNECTION, request, request.reply())
+    audit.note_outcome(CONNECTION, request, None)
+    audit.note_outcome(CONNECTION, request, request.reply(1, "no\nsuch topic", body=b"secret"))
+    audit.note_outcome(CONNECTION, RemotingCommand(Code.GET_MAX_OFFSET, ext), request.reply())
+    who = "30081 MAXQ_PURGE_TOPIC from 10.0.0.1:4711, user 'root'"
+    assert said(caplog) == [f"done {who}", f"done {who}", f"failed {who}: code 1: 'no\\nsuch topic'"]
