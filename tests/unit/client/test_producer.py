@@ -300,6 +300,52 @@ def test_a_master_that_became_a_slave_is_left_within_seconds() -> None:
     simulate(story)
 
 
+@pytest.mark.parametrize("is_broken", [False, True], ids=["no connection can be made", "the connection breaks"])
+def test_a_broker_that_has_gone_has_the_route_asked_for_within_the_send(is_broken: bool) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        cluster.route("T", brokers=["broker-a"])
+        gone = cluster.master("broker-a")
+
+        async def end(request: RemotingCommand) -> RemotingCommand | None:
+            cluster.route("T", brokers=["broker-b"])
+            ending.append(asyncio.create_task(gone.stop()))
+            return None
+
+        ending: list[asyncio.Task[None]] = []
+        async with make(cluster) as producer:
+            await producer.send(Message("T", b"x"))
+            if is_broken:
+                gone.scripts[SEND] = end
+            else:
+                await end(RemotingCommand(SEND))
+                await ending[0]
+            asked = len(cluster.names.seen)
+            assert (await producer.send(Message("T", b"x"))).message_queue.broker_name == "broker-b"
+            assert len(cluster.names.seen) > asked
+            await ending[0]
+
+    simulate(story)
+
+
+def test_a_send_that_no_broker_answers_has_the_route_asked_for_at_once() -> None:
+    """Long before the silence of the connection, which other requests may keep from being one, is noticed."""
+
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start("broker-a", "broker-b")
+        cluster.route("T", brokers=["broker-a"])
+        async with make(cluster, send_msg_timeout=100) as producer:
+            await producer.send(Message("T", b"x"))
+            cluster.master("broker-a").scripts[SEND] = never()
+            cluster.route("T", brokers=["broker-b"])
+            with pytest.raises(RemotingTimeoutError):
+                await producer.send(Message("T", b"x"))
+            await asyncio.sleep(0.1)
+            assert (await producer.send(Message("T", b"x"))).message_queue.broker_name == "broker-b"
+
+    simulate(story)
+
+
 def test_a_queue_of_a_broker_that_is_no_longer_the_master_is_tried_until_the_timeout() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start("broker-a", "broker-b")
