@@ -139,6 +139,7 @@ class BrokerParts(BrokerBase):
             fast_failure=self.fast_failure,
             broker=self.address,
             clock=clock,
+            quotas=self.quotas,
         ).register(self.server)
 
     def _send_path(self) -> SendPath:

@@ -76,6 +76,17 @@ PROPERTY_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 PROPERTY_TRANS_OFFSET: Final = "TRANS_OFFSET"
 PROPERTY_TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
+#: What no message of a batch may have: it would wait, open a transaction, or bring the receipt handle of another.
+NOT_IN_BATCHES: Final = (
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_POP_CK,
+)
+
 #: Names the system uses: `Message.putUserProperty` refuses them.
 RESERVED_PROPERTIES: Final = frozenset(
     value

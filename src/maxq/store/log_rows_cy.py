@@ -4,6 +4,8 @@ The rows are what protocol/send_scanner_cy read straight from the receive buffer
 record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the general way.
 """
 
+from maxq.protocol.message_const import NOT_IN_BATCHES
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -39,7 +41,7 @@ if cython.compiled:
         R_UNIQUE_SIZE,
         ROW_WIDTH,
     )
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put_bytes
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
     from cython.cimports.maxq.store.log_cy import LogTail
     from cython.cimports.maxq.store.record_cy import crc31_at
     from cython.cimports.maxq.store.tails_cy import QueueTail, TopicTail
@@ -73,11 +75,12 @@ else:
         R_UNIQUE_SIZE,
         ROW_WIDTH,
     )
-    from maxq.runtime.buffers import copy_bytes, i32, put_bytes
+    from maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
     from maxq.store.log_cy import LogTail
     from maxq.store.record_cy import crc31_at
     from maxq.store.tails_cy import QueueTail, TopicTail
 
+_NOT_IN_BATCHES = cython.declare(frozenset, frozenset(name.encode() for name in NOT_IN_BATCHES))
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 _BATCH_MOST = cython.declare(cython.int, 32767)  # see BATCH_MOST of protocol/message.py
@@ -407,6 +410,25 @@ def _append_half(
 
 
 @cython.cfunc
+@cython.exceptval(-1, check=True)
+def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longlong) -> cython.int:
+    """1 unless the properties have one of NOT_IN_BATCHES."""
+    end: cython.longlong = p + size
+    mid: cython.longlong
+    while p < end:
+        mid = p
+        while mid < end and src[mid] != 1 and src[mid] != 2:
+            mid += 1
+        if mid - p > 4 and (src[p] == 0x54 or src[p] == 0x44 or src[p] == 0x50):  # T, D or P, and not TAGS
+            if take_bytes(src, p, mid - p) in _NOT_IN_BATCHES:
+                return 0
+        while mid < end and src[mid] != 2:
+            mid += 1
+        p = mid + 1
+    return 1
+
+
+@cython.cfunc
 @cython.exceptval(-2, check=False)
 def _append_batch(
     tail: LogTail,
@@ -452,7 +474,7 @@ def _append_batch(
         if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
             return -1
         total = fixed + body_size + own_size
-        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST:
+        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST or not _may_be_in_batch(src, own, own_size):
             return -1
         w += tail.head
         if total + 8 > tail.file_size - w:

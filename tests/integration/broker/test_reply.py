@@ -1,6 +1,9 @@
 """Request and reply: a reply is pushed to the client that asked."""
 
+import pytest
+
 from maxq.codes import RequestCode
+from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.send import ReplyMessageRequestHeader
 from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.remoting_command import RemotingCommand
@@ -88,3 +91,27 @@ async def test_client_that_left_gets_nothing(broker: RunningBroker) -> None:
     broker.client = mine
     answer = await broker.invoke(reply_to(broker, "asker@1"))
     assert answer.code == 1
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "properties"), [(4, {"TRAN_MSG": "true"}), (0, {"TRAN_MSG": "true"}), (8, {}), (12, {})]
+)
+async def test_a_reply_is_no_part_of_a_transaction(
+    broker: RunningBroker, sys_flag: int, properties: dict[str, str]
+) -> None:
+    Requester(broker)
+    await broker.heartbeat("", {}, client_id="asker@1")
+    end = broker.controller.store.max_physical_offset
+    request = broker.send_request(REPLY_TOPIC, b"x", sys_flag=sys_flag, REPLY_TO_CLIENT="asker@1", **properties)
+    request.code = RequestCode.SEND_REPLY_MESSAGE_V2
+    answer = await broker.invoke(request)
+    assert answer.code == 13 and (answer.remark or "").startswith("a reply cannot be part of a transaction")
+    assert broker.controller.store.max_physical_offset == end
+
+
+async def test_a_reply_above_the_quota_of_its_topic_is_refused_as_a_send_is(broker: RunningBroker) -> None:
+    quota = TopicConfig(REPLY_TOPIC, 1, 1, 6, attributes={"+quota.bytes": "50"})
+    broker.controller.topics.update_topic_config(quota)
+    assert (await broker.send(REPLY_TOPIC, b"x" * 10_000)).code == 0
+    answer = await broker.invoke(reply_to(broker, "asker@1"))
+    assert answer.code == 2 and "[QUOTA]" in (answer.remark or "")

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol import message_const
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
@@ -157,6 +158,39 @@ async def test_a_batch_holds_no_message_that_waits(
     reply = await broker.send(topic, body, code=BATCH, batch=True)
     assert reply.code == 13
     assert (reply.remark or "").startswith("a batch cannot ")
+    assert broker.controller.store.max_physical_offset == end
+
+
+@pytest.mark.parametrize("name", message_const.NOT_IN_BATCHES)
+async def test_nor_does_one_for_a_queue_that_has_messages(broker: RunningBroker, topic: str, name: str) -> None:
+    """Those take another way."""
+    assert (await broker.send(topic, b"before", UNIQ_KEY="U1")).code == 0
+    end = broker.controller.store.max_physical_offset
+    value = "true" if name == "TRAN_MSG" else "3"
+    body = encode_batch([Message(topic, b"good", {"TAGS": "T"}), Message(topic, b"bad", {"KEYS": "k", name: value})])
+    reply = await broker.send(topic, body, code=BATCH, batch=True)
+    assert (reply.code, broker.controller.store.max_physical_offset) == (13, end)
+    assert name in (reply.remark or "")
+
+
+@pytest.mark.parametrize("name", ["TRAN", "TRAN_MSG2", "DELAYED", "POP_CK_OFFSET", "TIMER", "PRIORITY"])
+async def test_names_like_those_are_the_users(broker: RunningBroker, topic: str, name: str) -> None:
+    assert (await broker.send(topic, b"before", UNIQ_KEY="U1")).code == 0
+    body = encode_batch([Message(topic, b"b", {name: "3", "TAGS": "T"})])
+    assert (await broker.send(topic, body, code=BATCH, batch=True)).code == 0
+    assert (await broker.pull_messages(topic, 1))[0].properties == {name: "3", "TAGS": "T"}
+
+
+@pytest.mark.parametrize("sys_flag", [8, 12])
+async def test_what_ends_a_transaction_is_the_brokers_to_write(
+    broker: RunningBroker, topic: str, sys_flag: int
+) -> None:
+    """As a message that was committed it would be shown at once, and the half message it names be taken for decided."""
+    half = await broker.send(topic, b"half", sys_flag=4, UNIQ_KEY="U1", TRAN_MSG="true", PGROUP="PG")
+    end = broker.controller.store.max_physical_offset
+    forged = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "PG", "TRAN_PREPARED_QUEUE_OFFSET": "0"}
+    reply = await broker.send(topic, b"forged", sys_flag=sys_flag, **forged)
+    assert (half.code, reply.code) == (0, 13) and "only brokers write" in (reply.remark or "")
     assert broker.controller.store.max_physical_offset == end
 
 

@@ -22,7 +22,7 @@ from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Clock
@@ -136,6 +136,10 @@ class EscapeBridge:
 
     def _request(self, message: MessageExtBrokerInner, queue: RemoteQueue) -> RemotingCommand:
         properties = {**message.properties, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}
+        sys_flag = message.sys_flag & ~_HOST_BITS
+        if sys_flag & MessageSysFlag.TRANSACTION_COMMIT:  # it is an ordinary message there, and opens no transaction
+            sys_flag = with_transaction_type(sys_flag, 0)
+            properties.pop(const.PROPERTY_TRANSACTION_PREPARED, None)
         own = self._own
         header = SendMessageRequestHeader(
             producer_group=message.properties.get(const.PROPERTY_PRODUCER_GROUP)
@@ -144,7 +148,7 @@ class EscapeBridge:
             default_topic=_DEFAULT_TOPIC,
             default_topic_queue_nums=_DEFAULT_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=message.sys_flag & ~_HOST_BITS,
+            sys_flag=sys_flag,
             born_timestamp=message.born_timestamp,
             flag=message.flag,
             properties=encode_properties(properties),

@@ -17,6 +17,7 @@ from maxq.broker.fast_failure import FastFailure
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send_checks import SendChecks
 from maxq.broker.processors.send_properties import BrokerProperties, received_properties
+from maxq.broker.quota.quotas import Quotas
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -48,6 +49,7 @@ class ReplyMessageProcessor:
         fast_failure: FastFailure,
         broker: BrokerAddress,
         clock: Clock,
+        quotas: Quotas,
     ) -> None:
         """`put_message` stores a reply, here or, on a slave that acts as master, at another broker group."""
         self._settings = settings
@@ -56,6 +58,7 @@ class ReplyMessageProcessor:
         self._fast_failure = fast_failure
         self._broker = broker
         self._clock = clock
+        self._quotas = quotas
         self._checks = SendChecks(settings, topics)
         self._own_properties = BrokerProperties(broker, lambda: settings.broker)
 
@@ -92,6 +95,9 @@ class ReplyMessageProcessor:
     def _message(
         self, connection: Connection, request: RemotingCommand, header: SendMessageRequestHeader
     ) -> MessageExtBrokerInner | Refusal:
+        refusal = self._quotas.send_refusal(header.topic, request)
+        if refusal is not None:
+            return refusal
         config = self._checks.topic(
             header.topic,
             header.default_topic,
@@ -102,9 +108,11 @@ class ReplyMessageProcessor:
         if isinstance(config, Refusal):
             return config
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
+        properties = received_properties(header.properties)
+        if refusal is None:
+            refusal = self._checks.message(config, properties, header.sys_flag, kind="a reply")
         if refusal is not None:
             return refusal
-        properties = received_properties(header.properties)
         properties.update(self._own_properties.for_reply())
         return MessageExtBrokerInner(
             header.topic,

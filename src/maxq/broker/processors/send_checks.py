@@ -1,6 +1,6 @@
 """What a send must satisfy before the store sees it (AbstractSendMessageProcessor.msgCheck; broker-api §3.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from maxq.broker.attributes import CLEANUP_POLICY
 from maxq.broker.processors.message_type import type_refusal
@@ -19,7 +19,8 @@ from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
-from maxq.protocol.message_sys_flag import TRANSACTION_MASK
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, decode_batch
+from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 
 _UNIT = 1  # topic system flag: belongs to one unit
 _TIMER_PROPERTIES = (
@@ -28,10 +29,6 @@ _TIMER_PROPERTIES = (
     const.PROPERTY_TIMER_DELIVER_MS,
     const.PROPERTY_TIMER_DEL_UNIQKEY,
 )
-#: Properties of the messages of a batch that `transaction` and `delay_in_batch` look at.
-_CHECKED_IN_BATCHES = (
-    const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_DELAY_TIME_LEVEL, *_TIMER_PROPERTIES
-)  # fmt: skip
 
 
 class SendChecks:
@@ -98,7 +95,62 @@ class SendChecks:
             f"queue ids are below {queues} here: fetch the route anew, or give the topic more queues with updateTopic",
         )
 
-    def transaction(self, properties: Mapping[str, str], sys_flag: int, *, is_batch: bool) -> Refusal | None:
+    def message(
+        self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int, *, kind: str = ""
+    ) -> Refusal | None:
+        """What every message of a client must satisfy whose topic and queue are right, by whichever request it came.
+
+        Args:
+            kind: what it is ("a batch", "a reply") if that cannot open a transaction; empty for other messages.
+        """
+        return self._properties(config, properties, sys_flag) or self._transaction(properties, sys_flag, kind)
+
+    def batch(self, config: TopicConfig, body: bytes, count: int) -> Refusal | None:
+        """What each of the `count` messages of a batch that was sent must satisfy."""
+        return self._one_by_one(
+            body, count, self._why_one_by_one(config, body),
+            lambda properties: self._properties(config, properties, 0)
+            or self._transaction(properties, 0, "a batch")
+            or self.delay_in_batch(properties)
+            or self._handle_of_broker(properties),
+        )  # fmt: skip
+
+    def staged(self, body: bytes, count: int, *, is_plain: bool) -> Refusal | None:
+        """What each of `count` staged messages must satisfy; those that are not plain may be of a later time."""
+        names = const.NOT_IN_BATCHES if is_plain else (const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_POP_CK)
+        return self._one_by_one(
+            body, count, _names_in(body, names),
+            lambda properties: self._transaction(properties, 0, "a staged message")
+            or (self.delay_in_batch(properties) if is_plain else None)
+            or self._handle_of_broker(properties),
+        )  # fmt: skip
+
+    @staticmethod
+    def _one_by_one(
+        body: bytes, count: int, why: str | None, check: Callable[[Mapping[str, str]], Refusal | None]
+    ) -> Refusal | None:
+        """The first refusal of `check`, if there is a reason `why` to look at each message."""
+        if why is None:
+            return None
+        if count > BATCH_MOST_BY_ITSELF:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch has {count} messages and each is checked by itself, because {why}: the limit is then "
+                f"{BATCH_MOST_BY_ITSELF}; send smaller batches",
+            )
+        return next(filter(None, (check(message.properties) for message in decode_batch(body, ""))), None)
+
+    @staticmethod
+    def _handle_of_broker(properties: Mapping[str, str]) -> Refusal | None:
+        """A message that brings a receipt handle would have another one acknowledged in its place."""
+        if const.PROPERTY_POP_CK not in properties:
+            return None
+        return Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the property {const.PROPERTY_POP_CK} is given by brokers to messages that are popped; leave it away",
+        )
+
+    def _transaction(self, properties: Mapping[str, str], sys_flag: int, kind: str) -> Refusal | None:
         """May this message open a transaction, if it wants to?"""
         opens = properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
         if not opens and not sys_flag & TRANSACTION_MASK:
@@ -109,10 +161,16 @@ class SendChecks:
                 f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden: "
                 "rejectTransactionMessage is true",
             )
-        if is_batch:
+        if kind:
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
-                "a batch cannot be part of a transaction (TRAN_MSG, sysFlag 0xC); send its messages one by one",
+                f"{kind} cannot be part of a transaction (TRAN_MSG, sysFlag 0xC); send messages one by one",
+            )
+        if sys_flag & TRANSACTION_MASK & ~MessageSysFlag.TRANSACTION_PREPARED:
+            return Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"sysFlag {sys_flag:#x} says that the message ends a transaction, which only brokers write: send it "
+                "without the bit 0x8",
             )
         if not opens:
             return Refusal(
@@ -122,16 +180,13 @@ class SendChecks:
             )
         return None
 
-    def why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
+    def _why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
         """Why the messages of a batch body must be checked one by one; None: no check can object to any of them."""
         if self._settings.broker.enable_topic_message_type_check:
             return "enableTopicMessageTypeCheck is true"
         if is_compacted(config):
             return f"{config.topic_name} keeps one message for each key ({CLEANUP_POLICY}={COMPACTION})"
-        for name in _CHECKED_IN_BATCHES:
-            if name.encode() in body:
-                return f"it says {name} somewhere"
-        return None
+        return _names_in(body, const.NOT_IN_BATCHES)
 
     @staticmethod
     def delay_in_batch(properties: Mapping[str, str]) -> Refusal | None:
@@ -149,7 +204,7 @@ class SendChecks:
             f"a batch cannot be delayed (DELAY={properties[const.PROPERTY_DELAY_TIME_LEVEL]}); send each alone",
         )
 
-    def properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
+    def _properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
         """Properties that change where or when a message is delivered, and the type they give it."""
         if self._settings.broker.enable_topic_message_type_check:
             refusal = type_refusal(config, properties, sys_flag)
@@ -162,3 +217,9 @@ class SendChecks:
                 f"({CLEANUP_POLICY}={COMPACTION}); set KEYS",
             )
         return None
+
+
+def _names_in(body: bytes, names: Sequence[str]) -> str | None:
+    """Why the messages of a batch body may have one of these properties; None: they have none."""
+    found = next((name for name in names if name.encode() in body), None)
+    return found and f"it says {found} somewhere"

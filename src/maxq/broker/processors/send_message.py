@@ -34,7 +34,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, batch_count, decode_batch
+from maxq.protocol.message import BATCH_MOST, batch_count
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.protocol.recall_handle import RecallHandle
 from maxq.protocol.remoting_command import RemotingCommand
@@ -144,9 +144,8 @@ class SendMessageProcessor:
         properties = received_properties(header.properties)
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         if refusal is None:
-            refusal = self._checks.properties(config, properties, header.sys_flag)
-        if refusal is None:
-            refusal = self._checks.transaction(properties, header.sys_flag, is_batch=bool(header.batch))
+            kind = "a batch" if header.batch else ""
+            refusal = self._checks.message(config, properties, header.sys_flag, kind=kind)
         if refusal is None and request.body_length == 0 and not is_compacted(config):  # there it deletes its key
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -222,23 +221,7 @@ class SendMessageProcessor:
             )
         if not count:
             return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is illegal: it holds no message; send at least one")
-        why = self._checks.why_one_by_one(config, body)
-        if why is None:
-            return None
-        if count > BATCH_MOST_BY_ITSELF:
-            return Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the batch has {count} messages and each is checked by itself, because {why}: the limit is then "
-                f"{BATCH_MOST_BY_ITSELF}; send smaller batches",
-            )
-        messages = decode_batch(body, config.topic_name)
-        for message in messages:
-            refusal = self._checks.properties(config, message.properties, 0)
-            refusal = refusal or self._checks.transaction(message.properties, 0, is_batch=True)
-            refusal = refusal or self._checks.delay_in_batch(message.properties)
-            if refusal is not None:
-                return refusal
-        return None
+        return self._checks.batch(config, body, count)
 
     def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
         """A topic of batch queues keeps a batch as one record; consumers take it apart."""

@@ -1,5 +1,6 @@
 """Writes that cannot wait for the master go to another broker group."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -117,6 +118,20 @@ async def test_a_message_from_an_ipv6_host_is_not_called_one_where_the_host_is_a
     await world.bridge.put_message(MessageExtBrokerInner("T", 0, b"b", sys_flag=flags, born_host=bytes(20)))
     ((_, command),) = world.sent
     assert SendMessageRequestHeader.decode_for(command.code, command.ext).sys_flag == MessageSysFlag.COMPRESSED
+
+
+async def test_a_message_of_a_committed_transaction_is_an_ordinary_one_there() -> None:
+    """A delayed one keeps TRAN_MSG, by which the other group would take it for one that opens a transaction."""
+    properties = {**MESSAGE.properties, "TRAN_MSG": "true"}
+    committed = replace(MESSAGE, sys_flag=MessageSysFlag.TRANSACTION_COMMIT | 1, properties=properties)
+    world = World()
+    assert (await world.bridge.put_message(committed)).ok
+    header = SendMessageRequestHeader.decode_v2(world.sent[0][1].ext)
+    assert header.sys_flag == 1 and "TRAN_MSG" not in decode_properties(header.properties)
+    opened = replace(committed, sys_flag=MessageSysFlag.TRANSACTION_PREPARED)
+    assert (await world.bridge.put_message(opened)).ok
+    header = SendMessageRequestHeader.decode_v2(world.sent[1][1].ext)
+    assert header.sys_flag == 4 and decode_properties(header.properties)["TRAN_MSG"] == "true"
 
 
 async def test_a_message_of_no_producer_group_goes_under_the_brokers_own() -> None:

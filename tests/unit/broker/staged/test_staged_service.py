@@ -181,3 +181,19 @@ async def test_applications_that_a_ledger_knows_are_bounded(
     with pytest.raises(RequestRefusedError, match="3 applications"):
         await service.claim("one more", "broker-a")
     assert await service.claim("app1", "broker-b") == "broker-a"
+
+
+@pytest.mark.parametrize("plain", ["true", "false"])
+@pytest.mark.parametrize("name", ["TRAN_MSG", "POP_CK"])
+async def test_what_is_the_brokers_to_write_is_refused_before_it_is_staged(
+    server: StandaloneServer, name: str, plain: str
+) -> None:
+    body = encode_batch([Message("T", b"x", {"UNIQ_KEY": "U", name: "true"})])
+    refused = await stage(server, body, 1, plain=plain)
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL and name in (refused.remark or "")
+
+
+async def test_a_staged_message_that_waits_is_not_plain(server: StandaloneServer) -> None:
+    body = encode_batch([Message("T", b"x", {"UNIQ_KEY": "U", "DELAY": "3"})])
+    assert (await stage(server, body, 1, plain="true")).code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await stage(server, body, 1, plain="false")).code == ResponseCode.SUCCESS
