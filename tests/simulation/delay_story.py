@@ -74,7 +74,11 @@ class DelayNode(TimerWorld):
         self.schedule.start()
         return self
 
+    def on_try(self, key: str) -> None:
+        """Told of every delivery from a delay level that is begun."""
+
     async def _put_delayed(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        self.on_try(message.properties[_KEY])
         failures, now_ms = self.failures, self.clock.monotonic_ms()
         if failures is not None and failures.chance(0.15):
             raise RuntimeError("a failure of ours, as told")
@@ -151,7 +155,6 @@ class DelayStory:
         self._failures = failures if failures.chance(0.4) else None  # of deliveries from delay levels
         self._far = self.rng.fork("far")
         self._behind_ms = 0  # so far the clock was set back, and it is put right with its next step
-        self._before_jumps: list[tuple[int, int]] = []  # monotonic and wall time when the clock was set back by weeks
         self._right_from_ms = 0  # monotonic; what is sent from then on comes in time
 
     @staticmethod
@@ -245,16 +248,22 @@ class DelayStory:
         ) -> int:
             if node.failures is not None and node.failures.chance(0.3):
                 return 0  # this one must take the general way
+            key = decode_properties(properties)[_KEY]
+            node.on_try(key)
             stored = plainly(record, copy, topic, queue_id, properties, *others)
             if stored and topic == TOPIC.encode():
-                self._note_delivery(decode_properties(properties)[_KEY])
+                self._note_delivery(key)
             return stored
 
         node.store.put_message = put_message  # type: ignore[method-assign]
         node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
+        node.on_try = self._note_try  # type: ignore[method-assign]
 
     def _note_delivery(self, key: str) -> None:
         self._delivered_at[key] = self.clock.monotonic_ms()
+
+    def _note_try(self, key: str) -> None:
+        """What was due when its delivery began is not early when the store takes it, whatever the clock says then."""
         sent = self.sent.get(key)
         if sent is not None and sent.delay_ms <= max(
             self.clock.monotonic_ms() - sent.sent_ms, self.clock.wall_ms() - sent.stored_ms
@@ -374,7 +383,6 @@ class DelayStory:
         """By weeks: ahead for good, or back until the next step."""
         ahead = self._far.chance(0.4)
         delta = FAR_MS if ahead else -FAR_MS
-        self._before_jumps.append((self.clock.monotonic_ms(), self.clock.wall_ms()))
         self.clock.jump_wall_ms(delta)
         self._behind_ms = 0 if ahead else FAR_MS
         self.marks.add(f"clock is weeks {'ahead' if ahead else 'behind'} {when}")
@@ -451,8 +459,7 @@ class DelayStory:
 
     def _judge_level(self, sent: Sent, message: MessageExt) -> None:
         waited_ms = self._delivered_at[sent.key] - sent.sent_ms
-        walls = [wall_ms for at_ms, wall_ms in self._before_jumps if at_ms >= sent.sent_ms]
-        by_wall_ms = max([message.store_timestamp, *walls]) - sent.stored_ms
+        by_wall_ms = message.store_timestamp - sent.stored_ms
         assert max(waited_ms, by_wall_ms) >= sent.delay_ms or sent.key in self._came_late_enough, (
             f"early: {sent} came after {waited_ms} ms, {by_wall_ms} ms"
         )

@@ -35,7 +35,6 @@ class TimerStory(DelayPowerStory):
     """See the module."""
 
     NODE: ClassVar[type[DelayNode]] = FaultyNode
-    FAR: ClassVar[float] = 0.0  # with a disk that fails and a clock weeks behind, a message may come twice
 
     async def _main(self, world: SimWorld, rng: SimRng, ending: str) -> None:
         mix = FaultMix(rng.fork("faults"), rng.choice(((), (), ("commitlog", "checkpoint"), ("timer",))))

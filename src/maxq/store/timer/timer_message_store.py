@@ -128,7 +128,8 @@ class TimerMessageStore:
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
         self.dedupe_position = self._file.dedupe_position
-        self.moved.take(self.saved.moved, self.log.max_offset)
+        # before its first checkpoint this timer has passed over nothing, whoever wrote the units
+        self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
         self.read_time_ms = found.read_time_ms
         self._settled.add(*found.settled)
