@@ -43,6 +43,25 @@ def count_records(data: cython.const[cython.uchar][::1], most: cython.Py_ssize_t
     return count, p
 
 
+def have_bodies(data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, most_properties: cython.longlong):
+    """Say whether the store takes the records of a batch body as they are (see batches_cy.pyi)."""
+    if count == 0:
+        return True
+    buf: cython.p_uchar
+    body_size: cython.longlong
+    p: cython.longlong = 0
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(data[0]))
+    else:
+        buf = memoryview(data)
+    for _ in range(count):
+        body_size = i32(buf, p + 16)
+        if body_size == 0 or i32(buf, p) - 22 - body_size > most_properties:
+            return False
+        p += i32(buf, p)
+    return True
+
+
 def record_places(
     data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, first: cython.longlong, more: cython.longlong
 ):

@@ -1,12 +1,11 @@
 """Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
 DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is plain_writer.py."""
 
-from array import array
 from collections.abc import Callable, Collection
 from itertools import pairwise
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.batches_cy import record_places
+from maxq.protocol.batches_cy import have_bodies, record_places
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
 from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_count, decode_batch
 from maxq.protocol.message_const import (
@@ -18,22 +17,7 @@ from maxq.protocol.message_const import (
 from maxq.protocol.message_id import offset_message_id, offset_message_ids
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.send_rows import (
-    F_BATCH,
-    R_BODY,
-    R_BODY_SIZE,
-    R_BORN_TIMESTAMP,
-    R_COUNT,
-    R_FLAGS,
-    R_PHYSICAL_OFFSET,
-    R_QUEUE_ID,
-    R_QUEUE_OFFSET,
-    R_RECONSUME_TIMES,
-    R_SIZE,
-    R_SYS_FLAG,
-    R_TOPIC_SIZE,
-    ROW_WIDTH,
-)
+from maxq.store.batch_rows import BatchRows
 from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import (
     FOLDER_NAME_MAX,
@@ -43,8 +27,8 @@ from maxq.store.consume_queue_store import (
     may_name_queues,
 )
 from maxq.store.deletions import DELETED_TOPIC, MOST_NAMES, TABLES_TOPIC, encode_names
+from maxq.store.dledger.message_ledger import MessageLedger
 from maxq.store.flush import CommitLogFlusher
-from maxq.store.log_rows_cy import append_rows
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.record_cy import crc31
 from maxq.store.store_context import StoreContext
@@ -60,11 +44,17 @@ _OF_COPIES = (_RETRY_PREFIX, "%DLQ%")
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
 MULTI_TAGS = 0x2
+#: Until one more record fits: memory is written, becomes larger, gets blocks; then the same in the next file.
+_MOST_CALLS_FOR_ROOM = 6
 _NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
 
 
 class MessageWriter:
-    """Checks, assigns queue offsets, appends, rolls files."""
+    """Checks, assigns queue offsets, appends, rolls files.
+
+    Attributes:
+        ledger: whose log it is; None: of no DLedger group.
+    """
 
     def __init__(
         self,
@@ -81,6 +71,7 @@ class MessageWriter:
         self._flusher = flusher
         self._gate = gate
         self._on_appended = on_appended
+        self.ledger: MessageLedger | None = None
 
     def _check_state(self) -> PutMessageResult | None:
         refusal = self._gate.refusal()
@@ -230,7 +221,8 @@ class MessageWriter:
             return _illegal(f"the batch body is malformed: {error}")
         if not count:
             return _illegal("the batch holds no message")
-        size = len(message.body) + count * (95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE)
+        more = 95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE + self._commit_log.tail.head
+        size = len(message.body) + count * more
         if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
             return _illegal(
                 f"the batch takes up to {size} bytes of log, a CommitLog file has "
@@ -241,11 +233,10 @@ class MessageWriter:
             longest = self._longest_record(message, count)
             if longest > ENTRY_BODY_MAX:  # before any of them is stored
                 return _too_long_for_an_entry(longest)
-        result = self._put_batch_whole(message)
+        result = self._put_batch_as_rows(message, count)
         if result is not None:
             return result
-        # of a DLedger log the one batch that lies in two files comes here, too
-        if count > BATCH_MOST_BY_ITSELF and not self._commit_log.tail.head:
+        if count > BATCH_MOST_BY_ITSELF:
             return _illegal(
                 f"the batch has {count} messages and must be stored one by one (enabledAppendPropCRC, messages "
                 f"without a body, or places in light queues): the limit is then {BATCH_MOST_BY_ITSELF}; send smaller "
@@ -261,12 +252,9 @@ class MessageWriter:
                 f"{MAX_PROPERTIES - _PROP_CRC_SIZE} bytes; "
                 "send fewer or shorter properties",
             )
-        tail = self._commit_log.tail
-        # a batch goes into one file, but for a DLedger log: see _would_part
-        while not tail.head and size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:
-            failed = self._gate.make_room(size)
-            if failed is not None:
-                return failed
+        failed = self._room_for_batch(size, count)
+        if failed is not None:
+            return failed
         return self._put_parts(message, [(part.body, part.flag) for part in parts], encoded)
 
     def _longest_record(self, message: MessageExtBrokerInner, count: int) -> int:
@@ -277,49 +265,79 @@ class MessageWriter:
         places.append(len(message.body) + count * more)
         return max(end - start for start, end in pairwise(places))
 
-    def _put_batch_whole(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
-        """The batch as the compiled path stores it, all at once; None if that path leaves it to this one. It stores
-        nothing of it then."""
-        context, log = self._context, self._commit_log
-        tail, body, topic = log.tail, message.body, message.topic.encode()
-        if context.config.enabled_append_prop_crc or PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode() in body:
+    def _room_for_batch(self, size: int, count: int) -> PutMessageResult | None:
+        """Have room for a batch of `count` messages, `size` bytes of log, before the first one is stored: all in one
+        file, or, in a DLedger log, in this one and the next. What to answer if there is none."""
+        tail, ledger = self._commit_log.tail, self.ledger
+        while size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:
+            if ledger is not None:
+                return self._gate.room(lambda: ledger.secure(size, count), size)
+            failed = self._gate.make_room(size)
+            if failed is not None:
+                return failed
+        return None
+
+    def _put_batch_as_rows(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult | None:
+        """The batch of `count` messages as the compiled path stores it; None if that path leaves it to the general one.
+        It stores nothing of it then."""
+        context, log, body = self._context, self._commit_log, message.body
+        if (
+            context.config.enabled_append_prop_crc
+            or PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode() in body
+            or not have_bodies(body, count, MAX_PROPERTIES)
+        ):
             return None
         self._queues.open(message.topic, message.queue_id)
         topic_tail = self._queues.topic_tail(message.topic)
-        row = array("q", bytes(8 * ROW_WIDTH))
-        row[R_FLAGS], row[R_TOPIC_SIZE], row[R_QUEUE_ID] = F_BATCH, len(topic), message.queue_id
-        row[R_SYS_FLAG], row[R_BORN_TIMESTAMP] = message.sys_flag, message.born_timestamp
-        row[R_BODY], row[R_BODY_SIZE] = len(topic), len(body)
-        row[R_RECONSUME_TIMES] = message.reconsume_times
+        if topic_tail.batch or not 0 <= message.queue_id <= topic_tail.max_queue_id:
+            return None
         store_host = message.store_host or context.identity.store_host
+        rows = BatchRows(message, count, log.tail.head, store_host)
         began, now = context.clock.monotonic_ms(), context.clock.wall_ms()
         was_plain, topic_tail.plain = topic_tail.plain, True  # whoever calls has judged what others must be judged by
         try:
-            while True:
-                done = append_rows(
-                    tail, bytearray(topic + body), bytearray(1), row, 0, 1, self._queues.topics, message.born_host,
-                    store_host, now, b"", len(body),
-                )  # fmt: skip
-                is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
-                if done or not tail.full or tail.head or is_whole_and_empty:
-                    break
-                if (failed := self._gate.make_room()) is not None:
-                    return failed
+            failed = self._append_whole(rows, now) if self.ledger is None else self._append_in_parts(rows, now)
         finally:
             topic_tail.plain = was_plain
-        if not done:
-            return None
+        if not rows.done:
+            return failed
         self._gate.took(began)
         self._flusher.appended_timestamp = now
         self._on_appended()
-        first, count = row[R_PHYSICAL_OFFSET], row[R_COUNT]
-        fixed = row[R_SIZE] - len(body)  # a record has so many bytes more than its part of the body, all together
-        places = record_places(body, count, first, fixed // count)
-        end = log.max_offset
-        return PutMessageResult(
-            PutMessageStatus.PUT_OK, first, end, row[R_SIZE] - tail.head * count, row[R_QUEUE_OFFSET], now,
-            offset_message_ids(store_host, places), count,
+        return failed or PutMessageResult(
+            PutMessageStatus.PUT_OK, rows.places[0], log.max_offset, rows.size - log.tail.head * count,
+            rows.queue_offset, now, offset_message_ids(store_host, rows.places), count,
         )  # fmt: skip
+
+    def _append_whole(self, rows: BatchRows, now_ms: int) -> PutMessageResult | None:
+        """Store the batch in one file. What to answer if there is no room; the general path takes what was not stored
+        without a reason."""
+        log, tail = self._commit_log, self._commit_log.tail
+        while not rows.append(tail, self._queues.topics, now_ms, rows.count):
+            is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
+            if not tail.full or is_whole_and_empty:
+                return None
+            if (failed := self._gate.make_room()) is not None:
+                return failed
+        return None
+
+    def _append_in_parts(self, rows: BatchRows, now_ms: int) -> PutMessageResult | None:
+        """Store the batch in a DLedger log: as much at once as the memory in front of the file takes, and in the next
+        file what this one does not take. A DLedger log begins a new file for an entry that does not fit, and for
+        nothing else: Java's followers insist on that. What to answer if it could not be stored, or not to its end."""
+        failed = self._room_for_batch(rows.size, rows.count)
+        tail, calls = self._commit_log.tail, 0
+        while failed is None and rows.done < rows.count:
+            fitting = rows.fitting(tail.file_size - tail.wrote_position)
+            if fitting:
+                is_taken = rows.append(tail, self._queues.topics, now_ms, fitting)
+                assert is_taken, "whether the compiled path takes the batch was asked before, and it was found to fit"
+                calls = 0
+            else:
+                calls += 1
+                assert calls <= _MOST_CALLS_FOR_ROOM, f"{calls} calls make no room for {rows.next_size} bytes"
+                failed = self._gate.make_room(rows.next_size)
+        return failed
 
     def _put_parts(
         self, message: MessageExtBrokerInner, parts: list[tuple[bytes, int]], encoded: list[bytes]

@@ -111,7 +111,7 @@ class PlainWriter:
     def _would_part(self, rows: Any, first: int) -> bool:
         """Is row `first` a batch for which a new file would begin although some of its messages fit into this one? A
         DLedger log begins a new file for an entry that does not fit, and for nothing else: Java's followers insist on
-        that. The general way puts such a batch into both files."""
+        that. MessageWriter puts such a batch into both files."""
         log = self._commit_log
         return (
             isinstance(log, DLedgerCommitLog)

@@ -90,7 +90,7 @@ class StoreParts:
         if isinstance(self.commit_log, DLedgerCommitLog):
             self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
             self.ledger.set_no_room_listener(self.disk_room.lacks)
-            self.cleaner.ledger = self.ledger
+            self.cleaner.ledger = self.writer.ledger = self.ledger
         self.marks = FinalMarks(self.commit_log, self.flusher, self.ledger)
 
     @property

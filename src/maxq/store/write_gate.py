@@ -1,5 +1,7 @@
 """May something be stored now, and if not, why (DefaultMessageStore.checkStoreStatus, CommitLog's page cache busy)."""
 
+from collections.abc import Callable
+
 from maxq.runtime.refusals import Cause, explain
 from maxq.store.commit_log import CommitLog
 from maxq.store.disk_room import DiskRoom, lacks_room
@@ -60,8 +62,12 @@ class WriteGate:
 
     def make_room(self, size: int = 0) -> PutMessageResult | None:
         """Have room for a record of `size` bytes, in the current file or a new one; what to answer if there is none."""
+        return self.room(lambda: self._commit_log.make_room(size), size)
+
+    def room(self, find: Callable[[], None], size: int) -> PutMessageResult | None:
+        """Call `find`, which finds room for `size` bytes or raises OSError; what to answer if there is none."""
         try:
-            self._commit_log.make_room(size)
+            find()
         except OSError as error:
             if lacks_room(error):
                 self._disk_room.lacks(error, size)

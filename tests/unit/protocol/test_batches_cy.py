@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message import BATCH_MOST, Message, batch_count, decode_batch, encode_batch
 from maxq.protocol.message_id import offset_message_id, offset_message_ids
+from maxq.protocol.message_properties import encode_properties
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.protocol.batches_cy")
@@ -69,3 +70,11 @@ def test_places_and_ids_are_those_of_each_record(parts: list[Message], first: in
             if parts:
                 assert offset_message_ids(host, places) == ",".join(offset_message_id(host, one) for one in wanted)
         assert places.tolist() == wanted
+
+
+@given(parts=messages, most=st.integers(0, 40))
+def test_bodies_and_properties_are_judged_by_their_sizes(parts: list[Message], most: int) -> None:
+    body = encode_batch(parts)
+    wanted = all(part.body and len(encode_properties(part.properties).encode()) <= most for part in parts)
+    for form in FORMS:
+        assert form.have_bodies(body, len(parts), most) == wanted

@@ -230,15 +230,40 @@ class DLedgerCommitLog(CommitLog):
         size += self.tail.head + MIN_BLANK_LENGTH
         if self._reserve is not None and not self._reserve.is_whole:
             super().make_room(size)
-        elif self.current is None or self.current.end_offset - self.max_offset < size:
-            offset = self.max_offset if self.current is None else self.current.end_offset
-            region = self._allocator.take(offset) or self._context.disk.map(
-                self.files.folder / f"{offset:020d}", self.files.file_size
-            )
-            try:
-                region.allocate(0, min(size, self.files.file_size))
-            finally:
-                self._allocator.give_back(offset, region)
+        elif self._left < size:
+            self._back_next(size)
+
+    def secure(self, size: int) -> None:
+        """Have blocks for the next entries, `size` bytes: in this file, and if they do not fit all, in the next. No
+        file is begun.
+
+        Raises:
+            OSError: there is no room on the disk.
+        """
+        size += MIN_BLANK_LENGTH
+        reserve = self._reserve
+        if reserve is not None:
+            while not reserve.is_whole and reserve.end - self.tail.wrote_position < size:
+                reserve.more(size)
+            self._write_within(reserve)
+        if self._left < size:
+            self._back_next(size)
+
+    @property
+    def _left(self) -> int:
+        """Bytes of the current file behind the last entry."""
+        return 0 if self.current is None else self.current.end_offset - self.max_offset
+
+    def _back_next(self, size: int) -> None:
+        """Have `size` bytes of blocks in the file that comes next, before it is begun."""
+        offset = self.max_offset if self.current is None else self.current.end_offset
+        region = self._allocator.take(offset) or self._context.disk.map(
+            self.files.folder / f"{offset:020d}", self.files.file_size
+        )
+        try:
+            region.allocate(0, min(size, self.files.file_size))
+        finally:
+            self._allocator.give_back(offset, region)
 
     def make_room_for(self, position: int, size: int) -> None:
         """Have the writing end at `position`, where `next_position` said, with room for `size` bytes.

@@ -221,6 +221,16 @@ class FileLedger(EntryReader):
                 self._on_no_room(error, size)
             raise
 
+    def secure(self, size: int, count: int) -> None:
+        """Have blocks for the next `count` entries, `size` bytes with their headers, and for their units, before the
+        first one is made. They take two files at most.
+
+        Raises:
+            OSError: there is no room on the disk.
+        """
+        self._log.secure(size)
+        self._index.reserve(self.next_index, self.next_index + count - 1)
+
     def body_at(self, position: int, body: bytes) -> bytes:
         """The body of an entry that goes to `position`."""
         return body

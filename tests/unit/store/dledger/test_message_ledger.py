@@ -14,13 +14,19 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, EntryRun
 from maxq.protocol.message import Message, decode_record, encode_batch
+from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.message_ledger import BARRIER_TOPIC, MessageLedger
+from maxq.store.log_rows_cy import append_rows as append_a_row
 from maxq.store.message_store import MessageStore
-from maxq.store.store_results import PutMessageStatus
+from maxq.store.message_writer import MessageWriter
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_rng import SimRng
 from tests.unit.store.dledger.naive_dledger import java_recovery
-from tests.unit.store.stores import TestClock, config_of, message, opened, small_config
+from tests.unit.store.stores import IDENTITY, TestClock, config_of, message, opened, small_config
 
 FILE_SIZE = 8192
 GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
@@ -148,6 +154,134 @@ def test_a_batch_with_a_message_longer_than_an_entry_is_refused_whole(tmp_path: 
     assert "an entry of DLedger takes 4194256" in refused.remark
     assert ledger.end_index == end
     assert store.put_batch(message(body=batch([b"first", b"b" * (ENTRY_BODY_MAX - 200)]))).ok
+    store.close()
+
+
+def configured(root: Path, **changes: Any) -> tuple[MessageStore, MessageLedger]:
+    """A leader with one queue of a topic, as a broker configures it, and nothing stored but the barrier."""
+    store, ledger = leading(root, **changes)
+    store.topic_tail("T").max_queue_id = 0
+    store.queues.open("T", 0)
+    return store, ledger
+
+
+def numbered(sizes: list[int]) -> list[Message]:
+    return [Message("T", bytes([n % 251]) * size, {"KEYS": f"k{n}"}, n) for n, size in enumerate(sizes)]
+
+
+def put_as_batch(store: MessageStore, messages: list[Message]) -> PutMessageResult:
+    return store.put_batch(message(body=encode_batch(messages)))
+
+
+def put_one_by_one(store: MessageStore, messages: list[Message]) -> list[PutMessageResult]:
+    results = []
+    for one in messages:
+        single = message(body=one.body, **one.properties)
+        single.flag = one.flag
+        single.properties_data = encode_properties(one.properties).encode()
+        results.append(store.put_message(single))
+    return results
+
+
+def assert_equal_to_one_by_one(root: Path, before: list[int], sizes: list[int], **changes: Any) -> None:
+    """A batch of bodies of these sizes, behind single messages of the sizes `before`, leaves the same files, queue and
+    answers as its messages one by one."""
+    (store, ledger), (other, other_ledger) = (configured(root / name, **changes) for name in ("batch", "single"))
+    for of in (store, other):
+        put_one_by_one(of, numbered(before))
+    whole, singles = put_as_batch(store, numbered(sizes)), put_one_by_one(other, numbered(sizes))
+    assert whole.ok, whole.remark
+    assert whole.msg_id.split(",") == [one.msg_id for one in singles]
+    assert (whole.queue_offset, whole.message_count) == (len(before), len(sizes))
+    assert (whole.physical_offset, whole.end_offset) == (singles[0].physical_offset, singles[-1].end_offset)
+    assert whole.size == sum(one.size for one in singles)
+    assert ledger.end_index == other_ledger.end_index == len(before) + len(sizes)
+    units = [ledger.unit(index) for index in range(ledger.end_index + 1)]
+    assert units == [other_ledger.unit(index) for index in range(ledger.end_index + 1)]
+    for of in (store, other):
+        ledger_of(of).commit(ledger.end_index)
+        assert list(of.queue_units("T", 0, 0, 1 << 20)) == list(store.queue_units("T", 0, 0, 1 << 20))
+        assert of.max_offset("T", 0) == len(before) + len(sizes)
+        of.close()
+    assert data_of(root / "batch") == data_of(root / "single")
+
+
+@pytest.mark.parametrize("left", [*range(0, 400, 7), 1000, 3000, 7000])
+def test_a_batch_at_the_end_of_a_file_is_stored_as_its_messages_one_by_one(tmp_path: Path, left: int) -> None:
+    """Before it, so many bytes of the file are left, more or less."""
+    fill = [FILE_SIZE - 600 - left] if left < 7000 else []
+    assert_equal_to_one_by_one(tmp_path, fill, [1, 30, 200, 5, 90, 1, 1, 60, 300, 2])
+
+
+@pytest.mark.parametrize("sizes", [[700] * 9, [5000, 10, 10, 10], [10, 10, 10, 5000], [6500], [1] * 40])
+def test_a_batch_of_a_whole_file_goes_on_in_the_next_one_as_its_messages_do(tmp_path: Path, sizes: list[int]) -> None:
+    assert_equal_to_one_by_one(tmp_path, [3000], sizes)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 32_767, [60_000] * 60, [3_000_000, 10, 900_000, 10]])
+@pytest.mark.parametrize("left", [0, 500_000])
+def test_a_batch_is_appended_in_a_few_parts_where_memory_or_file_end(
+    tmp_path: Path, sizes: list[int], left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never message by message: 32,767 of them held the loop for a second."""
+    size = 16 << 20
+    changes = {"mapped_file_size_commit_log": size, "mapped_file_size_dledger_index": 3_200_000}
+    appends: list[int] = []
+
+    def counted(*args: Any) -> int:
+        appends.append(1)
+        return append_a_row(*args)
+
+    def one_by_one(*args: Any) -> None:
+        raise AssertionError("a message of the batch was appended by itself")
+
+    before = [3_900_000] * 4 + [size - 4 * 3_900_000 - 1500 - left] if left else []
+    if len(sizes) < 100:
+        assert_equal_to_one_by_one(tmp_path, before, sizes, max_message_size=4 << 20, **changes)
+    store, ledger = configured(tmp_path / "counted", max_message_size=4 << 20, **changes)
+    put_one_by_one(store, numbered(before))
+    monkeypatch.setattr("maxq.store.batch_rows.append_rows", counted)
+    monkeypatch.setattr(MessageWriter, "_append", one_by_one)
+    result = put_as_batch(store, numbered(sizes))
+    assert (result.ok, result.message_count, len(appends)) == (True, len(sizes), min(len(appends), 6))
+    ledger.commit(ledger.end_index)
+    units = list(store.queue_units("T", 0, len(before), 1 << 20))
+    assert [f"{offset:016X}" for offset, _, _ in units] == [one[-16:] for one in result.msg_id.split(",")]
+    last = store.look_message_by_offset(units[-1][0])
+    assert last is not None and (last.queue_offset, last.flag) == (len(before) + len(sizes) - 1, len(sizes) - 1)
+    store.close()
+
+
+def test_a_batch_for_which_the_disk_has_no_room_is_refused_whole(tmp_path: Path) -> None:
+    """A part of it would fit into the file that was begun."""
+    disk = SimDisk(SimRng(1), SimClock(), total_bytes=1 << 20, write_back=0.0, sparse=True)
+    store = MessageStore(dledger_config(Path("/store")), disk=disk, clock=TestClock(), broker=IDENTITY)
+    store.load()
+    ledger = lead(store)
+    store.topic_tail("T").max_queue_id = 0
+    assert put_as_batch(store, numbered([100] * 20)).ok
+    end, position = ledger.end_index, store.commit_log.max_offset
+    disk.other_bytes = disk.total_bytes
+    for sizes in ([100] * 20, [0, *[100] * 19]):  # the second with a message that takes the general way
+        refused = put_as_batch(store, numbered(sizes))
+        assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert "the disk is full" in refused.remark
+        assert (ledger.end_index, store.commit_log.max_offset) == (end, position)
+    disk.other_bytes = 0
+    store.disk_room.try_again()
+    assert put_as_batch(store, numbered([100] * 20)).ok
+    assert ledger.end_index == end + 20
+    store.close()
+
+
+def test_a_long_batch_that_must_be_stored_one_by_one_is_refused(tmp_path: Path) -> None:
+    """As by a broker of no group."""
+    changes = {"mapped_file_size_commit_log": 16 << 20, "mapped_file_size_dledger_index": 3_200_000}
+    store, ledger = configured(tmp_path, max_message_size=4 << 20, **changes)
+    refused = put_as_batch(store, numbered([*[1] * 3000, 0]))
+    assert refused.status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert "3001 messages and must be stored one by one" in refused.remark
+    assert ledger.end_index == 0
     store.close()
 
 
