@@ -16,7 +16,8 @@ _REMEDIES: Final[dict[int, str]] = {
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _PAGES.format("group", "Group", "352"),
     Code.GET_CONSUME_STATS: "name one topic, or fewer in topicList",
     Code.GET_BROKER_CONSUME_STATS: "ask for one group after the other (208)",
-    Code.GET_ALL_CONSUMER_OFFSET: "delete groups and topics that nobody uses (207, 215), or use more brokers",
+    Code.GET_ALL_CONSUMER_OFFSET: "ask for it in pages (page), as MaxQ's slaves do, or delete groups and topics that "
+    "nobody uses (207, 215)",
 }
 _OTHERWISE: Final = "ask for less at once, or spread topics and groups over more servers"
 

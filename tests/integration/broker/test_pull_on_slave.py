@@ -275,7 +275,7 @@ async def test_a_slave_takes_commits_and_keeps_them_for_its_master(pair: Pair) -
     assert (await pair.slave.invoke(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext))).code == 0
     offsets = pair.slave.controller.offsets
     assert offsets.query_offset("G", "T", 0) == 7
-    (commit,) = offsets.ahead_of_master({"offsetTable": {"T@G": {0: 6}}})
+    (commit,) = offsets.ahead_of_master({"T@G": {0: 6}})
     assert (commit.topic, commit.group, commit.queue_id, commit.offset) == ("T", "G", 0, 7)
-    assert offsets.ahead_of_master({"offsetTable": {"T@G": {0: 7}}}) == []
+    assert offsets.ahead_of_master({"T@G": {0: 7}}) == []
     assert len(offsets.slave_commits) == 0, "the master has it: forgotten"

@@ -67,13 +67,16 @@ class MetadataReverse:
             await self._take_timer_checkpoint(address)
 
     async def _take_consumer_offsets(self, address: str) -> None:
-        value = await self._api.consumer_offsets(address)
-        version = _version_of(value)
+        page, following = await self._api.consumer_offsets(address)
+        version = _version_of(page)
         if is_newer(self._offsets.data_version, version):
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, self._offsets.data_version)  # fmt: skip
             return
-        moved = self._offsets.take_back_from_slave(value)
+        moved = self._offsets.take_back_from_slave(page)
+        while following:
+            page, following = await self._api.consumer_offsets(address, following)
+            moved += self._offsets.take_back_from_slave(page)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 

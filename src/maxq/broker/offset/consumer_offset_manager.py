@@ -9,12 +9,21 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.offset.key_index import KeyIndex
-from maxq.broker.offset.offset_table import OffsetTable, group_topic_map, offset_file, read_offset_table, split_key
+from maxq.broker.offset.offset_table import (
+    OffsetTable,
+    group_topic_map,
+    offset_file,
+    offset_row,
+    read_offset_table,
+    split_key,
+)
+from maxq.broker.offset.places import Places
 from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.persistent_manager import PeriodicManager, next_version
@@ -65,6 +74,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
         self.set_up_to = -1
         self._commits = 0
+        self._places = Places()
         self._is_dirty = True
 
     # --- commit and query ---------------------------------------------------------------------------------------------
@@ -193,26 +203,34 @@ class ConsumerOffsetManager(PeriodicManager):
 
     # --- on a slave ---------------------------------------------------------------------------------------------------
 
-    def ahead_of_master(self, value: dict[str, Any]) -> list[SlaveCommit]:
-        """What clients committed here and the master (content of its file) does not know.
+    def of_slave_commits(self, page: dict[str, Any]) -> OffsetTable:
+        """What a page of the master's table says of the topics and groups of which clients committed offsets here.
 
         Raises:
             RemoteProtocolError: these are not offsets.
         """
-        if not self.slave_commits:
-            return []
-        return list(self.slave_commits.ahead_of(read_offset_table(value)))
+        keys = self.slave_commits.keys()
+        return {key: table for key, table in self._read(page).items() if key in keys}
 
-    def take_from_master(self, value: dict[str, Any]) -> None:
-        """The master's offsets (content of its file) win over ours; what only we know stays.
+    def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
+        """What clients committed here and the master does not know.
+
+        Args:
+            masters: `of_slave_commits` of all pages of its table.
+        """
+        return list(self.slave_commits.ahead_of(masters))
+
+    def _read(self, value: dict[str, Any]) -> OffsetTable:
+        """All offsets of another broker's table."""
+        return read_offset_table(value)
+
+    def take_from_master(self, page: dict[str, Any]) -> None:
+        """The offsets in a page of the master's table win over ours; what only we know stays.
 
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
-        taken = self._of_living_topics(value)
-        version = value.get("dataVersion")
-        if version is not None:
-            self.data_version = DataVersion.from_json(version)
+        taken = self._of_living_topics(page)
         known = self.offset_table
         changed = {key: table for key, table in taken.items() if known.get(key) != table}
         if changed:
@@ -220,7 +238,17 @@ class ConsumerOffsetManager(PeriodicManager):
             for key in changed:
                 self._keys.add(key)
             self._is_dirty = True
-        self.has_set(_set_up_to(value))
+
+    def took_from_master(self, first_page: dict[str, Any]) -> None:
+        """All pages of the master's table were taken: this table is as new as the first one says.
+
+        Raises:
+            RemoteProtocolError: it is no data version.
+        """
+        version = first_page.get("dataVersion")
+        if version is not None:
+            self.data_version = DataVersion.from_json(version)
+        self.has_set(_set_up_to(first_page))
 
     def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
         """The record at physical offset `at` of a DLedger group's log says that operators have set these offsets, by
@@ -354,6 +382,8 @@ class ConsumerOffsetManager(PeriodicManager):
             for key in named(index):
                 del table[key]
                 index.remove(key)
+                if table is self.offset_table:
+                    self._places.count_gone()
                 self._reset_offset_table.pop(key, None)
         self._on_commit()
 
@@ -380,6 +410,36 @@ class ConsumerOffsetManager(PeriodicManager):
         """As Java writes it, the tables of queues and the lists of topics in a line each."""
         return offset_file(self.to_json())
 
+    def rows_from(self, position: int) -> Iterator[tuple[str, bytes]]:
+        """The offsets behind the first `position` rows, each with the name of its table in the file, in compact JSON.
+        Nothing may change meanwhile."""
+        for key, offsets in islice(self.offset_table.items(), position, None):
+            yield "offsetTable", offset_row(key, offsets)
+
+    def page(self, mark: str, size: int) -> tuple[dict[str, list[bytes]], str]:
+        """Some rows of the table, of `size` bytes or a row more: by the name of their table, in compact JSON.
+
+        Args:
+            mark: what the page before said of this one; empty for the first.
+
+        Returns:
+            The rows, and the mark of the next page; empty if there is none. Each row that is in the table all the time
+            is on a page; it may be on two.
+        """
+        position = self._places.position_of(mark)
+        rows: dict[str, list[bytes]] = {}
+        for name, row in self.rows_from(position):
+            if size <= 0:
+                return rows, self._places.mark_of(position)
+            rows.setdefault(name, []).append(row)
+            size -= len(row)
+            position += 1
+        return rows, ""
+
+    def flat_offsets(self) -> dict[str, int]:
+        """Offsets of groups with one queue of each topic, by `topic@group`; none where light queues are off."""
+        return {}
+
     def head(self) -> dict[str, Any]:
         """What `to_json` says, its tables empty: who sends them puts them in row by row."""
         return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
@@ -402,6 +462,7 @@ class ConsumerOffsetManager(PeriodicManager):
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
         self._keys = KeyIndex(self.offset_table)
+        self._places = Places()
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
         self.set_up_to = _set_up_to(value)

@@ -6,12 +6,13 @@ Source:
     broker/offset/LmqConsumerOffsetManager.java; store-format.md §10.3.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.offset.consumer_offset_manager import FILE_NAME, ConsumerOffsetManager
-from maxq.broker.offset.offset_table import split_key
+from maxq.broker.offset.offset_table import OffsetTable, flat_row, split_key
 from maxq.broker.topic.topic_validator import is_lmq
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
@@ -67,9 +68,12 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         flat = [(*split_key(key), 0, offset) for key, offset in self.lmq_offset_table.items()]
         return super()._all_offsets() + flat
 
-    def take_from_master(self, value: dict[str, Any]) -> None:
-        taken = _flat_offsets(value)
-        super().take_from_master(value)
+    def _read(self, value: dict[str, Any]) -> OffsetTable:
+        return super()._read(value) | {key: {0: offset} for key, offset in _flat_offsets(value).items()}
+
+    def take_from_master(self, page: dict[str, Any]) -> None:
+        taken = _flat_offsets(page)
+        super().take_from_master(page)
         if any(self.lmq_offset_table.get(key) != offset for key, offset in taken.items()):
             self.lmq_offset_table.update(taken)
             self._is_dirty = True
@@ -92,10 +96,19 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
     def _remove_flat(self, keys: list[str]) -> None:
         for key in keys:
             del self.lmq_offset_table[key]
+            self._places.count_gone()
             self._reset_offset_table.pop(key, None)
 
     def head(self) -> dict[str, Any]:
-        return {**super().head(), "lmqOffsetTable": dict(self.lmq_offset_table)}
+        return {**super().head(), "lmqOffsetTable": {}}
+
+    def flat_offsets(self) -> dict[str, int]:
+        return self.lmq_offset_table
+
+    def rows_from(self, position: int) -> Iterator[tuple[str, bytes]]:
+        yield from super().rows_from(position)
+        for key, offset in islice(self.lmq_offset_table.items(), max(position - len(self.offset_table), 0), None):
+            yield "lmqOffsetTable", flat_row(key, offset)
 
     def to_json(self) -> dict[str, Any]:
         value = super().to_json()

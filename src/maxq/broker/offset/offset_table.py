@@ -32,6 +32,11 @@ def offset_row(key: str, offsets: Mapping[int, int]) -> bytes:
     return f"{encode_basestring(key)}:{{{numbers}}}".encode(errors="replace")
 
 
+def flat_row(key: str, offset: int) -> bytes:
+    """A row of the member `lmqOffsetTable` in compact JSON."""
+    return f"{encode_basestring(key)}:{offset}".encode(errors="replace")
+
+
 def offset_file(value: Mapping[str, Any]) -> bytes:
     """The text of consumerOffset.json: the version, and tables whose rows are numbers by queue id, a number, or names.
 

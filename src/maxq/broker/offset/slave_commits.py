@@ -38,6 +38,10 @@ class SlaveCommits(PeriodicManager):
     def __len__(self) -> int:
         return len(self._pending)
 
+    def keys(self) -> set[str]:
+        """`topic@group` of all of them."""
+        return {f"{topic}@{group}" for topic, group, _ in self._pending}
+
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A client committed this here. The newest counts, also if it is smaller."""
         self._pending[topic, group, queue_id] = offset

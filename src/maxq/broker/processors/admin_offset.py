@@ -6,11 +6,11 @@ Source:
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.offset.offset_table import offset_row, split_key
+from maxq.broker.offset.offset_table import flat_row, offset_row, split_key
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
@@ -28,6 +28,8 @@ from maxq.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 LONG_MAX: Final = (1 << 63) - 1
+#: Of a page of offsets: it is encoded, and taken by the slave, in some 10 ms.
+_PAGE_BYTES: Final = 256 << 10
 
 
 class AdminOffsetProcessor(RequestProcessor):
@@ -98,12 +100,16 @@ class AdminOffsetProcessor(RequestProcessor):
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
-        (store/deletions.py)."""
+        (store/deletions.py). It asks for `page` after page, for the whole table may be longer than a frame; RocketMQ's
+        slaves know no pages."""
         body = self._offsets.head()
+        mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:
             body["deletions"] = {"upTo": self._offsets.deleted_up_to}
-        if HeaderFields(request.ext).opt_bool("deletions"):
+        if not mark and HeaderFields(request.ext).opt_bool("deletions"):
             body["deletedTopics"] = self._store.deletions.to_json()
+        if mark is not None:
+            return self._page_of_offsets(request, body, mark)
         turns = Turns()
         rows = LongBody(request.code, connection.answer_limit)
         topics: dict[str, list[str]] = {}
@@ -117,7 +123,25 @@ class AdminOffsetProcessor(RequestProcessor):
             lists.append(json_dialect.dumps({group: names})[1:-1])
             await turns.rest()
         encoded = filled(json_dialect.dumps(body), "groupTopicMap", lists)
+        if "lmqOffsetTable" in body:
+            encoded = filled(encoded, "lmqOffsetTable", await self._flat_rows())
         return request.reply(body=rows.filled(encoded, "offsetTable"))
+
+    async def _flat_rows(self) -> list[bytes]:
+        turns = Turns()
+        rows = []
+        for key, offset in list(self._offsets.flat_offsets().items()):
+            rows.append(flat_row(key, offset))
+            await turns.rest()
+        return rows
+
+    def _page_of_offsets(self, request: RemotingCommand, body: dict[str, Any], mark: str) -> RemotingCommand:
+        """A page, and in the field `nextPage` the mark of the next one, if there is one."""
+        rows, following = self._offsets.page(mark, _PAGE_BYTES)
+        encoded = json_dialect.dumps(body)
+        for name, some in rows.items():
+            encoded = filled(encoded, name, some)
+        return request.reply(ext={"nextPage": following} if following else {}, body=encoded)
 
     async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""

@@ -93,6 +93,14 @@ class TableChange(NamedTuple):
     offsets_set: int
 
 
+class OffsetsPage(NamedTuple):
+    """Some of a broker's consumer offsets, with everything else that `consumerOffset.json` says, and what to ask for
+    the next page; empty: there is none."""
+
+    value: dict[str, Any]
+    next_page: str
+
+
 class MasterApi:
     """Requests to a master, `host:port`.
 
@@ -131,11 +139,16 @@ class MasterApi:
             await asyncio.sleep(rest_s)
         return TableChange(fields.required_bool("changed"), fields.opt_long("offsetsSet") or 0)
 
-    async def consumer_offsets(self, address: str, *, deletions: bool = False) -> dict[str, Any]:
-        """All consumer offsets, as `consumerOffset.json` has them (43); of a MaxQ master, if asked for, with the table
-        of deleted topics as `deletedTopics`."""
-        ext = {"deletions": str(deletions).lower()}
-        return _object(await self._invoke(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS, ext))
+    async def consumer_offsets(self, address: str, page: str = "", *, deletions: bool = False) -> OffsetsPage:
+        """Consumer offsets (43), a page of them; of RocketMQ's masters, which know no pages, all.
+
+        Args:
+            page: what the page before said; empty for the first.
+            deletions: ask a MaxQ master for the table of deleted topics, too: `deletedTopics` of the first page.
+        """
+        ext = {"deletions": str(deletions).lower(), "page": page}
+        answer = await self._answer(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _TABLE_TIMEOUT_MS, ext)
+        return OffsetsPage(_object(bytes(answer.body_bytes)), HeaderFields(answer.ext).opt_str("nextPage") or "")
 
     async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
         """Tell the master how far a group is (15)."""
@@ -234,10 +247,13 @@ class MasterApi:
     async def _invoke(
         self, address: str, code: RequestCode, timeout_ms: int, ext: dict[str, str] | None = None
     ) -> bytes:
-        answer = await self._client.invoke(address, RemotingCommand(code, ext or {}), timeout_ms)
+        return bytes((await self._answer(address, code, timeout_ms, ext or {})).body_bytes)
+
+    async def _answer(self, address: str, code: RequestCode, timeout_ms: int, ext: dict[str, str]) -> RemotingCommand:
+        answer = await self._client.invoke(address, RemotingCommand(code, ext), timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address=address)
-        return bytes(answer.body_bytes)
+        return answer
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -363,14 +363,28 @@ class SlaveSynchronize:
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
         async with self._taking:
-            masters = await self._ask(self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0))
-            if "deletedTopics" in masters:
-                self._tables.learn_deletions(masters["deletedTopics"])
-            ahead = offsets.ahead_of_master(masters)
-            if ahead:
-                await self._hand_over(address, ahead)
-                masters = await self._ask(self._api.consumer_offsets(address))
-            offsets.take_from_master(masters)
+            if offsets.slave_commits:
+                await self._hand_over(address, await self._ahead_of(address))
+            first, following = await self._ask(
+                self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0)
+            )
+            if "deletedTopics" in first:
+                self._tables.learn_deletions(first["deletedTopics"])
+            offsets.take_from_master(first)
+            while following:
+                page, following = await self._ask(self._api.consumer_offsets(address, following))
+                offsets.take_from_master(page)
+            offsets.took_from_master(first)
+
+    async def _ahead_of(self, address: str) -> list[SlaveCommit]:
+        """What clients committed here and the master's table does not say."""
+        offsets = self._tables.offsets
+        page, following = await self._ask(self._api.consumer_offsets(address))
+        masters = offsets.of_slave_commits(page)
+        while following:
+            page, following = await self._ask(self._api.consumer_offsets(address, following))
+            masters |= offsets.of_slave_commits(page)
+        return offsets.ahead_of_master(masters)
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
         """Clients committed here while they could not reach the master."""
@@ -380,7 +394,8 @@ class SlaveSynchronize:
             except BrokerError as error:  # it knows the group or the topic no longer
                 log.warning("master %s does not take %s: %s", address, commit, error)
             self._tables.offsets.slave_commits.settle(commit)
-        log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
+        if commits:
+            log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
 
     async def _sync_request_modes(self, address: str) -> None:
         self._tables.request_modes.take_from_master(await self._ask(self._api.message_request_modes(address)))

@@ -54,9 +54,13 @@ class OffsetAdmin:
         await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
 
     async def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
-        """All offsets of one broker (43)."""
-        response = await self._api.call(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        return ConsumerOffsetSerializeWrapper.decode(response.body_bytes)
+        """All offsets of one broker (43), in pages if it is MaxQ's."""
+        response = await self._api.call(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {"page": ""})
+        table = ConsumerOffsetSerializeWrapper.decode(response.body_bytes)
+        while page := (response.ext or {}).get("nextPage"):
+            response = await self._api.call(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {"page": page})
+            table.offset_table.update(ConsumerOffsetSerializeWrapper.decode(response.body_bytes).offset_table)
+        return table
 
     async def reset_by_time(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None

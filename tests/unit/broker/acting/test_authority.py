@@ -10,7 +10,7 @@ from maxq.broker.acting.offset_authority import VERSION_JUMP, OffsetAuthority, i
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.slave.carried_files import CarriedFiles
-from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.master_api import MasterApi, OffsetsPage
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol import json_dialect
@@ -44,8 +44,13 @@ class FakeSlave:
             raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         return self.pops
 
-    async def consumer_offsets(self, address: str) -> dict[str, Any]:
-        return self.offsets
+    async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
+        """A key a page."""
+        keys = list(self.offsets["offsetTable"])
+        number = int(page or 0)
+        some = {key: self.offsets["offsetTable"][key] for key in keys[number : number + 1]}
+        following = str(number + 1) if number + 1 < len(keys) else ""
+        return OffsetsPage({**self.offsets, "offsetTable": some}, following)
 
     async def delay_offsets(self, address: str) -> bytes:
         return json_dialect.dumps(self.delay) if self.delay else b""

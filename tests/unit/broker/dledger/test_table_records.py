@@ -194,6 +194,7 @@ async def test_an_operators_record_that_is_read_again_takes_no_later_commit_back
         await again.records.stop()
     slave = Member()
     slave.world.offsets.take_from_master(leader.world.offsets.to_json())
+    slave.world.offsets.took_from_master(leader.world.offsets.to_json())
     slave.hears(leader)
     assert slave.world.offsets.query_offset("G", "T", 0) == 90, "the leader's table was newer than its log"
     await slave.records.stop()

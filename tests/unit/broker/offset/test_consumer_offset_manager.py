@@ -1,5 +1,10 @@
 """Offsets of groups: commits, resets, what tools ask, and the two files."""
 
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager, create_consumer_offset_manager
 from maxq.protocol import json_dialect
@@ -114,17 +119,67 @@ def test_a_masters_offsets_win_also_the_smaller_ones_and_what_only_the_slave_has
     world = BrokerWorld()
     for group, queue_id, offset in (("G", 0, 9), ("G", 1, 9), ("MINE", 0, 3)):
         world.offsets.commit_offset("c:1", group, "T", queue_id, offset)
-    world.offsets.take_from_master(
-        {
-            "offsetTable": {"T@G": {"0": 5, "1": 12}, "T@NEW": {"0": 1}},
-            "dataVersion": {"counter": 4, "stateVersion": 0, "timestamp": 1},
-        }
-    )
+    masters = {
+        "offsetTable": {"T@G": {"0": 5, "1": 12}, "T@NEW": {"0": 1}},
+        "dataVersion": {"counter": 4, "stateVersion": 0, "timestamp": 1},
+    }
+    world.offsets.take_from_master(masters)
+    world.offsets.took_from_master(masters)
     for offsets in (world.offsets, reloaded_after_persisting(world)):
         assert offsets.query_offsets("G", "T") == {0: 5, 1: 12}
         assert offsets.query_offsets("MINE", "T") == {0: 3}
         assert offsets.query_offsets("NEW", "T") == {0: 1}
         assert offsets.data_version.counter == 4
+
+
+STEP = st.tuples(st.sampled_from("ccctgp"), st.integers(0, 9))
+
+
+@given(steps=st.lists(STEP, max_size=40), size=st.sampled_from([1, 60, 200]), is_lmq=st.booleans())
+def test_every_row_that_is_there_all_the_time_is_on_a_page(
+    steps: list[tuple[str, int]], size: int, is_lmq: bool
+) -> None:
+    """Whatever is committed and deleted between two pages: a slave that passed over a row would not have it, or tell
+    its master of an older offset."""
+    offsets = BrokerWorld({"enableLmq": "true"} if is_lmq else {}).offsets
+    groups = ["G", "H", "%LMQ%g"] if is_lmq else ["G", "H"]
+    for number in range(10):
+        for group in groups:
+            offsets.commit_offset("c:1", group, f"T{number}", number, number)
+    stayed = {f"T{number}@{group}" for number in range(10) for group in groups}
+    seen: set[str] = set()
+    mark, is_last = "", False
+    for step, number in [*steps, *[("p", 0)] * 40]:
+        if step == "c":
+            offsets.commit_offset("c:1", groups[number % len(groups)], f"T{number}", 0, number + 1)
+        elif step == "t":
+            offsets.clean_offset_by_topic(f"T{number}")
+            stayed -= {f"T{number}@{group}" for group in groups}
+        elif step == "g":
+            group = groups[number % len(groups)]
+            offsets.remove_offset(group)
+            stayed -= {f"T{topic}@{group}" for topic in range(10)}
+        elif not is_last:
+            rows, mark = offsets.page(mark, size)
+            is_last = not mark
+            seen |= {json.loads(row.partition(b":")[0]) for some in rows.values() for row in some}
+    assert is_last
+    assert stayed <= seen
+
+
+def test_a_page_of_another_table_is_the_first_one() -> None:
+    """Another process answers than answered before, or the table was read from a file meanwhile."""
+    world, other = BrokerWorld(), BrokerWorld()
+    for number in range(20):
+        for offsets in (world.offsets, other.offsets):
+            offsets.commit_offset("c:1", "G", f"T{number}", 0, number)
+    _, mark = world.offsets.page("", 100)
+    whole = world.offsets.page("", 1 << 20)
+    assert other.offsets.page(mark, 1 << 20) == whole != world.offsets.page(mark, 1 << 20)
+    for wrong in ("1", "a.b.c", "1.2.3.4", mark.replace(".", ".-", 1), mark + "x"):
+        assert world.offsets.page(wrong, 1 << 20) == whole
+    world.offsets.from_json(world.offsets.to_json())
+    assert world.offsets.page(mark, 1 << 20) == whole
 
 
 def test_the_table_survives_a_restart_and_resets_do_not() -> None:

@@ -19,7 +19,7 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.store.deletions import Deletions
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
@@ -36,6 +36,8 @@ class Client:
         self.asked: list[RemotingCommand] = []
         self.answers: dict[int, Answer] = {}
         self.failure: Exception | None = None
+        self.answer_limit = FRAME_MAX_LENGTH
+        self.longest_answer = 0
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         assert address == MASTER
@@ -44,7 +46,11 @@ class Client:
             raise self.failure
         if command.code in self.answers:
             return self.answers[command.code](command)
-        return await self.master.send(command)
+        connection = FakeConnection()
+        connection.answer_limit = self.answer_limit
+        answer = await self.master.send(command, connection)
+        self.longest_answer = max(self.longest_answer, answer.body_length)
+        return answer
 
     def codes(self) -> list[int]:
         return [command.code for command in self.asked]
@@ -53,7 +59,7 @@ class Client:
 class Scene:
     def __init__(self, **settings: str) -> None:
         self.master = BrokerWorld(settings)
-        self.slave = BrokerWorld()
+        self.slave = BrokerWorld({name: text for name, text in settings.items() if name == "enableLmq"})
         self.client = Client(self.master)
         self.own_address = "10.0.0.2:10911"
         self.timer_wheel = True
@@ -248,6 +254,58 @@ async def test_what_clients_committed_here_is_with_the_master_and_still_here_aft
     assert scene.master.offsets.query_offset("G", "T", 0) == 12
     assert scene.slave.offsets.query_offset("G", "T", 0) == 12
     assert len(scene.slave.offsets.slave_commits) == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"enableLmq": "true"}])
+async def test_a_table_of_offsets_that_is_longer_than_a_frame_comes_in_pages(settings: dict[str, str]) -> None:
+    scene = Scene(**settings)
+    scene.client.answer_limit = 1 << 20
+    groups = ["G", "%LMQ%G"] if settings else ["G"]
+    for number in range(10_000):
+        for group in groups:
+            scene.master.offsets.commit_offset("c", group, f"{'T' * 100}{number}", 0, number)
+    assert await scene.synchronize.sync_all()
+    assert scene.synchronize.rounds == 1
+    for number in range(10_000):
+        for group in groups:
+            assert scene.slave.offsets.query_offset(group, f"{'T' * 100}{number}", 0) == number
+    assert scene.slave.offsets.data_version == scene.master.offsets.data_version
+    asked = scene.client.codes().count(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    assert asked > 4
+    assert scene.client.longest_answer < 1 << 19
+
+
+async def test_offsets_are_handed_over_where_the_masters_page_says_less_or_no_page_says_anything() -> None:
+    scene = Scene()
+    for group in ("G", "H"):
+        scene.master.groups.update_subscription_group_config(SubscriptionGroupConfig(group))
+    for number in range(5000):
+        scene.master.add_topic(name := f"{'T' * 100}{number}")
+        scene.master.offsets.commit_offset("c", "G", name, 0, 7)
+    first, last = "T" * 100 + "0", "T" * 100 + "4999"
+    for group, topic, offset in (("G", first, 5), ("G", last, 5), ("G", "T" * 100 + "4998", 9), ("H", last, 3)):
+        scene.slave.offsets.commit_offset("c", group, topic, 0, offset)
+        scene.slave.offsets.slave_commits.note(group, topic, 0, offset)
+    assert await scene.synchronize.sync_all()
+    told = [command.ext for command in scene.client.asked if command.code == RequestCode.UPDATE_CONSUMER_OFFSET]
+    assert [(ext["consumerGroup"], ext["topic"], ext["commitOffset"]) for ext in told if ext is not None] == [
+        ("G", "T" * 100 + "4998", "9"),
+        ("H", last, "3"),
+    ]
+    for broker in (scene.master, scene.slave):
+        assert broker.offsets.query_offset("G", first, 0) == broker.offsets.query_offset("G", last, 0) == 7
+        assert broker.offsets.query_offset("G", "T" * 100 + "4998", 0) == 9
+        assert broker.offsets.query_offset("H", last, 0) == 3
+    assert len(scene.slave.offsets.slave_commits) == 0
+
+
+async def test_a_light_groups_commit_that_its_master_knows_better_is_not_handed_over() -> None:
+    scene = Scene(enableLmq="true")
+    scene.master.offsets.commit_offset("c", "%LMQ%g", "%LMQ%q", 0, 12)
+    scene.slave.offsets.slave_commits.note("%LMQ%g", "%LMQ%q", 0, 9)
+    assert await scene.synchronize.sync_all()
+    assert RequestCode.UPDATE_CONSUMER_OFFSET not in scene.client.codes()
+    assert scene.slave.offsets.query_offset("%LMQ%g", "%LMQ%q", 0) == 12
 
 
 async def test_what_the_master_does_not_take_is_offered_once() -> None:
