@@ -102,14 +102,15 @@ class PersistentManager(ConfigManager):
         return self._writer
 
     async def persisted(self) -> None:
-        """Return when every change so far is durable. OSError if it cannot be written now; it is tried again."""
+        """Return when every change so far is durable, whatever changes meanwhile. OSError if it cannot be written now;
+        it is tried again."""
         wanted = self._requested
         while self._written < wanted:
             await asyncio.shield(self._begin(asyncio.get_running_loop()))
 
     async def _write(self) -> None:
-        while self._written < self._requested:
-            await TABLES.run(self.persist)
+        """Once: who waits for a change waits for two writes at most."""
+        await TABLES.run(self.persist)
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:
         error = None if writer.cancelled() else writer.exception()
@@ -119,9 +120,12 @@ class PersistentManager(ConfigManager):
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again)
         elif error is not None:
             log.error("cannot write %s: %s; it is tried again with the next change", self._file, error)
+        elif not writer.cancelled():
+            self._try_again()
         self._is_refused = error is not None
 
     def _try_again(self) -> None:
+        """Write what has changed since the last write began."""
         if self._written < self._requested:
             self._begin(asyncio.get_running_loop())
 

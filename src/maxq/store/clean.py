@@ -258,10 +258,11 @@ class CleanService:
         """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
         of it without building queues anew."""
         await self._flusher.flush_all()
+        begun = self._queue_flusher.begun
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:
                 return
-            await self._queue_flusher.flush_thoroughly()
+            await self._queue_flusher.flush_thoroughly_since(begun)
             turns = Turns()
             for topic in topics:
                 self._queues.forget_topic(topic)

@@ -36,6 +36,7 @@ class ConsumeQueueFlusher:
 
     Attributes:
         lock: held while queue files are flushed, unmapped or deleted, so that these do not meet.
+        begun: how many thorough flushes there were, one that is under way among them.
         failure: what a failed flush of a queue said; None as long as all went well. It is final: the kernel may have
             dropped pages, so nothing is written down as complete any more, and the next start builds the queues anew.
         before_inventory: called, in any thread, before an inventory is written; OSError keeps it from being written.
@@ -63,6 +64,8 @@ class ConsumeQueueFlusher:
         self._inventory_file = inventory_file
         self._deletions = deletions
         self._wanted = False
+        self._completed = 0  # number of the last thorough flush that did all it has to
+        self.begun = 0
         self.before_inventory: Callable[[], None] = lambda: None
         self.lock = asyncio.Lock()
         self.failure: str | None = None
@@ -105,6 +108,7 @@ class ConsumeQueueFlusher:
         """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
         inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
+        self.begun += 1
         inventory = await self._snapshot_in_slices()
         deleted, aside = self._deletions.to_file(), list(self._queues.set_aside)
         timestamp = self._dispatcher.last_store_timestamp
@@ -118,6 +122,12 @@ class ConsumeQueueFlusher:
             self._advance_checkpoint(timestamp)
             await self._context.jobs.run(self._write_down, inventory, deleted, aside, threads=CHECKPOINTS)
             self._forget_aside(aside)
+            self._completed = self.begun
+
+    async def flush_thoroughly_since(self, begun: int) -> None:
+        """The same, unless that was done by a flush that came after the first `begun`: many who wait share one."""
+        if self._completed <= begun:
+            await self.flush_thoroughly()
 
     def wake(self) -> None:
         """A topic was deleted: the next round is a thorough one, so that the next start has nothing to build anew."""

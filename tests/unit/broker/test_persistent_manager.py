@@ -1,6 +1,7 @@
 """A table that changes all the time is written when it changed, and again when the disk refused."""
 
 import asyncio
+import time
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -106,3 +107,37 @@ def test_a_table_that_found_no_room_is_written_when_there_is_some_and_the_old_on
         assert stored() == {"a": 1, "b": 2}
 
     run_simulation(main, seed=1, disk=disk, clock=clock)
+
+
+class Slow(Names):
+    """Each write takes longer than others need for the next change."""
+
+    def _persist_now(self) -> None:
+        time.sleep(0.02)
+        super()._persist_now()
+
+
+async def test_who_waits_for_a_change_does_not_wait_for_those_that_others_make_meanwhile(tmp_path: Path) -> None:
+    table = Slow(SystemDisk(), tmp_path / "names.json")
+    table.names = {}
+    waits = asyncio.Event()
+
+    async def change_all_the_time() -> int:
+        number = 0
+        while not waits.is_set():
+            number += 1
+            table.names = {"number": number}
+            table.request_persist()
+            await asyncio.sleep(0.001)
+        return number
+
+    changing = asyncio.create_task(change_all_the_time())
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        await table.persisted()
+    waits.set()
+    last = await changing
+    await table.persisted()
+    again = Names(SystemDisk(), tmp_path / "names.json")
+    again.load()
+    assert again.names == {"number": last}

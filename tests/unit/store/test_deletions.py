@@ -1,5 +1,6 @@
 """Deleted topics: what a start, a kill, a rebuild, a query and a Java broker's store make of them."""
 
+import asyncio
 import shutil
 import struct
 from pathlib import Path, PurePath
@@ -15,6 +16,7 @@ from maxq.store.damage_names import DAMAGED_PROPERTY
 from maxq.store.deletions import DELETED_TOPIC, Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.record_cy import crc31
+from maxq.store.store_inventory import InventoryFile, StoreInventory, decode_inventory
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import recover
@@ -77,6 +79,36 @@ def without_witnesses(root: Path) -> None:
         (root / name).unlink(missing_ok=True)
 
 
+async def test_deletions_that_wait_together_share_what_they_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by itself would write queues, checkpoint and inventory, one after the other."""
+    written = 0
+    save = InventoryFile.save
+
+    def counted(file: InventoryFile, inventory: StoreInventory) -> None:
+        nonlocal written
+        written += 1
+        save(file, inventory)
+
+    monkeypatch.setattr(InventoryFile, "save", counted)
+    root = tmp_path / "store"
+    store = opened(small_config(root))
+    topics = [f"T{number}" for number in range(20)]
+    for topic in topics:
+        send(store, topic, "a")
+    for topic in topics:
+        assert store.put_deletion([topic]).ok
+    await asyncio.gather(*(store.finish_deletion([topic]) for topic in topics))
+    assert 1 <= written <= 2
+    inventory = decode_inventory((root / "inventory.json").read_bytes())
+    assert inventory is not None and inventory.queues.keys() & set(topics) == set()
+    after_a_kill = killed(root)
+    assert [topic for topic in topics if after_a_kill.max_offset(topic, 0)] == []
+    await after_a_kill.shutdown()
+    await store.shutdown()
+
+
 @pytest.mark.parametrize("finished", [True, False], ids=["answered", "killed-before-the-answer"])
 @pytest.mark.parametrize("log_only", [False, True], ids=["all-files", "from-the-log"])
 @pytest.mark.parametrize("made_again", [True, False], ids=["made-again", "gone"])
@@ -133,7 +165,6 @@ async def test_the_check_knows_what_was_deleted_and_finds_what_is_back(tmp_path:
     queue = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
     queue.write_bytes(old_unit + queue.read_bytes()[20:])
     assert [fault for fault in StoreCheck(files_of(tmp_path)).run().faults if "T/0" in fault.file]
-
 
 
 async def test_a_clean_restart_keeps_it_deleted_and_numbers_the_new_topic_from_0(tmp_path: Path) -> None:
