@@ -4,7 +4,7 @@ The batch paths of sends and pulls ask the session of a connection (`session`) i
 on it before; whatever is not in there takes the general way and comes here.
 """
 
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from maxq.access.audit import Audit
 from maxq.auth.judge import Judge, Refused, Session
@@ -25,6 +25,13 @@ class _Refusal(RemotingCommand):
     __slots__ = ()
 
 
+class _HeartBeat(NamedTuple):
+    """The last one of a connection: who signed it, and the rules by which it was let through."""
+
+    signed: RemotingCommand
+    rules: object
+
+
 class Guard:
     """`RemotingServer.guard` of a server with access control."""
 
@@ -40,7 +47,8 @@ class Guard:
             return self._refuse(connection, command, refused, session)
         if command.code == RequestCode.HEART_BEAT:
             key = command.ext.get(ACCESS_KEY, "")
-            connection.attributes[_HEART_BEAT] = RemotingCommand(command.code, {ACCESS_KEY: key})
+            signed = RemotingCommand(command.code, {ACCESS_KEY: key})
+            connection.attributes[_HEART_BEAT] = _HeartBeat(signed, self.rules)
         return None
 
     def outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
@@ -55,31 +63,55 @@ class Guard:
         refused = self._judge.judge_also(command, session, need_of_record(command.code, sent_to))
         return None if refused is None else self._refuse(connection, command, refused, session)
 
+    def implied(
+        self, connection: Connection, command: RemotingCommand, does: RemotingCommand
+    ) -> RemotingCommand | None:
+        """For processors that find out that a request does what the request `does` would do: the refusal, or None: its
+        sender may make that one, too."""
+        session = self.session(connection)
+        asked = RemotingCommand(does.code, {**does.ext, ACCESS_KEY: command.ext.get(ACCESS_KEY, "")}, does.body)
+        refused = self._judge.judge_again(asked, session, self.rules)
+        return None if refused is None else self._refuse(connection, command, refused, session)
+
     @property
     def rules(self) -> object:
         """Another object after each change of the rules."""
         return self._judge.rules
 
-    def again(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """For a request that was let through and waits since, when the rules have changed: the refusal, or None: it may
-        go on. Its signature was right when it came."""
+    def again(self, connection: Connection, command: RemotingCommand, since: object) -> RemotingCommand | None:
+        """For a request that was let through, when the rules were `since`, and waited: the refusal, or None: it may go
+        on."""
+        if since is self.rules:
+            return None
         session = self.session(connection)
-        refused = self._judge.judge_again(command, session)
+        refused = self._judge.judge_again(command, session, since)
         return None if refused is None else self._refuse(connection, command, refused, session)
 
     def client_may(self, connection: Connection, sent_to: str) -> bool:
         """May the client behind `connection` see a half message which was sent to this topic? Judged by who signed its
         last heart-beat."""
-        beat = cast(RemotingCommand | None, connection.attributes.get(_HEART_BEAT))
-        if beat is None:
+        beat = self._heart_beat(connection)
+        if beat is None or not self.client_counts(connection):
             return False
         need = need_of_record(RequestCode.HEART_BEAT, sent_to)
-        return self._judge.judge_also(beat, self.session(connection), need) is None
+        return self._judge.judge_also(beat.signed, self.session(connection), need) is None
+
+    def client_counts(self, connection: Connection) -> bool:
+        """May the client behind `connection` be told what is for it? Not if the account that signed its last heart-beat
+        is gone, is disabled, or has another secret."""
+        beat = self._heart_beat(connection)
+        if beat is None or beat.rules is self.rules:
+            return beat is not None
+        return self._judge.judge_sender(beat.signed, self.session(connection), beat.rules) is None
 
     def client(self, connection: Connection) -> str:
         """The access key that the last heart-beat of `connection` was signed with; empty: none."""
-        beat = cast(RemotingCommand | None, connection.attributes.get(_HEART_BEAT))
-        return "" if beat is None else beat.ext[ACCESS_KEY]
+        beat = self._heart_beat(connection)
+        return "" if beat is None else beat.signed.ext[ACCESS_KEY]
+
+    @staticmethod
+    def _heart_beat(connection: Connection) -> _HeartBeat | None:
+        return cast(_HeartBeat | None, connection.attributes.get(_HEART_BEAT))
 
     def _refuse(
         self, connection: Connection, command: RemotingCommand, refused: Refused, session: Session

@@ -148,8 +148,14 @@ class Judge(Protocol):
         """None: let it through."""
         ...
 
-    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
-        """May a request that was let through still? Its signature is not looked at. None: yes."""
+    def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        """May a request that was let through when the rules were `since` still? Its signature was right then, and is if
+        the secret is the same. None: yes."""
+        ...
+
+    def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        """Does the account still count, with the same secret, by which such a request was let through when the rules
+        were `since`? None: yes."""
         ...
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:

@@ -144,11 +144,6 @@ def _popped(asked: _Asked) -> list[Need]:
     return _needs(asked, [name] if name else [], [of] if of else [], _SUB)
 
 
-def _static_topic(asked: _Asked) -> list[Need]:
-    """The topic, also where the request leaves it out: the body says more of it."""
-    return _needs(asked, [asked.ext.get("topic", "")], [], _CREATE)
-
-
 def _send(field: str, properties: str) -> _Rule:
     """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs.
 
@@ -308,7 +303,8 @@ NEEDS: Final[Mapping[int, Row]] = {
     # topics and groups
     Code.UPDATE_AND_CREATE_TOPIC: Row(_fields(_CREATE, _TOPIC)),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: Row(_cluster(_UPDATE), in_rocketmq=False),
-    Code.UPDATE_AND_CREATE_STATIC_TOPIC: Row(_static_topic, in_rocketmq=False),
+    # names queues of other brokers, which then are asked in this broker's name
+    Code.UPDATE_AND_CREATE_STATIC_TOPIC: Row(_cluster(_UPDATE), in_rocketmq=False),
     Code.DELETE_TOPIC_IN_BROKER: Row(_fields(_DELETE, _TOPIC)),
     Code.MAXQ_PURGE_TOPIC: Row(_cluster(_UPDATE)),
     Code.GET_TOPIC_CONFIG: Row(_fields(_GET, _TOPIC)),

@@ -45,8 +45,22 @@ class PlainJudge:
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
         return self._judge(command, session, signature_counts=True)
 
-    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
-        return self._judge(command, session, signature_counts=False)
+    def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        refused = self.judge_sender(command, session, since)
+        return refused or self._judge(command, session, signature_counts=False)
+
+    def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        acl, access_key = self._acl(), command.ext.get(ACCESS_KEY, "")
+        account = acl.accounts.get(access_key)
+        if acl.is_white(session.source_ip) or (account is not None and account.is_white(session.source_ip)):
+            return None
+        before = since.accounts.get(access_key) if isinstance(since, PlainAcl) else None
+        if account is None or before is None:
+            return Refused(Cause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
+        if before.secret_key != account.secret_key:
+            remark = f"Check signature failed for accessKey={access_key}: its secret has changed"
+            return Refused(Cause.WRONG_SIGNATURE, access_key, remark)
+        return None
 
     def _judge(self, command: RemotingCommand, session: Session, *, signature_counts: bool) -> Refused | None:
         acl = self._acl()

@@ -14,7 +14,7 @@ from maxq.auth.needs import needs_of
 from maxq.auth.policy import Need
 from maxq.auth.signature import ACCESS_KEY, SIGNATURE, signed_content
 from maxq.auth.signing_cy import SigningKey
-from maxq.auth.tables import AccessTables
+from maxq.auth.tables import AccessTables, Version
 from maxq.auth.user import User, subject_of
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
@@ -82,12 +82,22 @@ class PolicyJudge:
             session.learn(command, None if self._rules.stateful else key)
         return None
 
-    def judge_again(self, command: RemotingCommand, session: Session) -> Refused | None:
+    def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        if command.code in self._rules.authentication_whitelist:
+            return None
+        user = self._user(command.ext.get(ACCESS_KEY, ""))
+        if isinstance(user, Refused):
+            return user
+        before = since.users.get(user.username) if isinstance(since, Version) else None
+        if before is None or before.password != user.password:
+            return Refused(Cause.WRONG_SIGNATURE, user.username, "check signature failed: the password has changed.")
+        return None
+
+    def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
+        refused = self.judge_sender(command, session, since)
+        if refused is not None:
+            return refused
         access_key = command.ext.get(ACCESS_KEY, "")
-        if command.code not in self._rules.authentication_whitelist:
-            user = self._user(access_key)
-            if isinstance(user, Refused):
-                return user
         if self._rules.authorization and command.code not in self._rules.authorization_whitelist:
             return self._authorize(command, access_key, session.source_ip)
         return None

@@ -9,7 +9,7 @@ Source:
     auth/authorization/provider/LocalAuthorizationMetadataProvider.java (listAcl, as of 5.5.0).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from maxq.auth.policy import Acl, Policy, PolicyType, problem_with
@@ -19,13 +19,30 @@ from maxq.codes import ResponseCode
 from maxq.errors import RequestRefusedError
 
 
+class Version:
+    """The rules of a moment, told from those of any other by identity.
+
+    Attributes:
+        users: as they were then, by name.
+    """
+
+    __slots__ = ("users",)
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        self.users = users
+
+
 class AccessTables:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        users: by name; another dictionary after each change of one of them.
+    """
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}  # by subject
-        self.version = object()
+        self.version = Version(self.users)
 
     def replace_all(self, users: Iterable[User], acls: Iterable[Acl]) -> None:
         """What a file says."""
@@ -34,7 +51,7 @@ class AccessTables:
         self._changed()
 
     def _changed(self) -> None:
-        self.version = object()
+        self.version = Version(self.users)
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -43,7 +60,7 @@ class AccessTables:
         _refuse_if(not user.username.strip(), "username can not be blank")
         _refuse_if(not user.password.strip(), "password can not be blank")
         _refuse_if(user.username in self.users, "The user is existed")
-        self.users[user.username] = user
+        self.users = {**self.users, user.username: user}
         self._changed()
 
     def update_user(
@@ -53,12 +70,13 @@ class AccessTables:
         old = self.users.get(username)
         if old is None:
             raise _refused("The user is not exist")
-        self.users[username] = old.changed(password if password and password.strip() else None, user_type, user_status)
+        changed = old.changed(password if password and password.strip() else None, user_type, user_status)
+        self.users = {**self.users, username: changed}
         self._changed()
 
     def delete_user(self, username: str) -> None:
         """And all its policies; nothing if there is no such user."""
-        self.users.pop(username, None)
+        self.users = {name: user for name, user in self.users.items() if name != username}
         self.acls.pop(subject_of(username), None)
         self._changed()
 

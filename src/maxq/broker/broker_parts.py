@@ -123,6 +123,7 @@ class BrokerParts(BrokerBase):
             clock=clock,
             broker=self.address,
             quotas=self.quotas,
+            guard=self.access.guard,
         )
         self.send_processor.register(self.server)
         self.pull_processor.register(self.server)
@@ -140,6 +141,7 @@ class BrokerParts(BrokerBase):
             broker=self.address,
             clock=clock,
             quotas=self.quotas,
+            guard=self.access.guard,
         ).register(self.server)
 
     def _send_path(self) -> SendPath:
@@ -188,6 +190,7 @@ class BrokerParts(BrokerBase):
             cleaner=TopicQueueMappingCleanService(
                 self.mappings, others, topic_route, config=lambda: settings.store, clock=self._clock
             ),
+            guard=self.access.guard,
         )
         self.kinds.add(self.static_topics, self.server)
         self.pull_processor.set_learn(self.static_topics.learn)
@@ -273,6 +276,7 @@ class BrokerParts(BrokerBase):
                 stats=self.stats,
                 services=self.member.services,
                 own=self.address,
+                guard=self.access.guard,
             )
         )
 
@@ -369,6 +373,7 @@ class BrokerParts(BrokerBase):
             client=self.client,
             topic_route=self.outer_api.topic_route,
             clock=self._clock,
+            guard=self.access.guard,
         )
         relay.register(self.server)
         dledger.set_leader_listener(relay.leader_changed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from maxq.auth.signature import SIGNATURE, signed_content
 from maxq.protocol.remoting_command import RemotingCommand, SerializeType
-from tests.integration.access.test_strangers import HER_TOPIC, MALLORY, OWNER, SECRET, World, _world
+from tests.integration.access.test_strangers import HER_TOPIC, MALLORY, OWNER, SECRET, World, guarded_world
 
 
 def _binary(command: RemotingCommand, access_key: str = MALLORY.access_key) -> RemotingCommand:
@@ -17,7 +17,7 @@ def _binary(command: RemotingCommand, access_key: str = MALLORY.access_key) -> R
 
 async def test_a_prefix_does_not_reach_over_the_end_of_a_name(tmp_path: Path) -> None:
     """Access key and topic are two texts, wherever one puts the zero byte that may stand between them."""
-    world: World = await _world(tmp_path, "ACL 2.0", {})
+    world: World = await guarded_world(tmp_path, "ACL 2.0", {})
     try:
         entry = f'{{"resource":"Topic:{HER_TOPIC}*","actions":["Pub"],"decision":"Allow"}}'
         body = f'{{"policies":[{{"policyType":"Custom","entries":[{entry}]}}]}}'

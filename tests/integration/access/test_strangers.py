@@ -62,7 +62,7 @@ class World:
         return signed(RemotingCommand(Code.CONSUMER_SEND_MSG_BACK, header.encode()), who)
 
 
-async def _world(folder: Path, kind: str, settings: dict[str, str]) -> World:
+async def guarded_world(folder: Path, kind: str, settings: dict[str, str]) -> World:
     if kind == "ACL 1.0":
         home = folder / "home"
         (home / "conf").mkdir(parents=True)
@@ -87,7 +87,9 @@ async def _world(folder: Path, kind: str, settings: dict[str, str]) -> World:
 
 @pytest.fixture(params=["ACL 2.0", "ACL 1.0"])
 async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    made = await _world(tmp_path, request.param, {"transactionCheckInterval": str(CALM["transactionCheckInterval"])})
+    made = await guarded_world(
+        tmp_path, request.param, {"transactionCheckInterval": str(CALM["transactionCheckInterval"])}
+    )
     yield made
     await made.broker.stop()
 
@@ -278,7 +280,7 @@ async def test_offsets_are_cloned_from_a_group_by_who_may_change_it(world: World
 
 @pytest.mark.parametrize("kind", ["ACL 2.0", "ACL 1.0"])
 async def test_a_producer_is_asked_about_messages_that_it_may_send(tmp_path: Path, kind: str) -> None:
-    world = await _world(tmp_path, kind, {name: str(value) for name, value in QUICK.items()})
+    world = await guarded_world(tmp_path, kind, {name: str(value) for name, value in QUICK.items()})
     asked: dict[str, list[str]] = {"mallory": [], "owner": []}
 
     def answer_for(name: str) -> Callable[..., object]:

@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from maxq.access.guard import Guard
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.errors import MaxQError, RemotingConnectError, RemotingError
@@ -63,12 +64,14 @@ class SendRelay:
         client: RemotingClient,
         topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
         clock: Clock,
+        guard: Guard | None,
     ) -> None:
         """
         Args:
             leads: may this member take messages now, as the leader of its group?
             is_asked: may clients take this member for the leader? What other members get is refused.
             topic_route: asks the name servers; it may raise MaxQError.
+            guard: is asked again about a send that was kept; None: there is no access control.
         """
         self._leads = leads
         self._is_asked = is_asked
@@ -76,6 +79,7 @@ class SendRelay:
         self._client = client
         self._topic_route = topic_route
         self._clock = clock
+        self._guard = guard
         self._behind: dict[int, Processor] = {}
         self._leader = ""  # where it answers clients; empty: not known
         self._search: asyncio.Task[None] | None = None
@@ -112,8 +116,12 @@ class SendRelay:
 
     async def _relay(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         deadline_ms = self._clock.monotonic_ms() + _PATIENCE_MS
+        guard = self._guard
+        since = None if guard is None else guard.rules
         try:
             while (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
+                if guard is not None and (refused := guard.again(connection, request, since)) is not None:
+                    return refused
                 if self._leads():
                     answer = self._behind[request.code](connection, request)
                     return await answer if inspect.isawaitable(answer) else answer

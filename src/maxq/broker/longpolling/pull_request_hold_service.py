@@ -213,7 +213,7 @@ class PullRequestHoldService:
         guard = self._guard
         if guard is None or held.rules is guard.rules:
             return False
-        refused = guard.again(held.connection, held.asked()[0])
+        refused = guard.again(held.connection, held.asked()[0], held.rules)
         if refused is not None:
             held.connection.send(refused)
             return True

@@ -227,7 +227,7 @@ class PopLongPollingService:
         guard = self._guard
         if guard is None or request.rules is guard.rules:
             return False
-        refused = guard.again(request.connection, request.request)
+        refused = guard.again(request.connection, request.request, request.rules)
         if refused is not None:
             request.connection.send(refused)
             return True

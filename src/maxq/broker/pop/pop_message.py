@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import STAYS, Acknowledgement, remark_of
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.silent_consumers import SilentConsumers
@@ -105,6 +106,7 @@ class PopMessageProcessor(RequestProcessor):
         quotas: Quotas,
         silent: SilentConsumers,
         acknowledgement: Acknowledgement,
+        guard: Guard | None,
     ) -> None:
         """`not_ready` says why this broker gives no messages now."""
         self._settings = settings
@@ -124,6 +126,7 @@ class PopMessageProcessor(RequestProcessor):
             fast_failure=fast_failure,
             quotas=quotas,
             clock=clock,
+            guard=guard,
         )
 
     def routes(self) -> Mapping[int, Processor]:
@@ -209,20 +212,23 @@ class PopMessageProcessor(RequestProcessor):
         slave that is late gets it when it is back; a disk that is late may have failed."""
         if found.end_offset == NOT_NOTED:
             return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
+        since = self._later.rules
 
         def noted(code: ResponseCode) -> None:
-            if code not in STAYS or code is ResponseCode.FLUSH_DISK_TIMEOUT:
+            if (refused := self._later.refusal(connection, request, since)) is not None:
+                connection.send(refused)
+            elif code not in STAYS or code is ResponseCode.FLUSH_DISK_TIMEOUT:
                 what = "what this pop was given"
                 connection.send(request.reply(code, remark_of(code, what, "the messages come again")))
             elif found.cold:
-                self._later.send_when_read(connection, reply, found.cold)
+                self._later.send_when_read(connection, request, reply, found.cold)
             else:
                 connection.send(reply)
 
         if found.end_offset and self._acknowledgement.when(found.end_offset, noted):
             return None
         if found.cold:
-            self._later.send_when_read(connection, reply, found.cold)
+            self._later.send_when_read(connection, request, reply, found.cold)
             return None
         return reply
 

@@ -220,6 +220,7 @@ class PopMessages:
             quotas=parts.quotas,
             silent=parts.consumers.silent,
             acknowledgement=parts.acknowledgement,
+            guard=parts.guard,
         )
         self._acks = AckMessageProcessor(
             own=parts.own,

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from maxq.access.guard import Guard
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
@@ -117,6 +118,7 @@ class PullMessageProcessor:
         clock: Clock,
         broker: BrokerAddress,
         quotas: Quotas,
+        guard: Guard | None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -134,6 +136,7 @@ class PullMessageProcessor:
             fast_failure=fast_failure,
             quotas=quotas,
             clock=clock,
+            guard=guard,
         )
         self._learn: Learn = _nothing_learned
         self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
@@ -322,7 +325,7 @@ class PullMessageProcessor:
         reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
         if not result.cold:
             return reply
-        self._later.send_when_read(connection, reply, (result,))
+        self._later.send_when_read(connection, request, reply, (result,))
         return None
 
     def _count(self, pull: Pull, result: GetMessageResult) -> None:

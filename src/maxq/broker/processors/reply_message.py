@@ -11,6 +11,7 @@ Source:
 import logging
 from collections.abc import Awaitable, Callable
 
+from maxq.access.guard import Guard
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.fast_failure import FastFailure
@@ -50,8 +51,13 @@ class ReplyMessageProcessor:
         broker: BrokerAddress,
         clock: Clock,
         quotas: Quotas,
+        guard: Guard | None,
     ) -> None:
-        """`put_message` stores a reply, here or, on a slave that acts as master, at another broker group."""
+        """
+        Args:
+            put_message: stores a reply, here or, on a slave that acts as master, at another broker group.
+            guard: knows whose accounts count; None: there is no access control.
+        """
         self._settings = settings
         self._put_message = put_message
         self._producers = producers
@@ -59,6 +65,7 @@ class ReplyMessageProcessor:
         self._broker = broker
         self._clock = clock
         self._quotas = quotas
+        self._guard = guard
         self._checks = SendChecks(settings, topics)
         self._own_properties = BrokerProperties(broker, lambda: settings.broker)
 
@@ -134,7 +141,7 @@ class ReplyMessageProcessor:
         if not client_id:
             return f"reply message properties[{const.PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
         client = self._producers.find_channel(client_id)
-        if client is None:
+        if client is None or (self._guard is not None and not self._guard.client_counts(client)):
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = self._clock.wall_ms()
         properties = {**message.properties, const.PROPERTY_PUSH_REPLY_TIME: str(now_ms)}

@@ -1,5 +1,6 @@
 """Staged messages: this part of a broker, put together."""
 
+from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.special_services import SpecialServices
 from maxq.broker.broker_identity import BrokerAddress
@@ -35,6 +36,7 @@ class StagedParts:
     stats: BrokerStatsManager
     services: SpecialServices
     own: BrokerAddress
+    guard: Guard | None
 
 
 class StagedMessages:
@@ -53,7 +55,9 @@ class StagedMessages:
             self._count,
         )
         self.service = StagedService(settings, parts.clock, store, parts.acknowledgement, delivery)
-        self._processor = StagedProcessor(settings, store, parts.acknowledgement, parts.topics, checks, self.service)
+        self._processor = StagedProcessor(
+            settings, store, parts.acknowledgement, parts.topics, checks, self.service, parts.guard
+        )
         self._tasks = PeriodicTasks()
         parts.services.register("staged messages", self.service)
 

@@ -15,13 +15,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send_checks import SendChecks
 from maxq.broker.processors.support import RequestProcessor, refuse_if
 from maxq.broker.staged.ledger import read_runs
-from maxq.broker.staged.staged_record import StageMessagesRequestHeader, batch_positions, staged_message
+from maxq.broker.staged.staged_record import (
+    Staged,
+    StageMessagesRequestHeader,
+    batch_positions,
+    staged_message,
+)
 from maxq.broker.staged.staged_service import StagedService
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
@@ -44,13 +50,16 @@ class StagedProcessor(RequestProcessor):
         topics: TopicConfigManager,
         checks: SendChecks,
         service: StagedService,
+        guard: Guard | None,
     ) -> None:
+        """`guard` knows who may send to which topic; None: everybody."""
         self._settings = settings
         self._store = store
         self._acknowledgement = acknowledgement
         self._topics = topics
         self._checks = checks
         self._service = service
+        self._guard = guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -121,11 +130,20 @@ class StagedProcessor(RequestProcessor):
         return request.reply(body=json.dumps(found).encode())
 
     async def deliver(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30073."""
+        """30073. What is delivered is judged as if it were staged now: permissions may have been taken away since."""
         fields = HeaderFields(request.ext)
         runs = _json(request).get("runs")
         read_runs(runs)
-        found = await self._service.deliver(fields.required_str("application"), fields.required_long("batch"), runs)
+        application, batch = fields.required_str("application"), fields.required_long("batch")
+
+        def check(staged: Staged) -> None:
+            does = RemotingCommand(RequestCode.MAXQ_STAGE_MESSAGES, {"topic": staged.topic}, staged.body)
+            refused = None if self._guard is None else self._guard.implied(connection, request, does)
+            if refused is not None:
+                remark = f"staged messages for {staged.topic} are not delivered: {refused.remark}"
+                raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark)
+
+        found = await self._service.deliver(application, batch, runs, check)
         answers = {"done": found.done, "before": found.before}
         ext = {name: "true" if value else "false" for name, value in answers.items()}
         return request.reply(ext=ext | {"lost": str(found.lost)})

@@ -27,6 +27,7 @@ from maxq.broker.staged.ledger import (
     Ledger,
     read_runs,
 )
+from maxq.broker.staged.staged_record import Staged
 from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
@@ -149,12 +150,18 @@ class StagedService:
 
         return await self._alone(name, work)
 
-    async def deliver(self, name: str, batch: int, runs: Any) -> Delivered:
+    async def deliver(
+        self, name: str, batch: int, runs: Any, check: Callable[[Staged], None] = lambda staged: None
+    ) -> Delivered:
         """Deliver this broker's part of a decided batch, or go on with that. Returns after some seconds at most; ask
         again until it is done.
 
+        Args:
+            check: raises RequestRefusedError if who asks may not send what a staged request holds.
+
         Raises:
-            RequestRefusedError: this broker stores nothing now; what was delivered is known, ask again later.
+            RequestRefusedError: this broker stores nothing now, or `check` says so; what was delivered is known, ask
+                again later.
         """
 
         async def work() -> Delivered:
@@ -168,13 +175,13 @@ class StagedService:
             if known.batch > batch or known.done:
                 await self._be_safe(self._store.appended_offset)
                 return Delivered(True, known.lost if known.batch == batch else 0, before=True)
-            return await self._go_on(name, known)
+            return await self._go_on(name, known, check)
 
         return await self._alone(name, work)
 
     # --- delivery ---
 
-    async def _go_on(self, name: str, delivery: Delivery) -> Delivered:
+    async def _go_on(self, name: str, delivery: Delivery, check: Callable[[Staged], None]) -> Delivered:
         """A Delivery is only ever changed by the entries that are written."""
         end_ms = self._clock.monotonic_ms() + _TURN_MS
         piece, messages, lost, count = delivery.piece, delivery.messages, delivery.lost, delivery.count
@@ -193,6 +200,7 @@ class StagedService:
                 messages, is_certain = self._delivery.missing(staged, messages, delivery.step_end), True
             if messages is None or messages:
                 self._refuse_if_anew(name, delivery)
+                check(staged)
                 at = {"application": name, "batch": delivery.batch, "piece": piece, "messages": messages}
                 self._append({"kind": STEP, **at, "lost": lost})
                 lost += self._delivery.deliver(staged, messages)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+from maxq.access.guard import Guard
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.pull_answers import global_pull_answer
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -92,9 +93,11 @@ class _Rewriting:
 class StaticTopicGate:
     """One per broker; `place` puts it before the processors."""
 
-    def __init__(self, mappings: TopicQueueMappingManager, others: OtherBrokers) -> None:
+    def __init__(self, mappings: TopicQueueMappingManager, others: OtherBrokers, guard: Guard | None) -> None:
+        """`guard`: is asked again about a pull when another broker has answered; None: there is no access control."""
         self._mappings = mappings
         self._others = others
+        self._guard = guard
         self._inner: dict[int, Processor] = {}
 
     def place(self, server: RemotingServer) -> None:
@@ -187,7 +190,16 @@ class StaticTopicGate:
             ext["sysFlag"] = str(flags)
             return self._here(connection, request, ext, rewrite)
         ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(_COMMIT | _SUSPEND))
-        return self._elsewhere(item, request, ext, rewrite)
+        return self._pull_elsewhere(connection, request, self._elsewhere(item, request, ext, rewrite))
+
+    async def _pull_elsewhere(
+        self, connection: Connection, request: RemotingCommand, answer: Awaitable[RemotingCommand]
+    ) -> RemotingCommand:
+        """What another broker answered, to a reader who may still read: that one is asked in this broker's name."""
+        since = None if self._guard is None else self._guard.rules
+        reply = await answer
+        refused = None if self._guard is None else self._guard.again(connection, request, since)
+        return refused or reply
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """StaticTopics: what a broker needs for static topics, put together."""
 
+from maxq.access.guard import Guard
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.pull_path import PullPath
 from maxq.broker.registration import BrokerRegistration
@@ -32,13 +33,14 @@ class StaticTopics:
         pulls: PullPath,
         hold_service: PullRequestHoldService,
         cleaner: TopicQueueMappingCleanService,
+        guard: Guard | None,
     ) -> None:
         self._mappings = mappings
         self._tails = tails
         self._pulls = pulls
         self._hold_service = hold_service
         self._cleaner = cleaner
-        self._gate = StaticTopicGate(mappings, others)
+        self._gate = StaticTopicGate(mappings, others, guard)
         registration.set_mappings(mappings.infos)
         tails.set_static_topics(mappings.is_static)
         mappings.add_change_listener(self._on_mappings_changed)

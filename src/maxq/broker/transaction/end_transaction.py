@@ -76,7 +76,7 @@ class EndTransactionProcessor(RequestProcessor):
         if refused is not None:
             return refused
         if not self._checks.is_ready:
-            return self._end_when_ready(connection, request, header)
+            return self._end_when_ready(connection, request, header, None if self._guard is None else self._guard.rules)
         outcome = self._end(connection, request, header)
         if isinstance(outcome, Refusal):
             return outcome.reply_to(request)
@@ -107,9 +107,14 @@ class EndTransactionProcessor(RequestProcessor):
         return None if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
     async def _end_when_ready(
-        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
+        self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, since: object
     ) -> RemotingCommand:
+        """It was let through when the rules of access control were `since`."""
         await self._checks.ready()
+        if self._guard is not None:
+            refused = self._guard.again(connection, request, since) or self._refusal_of(connection, request, header)
+            if refused is not None:
+                return refused
         outcome = self._end(connection, request, header)
         if isinstance(outcome, Refusal):
             return outcome.reply_to(request)

@@ -33,7 +33,8 @@ class Bucket:
 def later(world: SimWorld, again: Pass, quota_ms: int = 0) -> LaterAnswers:
     clock = world.clock
     quotas = cast(Quotas, Bucket(clock, clock.monotonic_ms() + quota_ms))
-    return LaterAnswers(again, fast_failure=FastFailure(BrokerSettings(), clock=clock), quotas=quotas, clock=clock)
+    fast_failure = FastFailure(BrokerSettings(), clock=clock)
+    return LaterAnswers(again, fast_failure=fast_failure, quotas=quotas, clock=clock, guard=None)
 
 
 def request() -> RemotingCommand:
@@ -81,7 +82,7 @@ def test_what_the_disk_does_not_give_is_said() -> None:
     async def story(world: SimWorld) -> None:
         peer, answers = FakeConnection(), later(world, answered)
         cold = [GetMessageResult(GetMessageStatus.FOUND), Unreadable(GetMessageStatus.FOUND)]
-        answers.send_when_read(connection(peer), answered(), cold)
+        answers.send_when_read(connection(peer), request(), answered(), cold)
         await answers.drain()
         assert peer.codes() == [ResponseCode.SYSTEM_ERROR] and "Input/output error" in (peer.sent[0].remark or "")
 

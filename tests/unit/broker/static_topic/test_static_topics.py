@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from maxq.access.guard import Guard
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.pull_answers import global_pull_answer
 from maxq.broker.static_topic.static_topic_gate import StaticTopicGate, _Rewriting
@@ -199,6 +200,7 @@ class World:
     def __init__(self, items: list[Item]) -> None:
         self.seen: list[RemotingCommand] = []
         self.late = False
+        self.is_revoked = False
         self.reply: dict[str, str] = {}
         self.code = 0
         self.connection = FakeConnection()
@@ -208,7 +210,18 @@ class World:
         mappings = manager()
         mappings.update(detail(items), force=False)
         self.server = Server(self.process)
-        StaticTopicGate(mappings, cast(OtherBrokers, self.others)).place(cast(RemotingServer, self.server))
+        gate = StaticTopicGate(mappings, cast(OtherBrokers, self.others), cast(Guard, self))
+        gate.place(cast(RemotingServer, self.server))
+
+    # --- its guard: what was let through is refused when another broker was asked meanwhile, and `is_revoked` ---
+
+    @property
+    def rules(self) -> object:
+        return len(self.others.asked)
+
+    def again(self, connection: Connection, request: RemotingCommand, since: object) -> RemotingCommand | None:
+        is_refused = self.is_revoked and since != self.rules
+        return request.reply(ResponseCode.NO_PERMISSION) if is_refused else None
 
     def process(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         self.seen.append(request)
@@ -249,6 +262,15 @@ def test_a_send_goes_to_the_leaders_physical_queue(late: bool) -> None:
     assert reply is not None
     assert (world.seen[0].ext["e"], world.seen[0].ext["lo"]) == ("7", "false")
     assert (reply.ext["queueId"], reply.ext["queueOffset"]) == ("0", "10005")
+
+
+@pytest.mark.parametrize(("is_revoked", "code"), [(False, 0), (True, ResponseCode.NO_PERMISSION)])
+def test_what_another_broker_answered_is_for_who_may_still_read(is_revoked: bool, code: int) -> None:
+    world = World(led())
+    world.is_revoked = is_revoked
+    world.others.answers = [answer(ResponseCode.SUCCESS, 42, 0, 100)]
+    reply = world.ask(RequestCode.PULL_MESSAGE, topic="T", queueId="0", queueOffset="10", maxMsgNums="9", sysFlag="4")
+    assert reply is not None and reply.code == code
 
 
 @pytest.mark.parametrize("ext", [{"topic": "U", "queueId": "9"}, {"topic": "T", "queueId": "9", "lo": "false"}])
