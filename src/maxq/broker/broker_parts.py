@@ -29,6 +29,7 @@ from maxq.broker.schedule_message.delayed_messages import DelayedMessages, Delay
 from maxq.broker.send_back_path import SendBackPath
 from maxq.broker.send_path import SendPath
 from maxq.broker.staged.staged_messages import StagedMessages, StagedParts
+from maxq.broker.static_topic.moved_queue_hook import MovedQueueHook
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.static_topics import StaticTopics
 from maxq.broker.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
@@ -197,13 +198,14 @@ class BrokerParts(BrokerBase):
 
     def _build_message_kinds(self) -> None:
         """Their put hooks run in this order, which is that of HookUtils.handleScheduleMessage: half messages, timers,
-        delay levels."""
+        delay levels, and then those whose queue has moved."""
         self.transactions = self._transactions()
         self.kinds.add(self.transactions, self.server)
         self.timed = self._timed()
         self.kinds.add(self.timed, self.server)
         self.delayed = self._delayed()
         self.kinds.add(self.delayed, self.server)
+        self.put_hooks.add(MovedQueueHook(self.mappings, self.delayed.hook.deliver_soon))
         self.staged = self._staged()
         self.kinds.add(self.staged, self.server)
         self.popping = self._popping()
@@ -390,6 +392,7 @@ class BrokerParts(BrokerBase):
                 outer_api=self.outer_api,
                 registration=self.registration,
                 topics=self.topics,
+                mappings=self.mappings,
                 offsets=self.offsets,
                 locks=self.locks,
                 carried_files=self.carried_files,

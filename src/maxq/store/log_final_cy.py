@@ -119,7 +119,7 @@ def append_final(
     if not half.read(rec, len(record), group):
         return 0
     topic: TopicTail = tail.topic_memory.find(topics, rec, half.topic, half.topic_size)
-    if topic is None or topic.batch or half.queue_id > topic.max_queue_id:
+    if topic is None or topic.batch or topic.is_static or half.queue_id > topic.max_queue_id:
         return 0
     queue: QueueTail = topic.queues.get(half.queue_id)
     if queue is None:

@@ -205,7 +205,7 @@ class PlainWriter:
         context, log = self._context, self._commit_log
         config = context.config
         tail = self._queues.topics.get(topic)
-        queue = None if tail is None or tail.batch else tail.queues.get(queue_id)
+        queue = None if tail is None or tail.batch or tail.is_static else tail.queues.get(queue_id)
         host = store_host or context.identity.store_host
         body_size = copy.body_end - copy.body_start
         size = 95 + 24 + body_size + len(topic) + len(properties)

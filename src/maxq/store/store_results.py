@@ -23,6 +23,7 @@ class PutMessageStatus(Enum):
     UNKNOWN_ERROR = auto()
     LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
     PUT_TO_REMOTE_BROKER_FAIL = auto()
+    QUEUE_HAS_MOVED = auto()  # not Java's: another group leads the queue of the static topic, and does not take it now
 
 
 @dataclass(slots=True)

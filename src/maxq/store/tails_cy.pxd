@@ -18,6 +18,7 @@ cdef class TopicTail:
     cdef public object topic
     cdef public bytes topic_bytes
     cdef public bint plain
+    cdef public bint is_static
     cdef public bint hooked
     cdef public bint batch
     cdef public int max_queue_id

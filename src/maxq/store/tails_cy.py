@@ -79,6 +79,7 @@ class TopicTail:
         self.topic = topic
         self.topic_bytes = topic.encode()
         self.plain = False
+        self.is_static = False
         self.hooked = False
         self.batch = False
         self.max_queue_id = -1

@@ -19,6 +19,7 @@ from maxq.broker.outer_api import BrokerOuterApi
 from maxq.broker.registration import BrokerRegistration
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
@@ -39,6 +40,7 @@ class GroupParts:
     outer_api: BrokerOuterApi
     registration: BrokerRegistration
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     offsets: ConsumerOffsetManager
     locks: RebalanceLockManager
     carried_files: CarriedFiles
@@ -108,6 +110,7 @@ class GroupMember:
             settings=settings,
             own=own,
             store=parts.store,
+            mappings=parts.mappings,
             client=parts.client,
             topic_route=parts.outer_api.topic_route,
             clock=parts.clock,

@@ -40,6 +40,10 @@ class DelayHook:
             self._turn_away(message, self._levels.capped(level))
         return None
 
+    def deliver_soon(self, message: MessageExtBrokerInner) -> None:
+        """Turn any message away to the level that waits the shortest."""
+        self._turn_away(message, self._levels.not_shorter_than(0))
+
     def _turn_away(self, message: MessageExtBrokerInner, level: int) -> None:
         properties = message.properties
         for name in _TIMER_PROPERTIES:

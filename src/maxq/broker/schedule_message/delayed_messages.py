@@ -43,6 +43,7 @@ class DelayedMessages:
     Attributes:
         levels: the table of messageDelayLevel.
         service: what delivers.
+        hook: what makes delayed messages.
     """
 
     def __init__(self, parts: DelayedParts) -> None:
@@ -62,7 +63,8 @@ class DelayedMessages:
                 on_failure=parts.on_failure,
             )
         )
-        parts.hooks.add(DelayHook(self.levels, self.service.wake))
+        self.hook = DelayHook(self.levels, self.service.wake)
+        parts.hooks.add(self.hook)
         parts.member.services.register("delayed messages", self.service)
 
     def register(self, server: RemotingServer) -> None:

@@ -38,8 +38,8 @@ _NEVER: Final = (
     PutMessageStatus.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
 )
-#: Others can be stored, and this one when an operator has changed something.
-_LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,)
+#: Others can be stored, and this one when an operator has changed something, or another broker group is back.
+_LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, PutMessageStatus.QUEUE_HAS_MOVED)
 
 
 class Undelivered(NamedTuple):

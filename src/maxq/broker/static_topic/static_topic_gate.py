@@ -132,7 +132,7 @@ class StaticTopicGate:
 
         def process(connection: Connection, request: RemotingCommand) -> Answer:
             detail = mappings.table.get(request.ext.get(topic_field, ""))
-            if detail is None or request.ext.get("lo") == "false":
+            if detail is None or (request.ext.get("lo") == "false" and handle != self._send):
                 return inner(connection, request)
             return handle(self._queue(detail, request, queue_field), connection, request)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from maxq.broker.persistent_manager import PersistentManager, next_version, object_member
 from maxq.codes import ResponseCode
@@ -24,6 +24,18 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "topicQueueMapping.json"
 
 
+class QueueHome(NamedTuple):
+    """Where messages of a physical queue belong.
+
+    Attributes:
+        queue_id: the physical queue of this broker; None: another broker leads the global queue.
+        global_id: number of the global queue; None: not known, or an ordinary topic.
+    """
+
+    queue_id: int | None
+    global_id: int | None
+
+
 class TopicQueueMappingManager(PersistentManager):
     """Mappings by topic. A mapping in the table is never changed, only replaced."""
 
@@ -32,6 +44,7 @@ class TopicQueueMappingManager(PersistentManager):
         self._broker_name = broker_name
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
+        self._homes: dict[str, tuple[TopicQueueMappingDetail, dict[int, QueueHome]]] = {}
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.table: dict[str, TopicQueueMappingDetail] = {}
 
@@ -45,6 +58,18 @@ class TopicQueueMappingManager(PersistentManager):
     def infos(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
         """What a registration of these topics says of their mappings."""
         return {topic: self.table[topic].info() for topic in topics if topic in self.table}
+
+    def home_of(self, topic: str, queue_id: int) -> QueueHome:
+        """Where messages go that were stored for a physical queue of this broker and are delivered only now: its global
+        queue may have been moved meanwhile, and readers with it. Of an ordinary topic that is the queue itself."""
+        detail = self.table.get(topic)
+        if detail is None:
+            return QueueHome(queue_id, None)
+        known = self._homes.get(topic)
+        if known is None or known[0] is not detail:
+            known = self._homes[topic] = detail, _homes(detail)
+        led = detail.info().curr_id_map or {}  # a chain that was forgotten says nothing: any queue is as good
+        return known[1].get(queue_id) or QueueHome(next((led[number] for number in sorted(led)), None), None)
 
     # --- change -------------------------------------------------------------------------------------------------------
 
@@ -104,6 +129,8 @@ class TopicQueueMappingManager(PersistentManager):
         self._tell()
 
     def _tell(self) -> None:
+        for topic in self._homes.keys() - self.table.keys():
+            del self._homes[topic]
         for listener in self._listeners:
             listener()
 
@@ -120,6 +147,17 @@ class TopicQueueMappingManager(PersistentManager):
             self.table[topic] = TopicQueueMappingDetail.from_json(detail)
         if value.get("dataVersion") is not None:
             self.data_version = DataVersion.from_json(value["dataVersion"])
+
+
+def _homes(detail: TopicQueueMappingDetail) -> dict[int, QueueHome]:
+    """By physical queue of this broker that is, or was, part of a global queue."""
+    homes: dict[int, QueueHome] = {}
+    for global_id, items in detail.hosted_queues.items():
+        leader = items[-1] if items else None
+        for item in items:
+            if leader is not None and item.bname == detail.bname:
+                homes[item.queue_id] = QueueHome(leader.queue_id if leader.bname == detail.bname else None, global_id)
+    return homes
 
 
 def check_chain(topic: str, global_id: int, items: Sequence[LogicQueueMappingItem]) -> None:

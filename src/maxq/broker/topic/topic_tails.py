@@ -75,7 +75,7 @@ class TopicTails:
     def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         for topic in deleted:
             tail = self._tail_of(topic)
-            tail.plain, tail.max_queue_id = False, -1
+            tail.plain, tail.is_static, tail.max_queue_id = False, False, -1
         is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
         checks_types = self._settings.broker.enable_topic_message_type_check
         for config in changed:
@@ -85,7 +85,8 @@ class TopicTails:
             tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
             tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
             takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
-            takes_all = takes_all and config.topic_name not in self._shut and not self._is_static(config.topic_name)
+            tail.is_static = self._is_static(config.topic_name)
+            takes_all = takes_all and config.topic_name not in self._shut and not tail.is_static
             tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
 
 

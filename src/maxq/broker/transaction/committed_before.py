@@ -29,9 +29,7 @@ class CommittedBefore:
     def final_message(self, half: MessageExt) -> MessageExt | None:
         """The message that was delivered for `half`, or for an earlier or later copy of it."""
         properties = half.properties
-        topics = [properties.get(const.PROPERTY_REAL_TOPIC, "")]
-        if const.PROPERTY_DELAY_TIME_LEVEL in properties:
-            topics.append(SCHEDULE_TOPIC)
+        topics = [properties.get(const.PROPERTY_REAL_TOPIC, ""), SCHEDULE_TOPIC]  # there also if its queue had moved
         if any(name.startswith("TIMER_") for name in properties):
             topics.append(TIMER_TOPIC)
         for topic in topics:

@@ -280,6 +280,13 @@ def test_other_topics_and_translated_requests_pass(ext: dict[str, str]) -> None:
     assert world.seen[0].ext == ext
 
 
+def test_a_send_is_translated_whatever_it_says_of_itself() -> None:
+    """A physical queue that was passed on takes nothing any more: its readers have gone."""
+    world = World(led())
+    world.ask(RequestCode.SEND_MESSAGE_V2, b="T", e="0", lo="false")
+    assert world.seen[0].ext["e"] == "7"
+
+
 def test_who_does_not_lead_a_queue_says_so() -> None:
     world = World([Item(0, 3, A, 0), Item(1, 7, B, 10_000)])
     for queue in ("0", "1", "-1"):

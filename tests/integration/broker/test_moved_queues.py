@@ -1,0 +1,128 @@
+"""Queues of a static topic that are moved to another broker while messages for them wait at the old one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from maxq.api import (
+    ConsumeContext,
+    ConsumeFromWhere,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    async_admin,
+    async_producer,
+    async_push_consumer,
+    async_transaction_producer,
+)
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, until
+
+FAST = {"poll_name_server_interval": 100, "heartbeat_broker_interval": 100}
+QUICK = {"messageDelayLevel": "1s 2s 3s", "timerPrecisionMs": "100", "transactionTimeOut": "300",
+         "transactionCheckInterval": "100"}  # fmt: skip
+COUNT = 4
+
+
+class Undecided:
+    """Knows nothing of a transaction before it is `decided`."""
+
+    def __init__(self) -> None:
+        self.decided = False
+
+    async def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        return LocalTransactionState.UNKNOW
+
+    async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE if self.decided else LocalTransactionState.UNKNOW
+
+
+@pytest.fixture
+async def brokers(start_broker: Start, namesrv: str) -> dict[str, RunningBroker]:
+    return {
+        name: await start_broker(name, brokerName=name, namesrvAddr=namesrv, **QUICK)
+        for name in ("broker-a", "broker-b")
+    }
+
+
+@asynccontextmanager
+async def reading(namesrv: str, topic: str) -> AsyncIterator[list[bytes]]:
+    """What a running group gets."""
+    read: list[bytes] = []
+
+    def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+        read.extend(message.body for message in messages)
+
+    consumer = async_push_consumer(
+        "Readers", namesrv, listen, rebalance_interval=100, **FAST,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )  # fmt: skip
+    consumer.subscribe(topic)
+    async with consumer:
+        yield read
+
+
+def waiting(kind: str) -> Iterator[Message]:
+    """Messages that are not seen yet when the queues move."""
+    for number in range(COUNT):
+        message = Message("Static", b"%s %d" % (kind.encode(), number))
+        if kind == "delayed":
+            message.delay_level = 2
+        elif kind == "timed":
+            message.delay_time_ms = 2_000
+        yield message
+
+
+@pytest.mark.parametrize("kind", ["delayed", "timed", "transactional"])
+async def test_what_waits_at_the_old_broker_reaches_readers_that_have_gone_on(
+    brokers: dict[str, RunningBroker], namesrv: str, kind: str
+) -> None:
+    outcome = Undecided()
+    async with (
+        async_admin(namesrv) as admin,
+        async_transaction_producer("PG", namesrv, outcome, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        await admin.static_topics.create("Static", 2, ["broker-a"])
+        for message in waiting(kind):
+            if kind == "transactional":
+                await producer.send_message_in_transaction(message, None)
+            else:
+                await producer.send(message)
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"behind %d" % number))
+        await until(lambda: sum(body.startswith(b"behind") for body in read) == COUNT)  # they are at the new broker
+        outcome.decided = True
+        await until(lambda: sum(body.startswith(kind.encode()) for body in read) == COUNT)
+    assert len(read) == len(set(read)) == 2 * COUNT
+
+
+async def test_a_message_waits_until_the_broker_that_leads_its_queue_is_back(
+    brokers: dict[str, RunningBroker], start_broker: Start, namesrv: str
+) -> None:
+    """It holds up no other message of its level."""
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+    ):
+        await admin.static_topics.create("Static", 2, ["broker-a"])
+        message = Message("Static", b"waits")
+        message.delay_level = 1
+        await producer.send(message)
+        await admin.static_topics.remap("Static", ["broker-b"])
+        other = brokers["broker-b"]
+        await other.stop()
+        brokers["broker-a"].create_topic("T")
+        await until(lambda: brokers["broker-a"].controller.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1)
+        await brokers["broker-a"].send("T", b"other", DELAY="1")
+        await until(lambda: brokers["broker-a"].controller.store.max_offset("T", 0) == 1)
+        again = await start_broker("broker-b", brokerName="broker-b", namesrvAddr=namesrv, **QUICK)
+        await asyncio.wait_for(_has_messages(again, "Static"), 30)
+
+
+async def _has_messages(broker: RunningBroker, topic: str) -> None:
+    store = broker.controller.store
+    await until(lambda: any(store.max_offset(topic, queue_id) for queue_id in range(2)))
