@@ -171,6 +171,10 @@ class SystemMappedRegion:
         if _advise(self._view, first, last, _POPULATE_READ) in _UNREADABLE:
             raise OSError(errno.EIO, f"the device cannot read all of bytes {first} to {last}")
 
+    def touch_by_page(self) -> None:
+        """See PagewiseRegion (store/mapped_file.py)."""
+        self._map.madvise(mmap.MADV_RANDOM)
+
     def _expect_writer(self) -> None:
         """A fault of the writer must not read ahead: with the read-ahead of some machines (8 MiB) the kernel zeroed 16
         MiB of the sparse file in one fault of the loop, 50 ms. Huge pages bound it to 2 MiB and are cheaper."""

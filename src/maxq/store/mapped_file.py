@@ -149,6 +149,17 @@ class LoadingRegion(Protocol):
 
 
 @runtime_checkable
+class PagewiseRegion(Protocol):
+    """A region of which a touch can bring a single page."""
+
+    def touch_by_page(self) -> None:
+        """From now on the first touch of a page brings that page alone, for somebody who writes a little at a time
+        where nothing was. By itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault
+        where the device reads 8 MiB ahead."""
+        ...
+
+
+@runtime_checkable
 class ResidentRegion(Protocol):
     """A region that knows what of it is in memory."""
 
@@ -195,6 +206,12 @@ def load_pages(region: MappedRegion, start: int, end: int) -> None:
     """
     if isinstance(region, LoadingRegion):
         region.load(start, end)
+
+
+def touch_by_page(region: MappedRegion) -> None:
+    """See PagewiseRegion; nothing if the region is none."""
+    if isinstance(region, PagewiseRegion):
+        region.touch_by_page()
 
 
 def data_ranges(region: MappedRegion, start: int, end: int) -> list[tuple[int, int]]:

@@ -151,7 +151,7 @@ class Segment:
             self._units.allocate(0, min(self._most + 1, self.count + _STEP // UNIT_SIZE) * UNIT_SIZE)
             self._allocated = stop
         offset = _OFFSET.unpack_from(record, _QUEUE_OFFSET_AT)[0]
-        self._log.view[position : position + size] = record
+        self._log.write(position, record)  # a touch of a fresh page of the mapping zeroes megabytes around it
         unit = (self.base + position, size, tags_code, store_timestamp, offset, 1, -1, 0)
         _UNIT.pack_into(self._units.view, self.count * UNIT_SIZE, *unit)
         self.wrote += size
@@ -160,7 +160,7 @@ class Segment:
     def close(self) -> None:
         """Nothing more is appended. What Java needs to see that is written."""
         if self.wrote + _BLANK.size <= self._log_size:
-            _BLANK.pack_into(self._log.view, self.wrote, self._log_size - self.wrote, BLANK_MAGIC)
+            self._log.write(self.wrote, memoryview(_BLANK.pack(self._log_size - self.wrote, BLANK_MAGIC)))
         place = self.count * UNIT_SIZE
         self._units.view[place : place + UNIT_SIZE] = _END_UNIT
         self._is_closed = True

@@ -97,6 +97,7 @@ class FileLedger(EntryReader):
         found = LedgerRecovery(
             self._context, self._log, self._index, checkpoint, report, self.notes.file.save
         ).run()
+        self._index.opened()
         self._begin, self._end, self._end_term = found.begin_index, found.end_index, found.end_term
         self._durable = self._end
         self._committed = found.committed_index

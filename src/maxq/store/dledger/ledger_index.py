@@ -13,7 +13,7 @@ from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.entries_cy import put_units
 from maxq.store.dledger.interfaces import EntryUnit
 from maxq.store.flush import Pieces
-from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile
+from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, touch_by_page
 from maxq.store.mapped_file_queue import MappedFileQueue
 
 UNIT = struct.Struct(">iqiqq")
@@ -47,6 +47,11 @@ class LedgerIndex:
             self._disk.delete_tree(self.files.folder)
             return f"{error} The index is made anew."
         return ""
+
+    def opened(self) -> None:
+        """What was there has been looked at; units are written as they come from now on."""
+        if self.files.files:
+            touch_by_page(self.files.files[-1].region)
 
     def unit(self, index: int) -> EntryUnit | None:
         """The unit of an entry; None if it is of none, or of another."""
@@ -109,12 +114,17 @@ class LedgerIndex:
     def _file_for(self, position: int) -> MappedFile:
         if not self.files.files:
             self._backed = position - position % self.files.file_size
-            return self.files.create(self._backed)
+            return self._create(self._backed)
         last = self.files.files[-1]
         while position >= last.end_offset:
-            last = self.files.create(last.end_offset)
+            last = self._create(last.end_offset)
         file = self.files.find(position)
         assert file is not None, f"units before {self.files.min_offset} are not written any more"
+        return file
+
+    def _create(self, offset: int) -> MappedFile:
+        file = self.files.create(offset)
+        touch_by_page(file.region)
         return file
 
     def _back(self, file: MappedFile, offset: int, size: int) -> int:
