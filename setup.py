@@ -37,6 +37,7 @@ HOT_MODULES = [
     "maxq.store.record_copy_cy",
     "maxq.store.record_cy",
     "maxq.store.tails_cy",
+    "maxq.store.tools.check_cy",
     "maxq.store.unit_scan_cy",
 ]
 BUILD = Path("build/cython")

@@ -12,6 +12,7 @@ from maxq.runtime.interfaces import MappedRegion
 from maxq.store import record_cy as rc
 from maxq.store.deletions import FILE_NAME as DELETIONS_FILE
 from maxq.store.deletions import deleted_names
+from maxq.store.tools.check_cy import Confirmation
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_ledger import LedgerCheck
 from maxq.store.tools.check_queues import QueueCheck
@@ -98,24 +99,22 @@ class StoreCheck:
     def _look(self) -> CheckReport:
         files, walk = self._files, self._walk
         deletions, faults = self._deletions()
-        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions)
+        confirmation = Confirmation(self._levels)
+        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions, confirmation)
         ledger = LedgerCheck(files)
         ledger.run()
         queues.visible_end = ledger.committed_position
-        index = IndexCheck(files, self._expectation_at, self._is_damaged)
+        index = IndexCheck(files, self._expectation_at, self._is_damaged, confirmation)
         for batch in walk.batches():
-            for start in range(0, batch.count * rc.SCAN_WIDTH, rc.SCAN_WIDTH):
-                row = batch.rows[start : start + rc.SCAN_WIDTH]
-                if is_filler(batch.view, row):
-                    self._note_filler(batch, row)
-                    continue
-                if is_deletion(batch.view, row):
-                    record = batch.view[row[rc.C_POSITION] : row[rc.C_POSITION] + row[rc.C_SIZE]]
-                    queues.delete(deleted_names(decode_record(record)), row[rc.C_PHYSICAL_OFFSET])
-                    continue
-                expected = expectation_of(batch.view, row, self._levels)
-                queues.expect(expected)
-                index.expect(expected)
+            number = 0
+            while number < batch.count:
+                with_keys = confirmation.with_keys
+                unindexed = index.is_gap_open and not walk.damages and not self._sealed
+                number += confirmation.run(batch.view, batch.rows, number, batch.count, unindexed)
+                index.passed(confirmation.with_keys - with_keys, confirmation.last_with_keys)
+                if number < batch.count:
+                    self._look_at(batch, number, queues, index)
+                    number += 1
         queues.finish()
         index.finish(queues.is_behind)
         report = CheckReport(walk.start_offset, walk.end_offset, walk.records - len(self._fillers))
@@ -128,6 +127,19 @@ class StoreCheck:
         walk.close()
         self._lookup.close()
         return report
+
+    def _look_at(self, batch: Batch, number: int, queues: QueueCheck, index: IndexCheck) -> None:
+        """One record that `Confirmation` left."""
+        row = batch.rows[number * rc.SCAN_WIDTH : (number + 1) * rc.SCAN_WIDTH]
+        if is_filler(batch.view, row):
+            self._note_filler(batch, row)
+        elif is_deletion(batch.view, row):
+            record = batch.view[row[rc.C_POSITION] : row[rc.C_POSITION] + row[rc.C_SIZE]]
+            queues.delete(deleted_names(decode_record(record)), row[rc.C_PHYSICAL_OFFSET])
+        else:
+            expected = expectation_of(batch.view, row, self._levels)
+            queues.expect(expected)
+            index.expect(expected)
 
     def _note_filler(self, batch: Batch, row: Any) -> None:
         name, position, size = self._files.name(batch.file.path), row[rc.C_POSITION], row[rc.C_SIZE]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from maxq.errors import StoreError
+from maxq.store.tools.check_cy import Confirmation, IndexCursor
 from maxq.store.tools.expectation import Expectation
 from maxq.store.tools.index_files import (
     SLOT_SIZE,
@@ -52,6 +53,7 @@ class IndexCheck:
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
         is_damaged: does a physical offset lie in a damaged range of the log?
+        confirmation: what `expect` is not called for. It goes over the entries of the same files.
     """
 
     def __init__(
@@ -59,20 +61,45 @@ class IndexCheck:
         files: StoreFiles,
         expectation_at: Callable[[int], Expectation | None],
         is_damaged: Callable[[int], bool],
+        confirmation: Confirmation,
     ) -> None:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        self.entries = 0
         self._files = files
         self._expectation_at = expectation_at
         self._is_damaged = is_damaged
         self._log_start = files.log[0].from_offset if files.log else 0
-        self._stream = self._all_entries()
-        self._current = next(self._stream, None)
+        self._confirmation = confirmation
+        self._entries = 0  # looked at here, and not by `confirmation`
         self._gaps: list[_Gap] = []
         self._gap_open = False
         self._came_back: set[int] = set()  # messages that were sealed once; physical offsets
-        self._last: _Entry | None = None  # the entry before the current one
+        self._readers = self._all_readers()
+        self._reader: IndexReader | None = None  # of the file that the cursor is in
+        self._end_before = -1  # end time of the file before; the oldest one may have had one that was deleted
+        self._last_place: tuple[str, int] | None = None  # of the last entry, once all have been passed
+        self._current()
+
+    @property
+    def entries(self) -> int:
+        """Entries that were looked at."""
+        return self._entries + self._confirmation.entries
+
+    @property
+    def is_gap_open(self) -> bool:
+        """The index has ended, and lacks the last record of those with keys?"""
+        return self._gap_open and self._confirmation.cursor is None
+
+    def passed(self, records: int, last_offset: int) -> None:
+        """So many records with keys, the last one at this physical offset, were confirmed without `expect`: by the
+        entries that they have, or as more of a gap that is open."""
+        if not records:
+            return
+        if self.is_gap_open:
+            self._gaps[-1].records += records
+            self._gaps[-1].last_offset = last_offset
+        else:
+            self._gap_open = False
 
     @property
     def enabled(self) -> bool:
@@ -80,14 +107,15 @@ class IndexCheck:
 
     def expect(self, expected: Expectation) -> None:
         """The next record of the log."""
-        while self._current is not None and self._current.entry.physical_offset < expected.physical_offset:
-            self._check_stray(self._current)
-            self._advance()
+        current = self._current()
+        while current is not None and current.entry.physical_offset < expected.physical_offset:
+            self._check_stray(current)
+            current = self._next()
         missing = set(expected.key_hashes)
-        while self._current is not None and self._current.entry.physical_offset == expected.physical_offset:
-            self._check_entry(self._current, expected)
-            missing.discard(self._current.entry.key_hash)
-            self._advance()
+        while current is not None and current.entry.physical_offset == expected.physical_offset:
+            self._check_entry(current, expected)
+            missing.discard(current.entry.key_hash)
+            current = self._next()
         if missing:
             self._note_gap(expected)
         elif expected.key_hashes:
@@ -99,9 +127,10 @@ class IndexCheck:
         Args:
             is_behind: is dispatch, as the queues show it, not further than this physical offset?
         """
-        while self._current is not None:
-            self._check_stray(self._current)
-            self._advance()
+        current = self._current()
+        while current is not None:
+            self._check_stray(current)
+            current = self._next()
         if not self._files.index and self._gaps and self.enabled:
             records = sum(gap.records for gap in self._gaps)
             # The first file is made when the first record with keys is dispatched, behind the unit of that record.
@@ -120,10 +149,41 @@ class IndexCheck:
 
     # -- entries --
 
-    def _advance(self) -> None:
-        assert self._current is not None
-        self._last = self._current
-        self._current = next(self._stream, None)
+    def _current(self) -> _Entry | None:
+        """The entry at the cursor, its chain looked at; in the next file if this one is at its end."""
+        while True:
+            cursor, reader = self._confirmation.cursor, self._reader
+            if cursor is None or reader is None:
+                if not self._open_next():
+                    return None
+            elif cursor.number > cursor.count:
+                self._close(cursor, reader)
+            else:
+                return self._entry(cursor, reader)
+
+    def _next(self) -> _Entry | None:
+        """The entry behind the current one."""
+        cursor = self._confirmation.cursor
+        assert cursor is not None, "there is a current one"
+        cursor.advance()
+        return self._current()
+
+    def _entry(self, cursor: IndexCursor, reader: IndexReader) -> _Entry:
+        number, entry = cursor.number, reader.entry(cursor.number)
+        position = reader.geometry.entry_position(number)
+        counted_from = reader.header.begin_timestamp if number > 1 else self._end_before
+        found = _Entry(reader.file, position, reader.header, number, number == cursor.count, entry, counted_from)
+        if not cursor.is_entered:
+            self._entries += 1
+            if entry.key_hash < 0:
+                self._entry_fault(found, f"entry {number}: hash {entry.key_hash} is negative")
+            offset = entry.physical_offset
+            is_last = number == 1 or offset > cursor.last_offset or not self._is_damaged(offset)
+            before = cursor.enter(entry.key_hash, offset, is_last)
+            if entry.previous != before:
+                what = f"entry {number}: chain goes on at entry {entry.previous}, not at {before}"
+                self._entry_fault(found, what)
+        return found
 
     def _check_entry(self, found: _Entry, expected: Expectation) -> None:
         if found.entry.key_hash not in expected.key_hashes and found.entry.key_hash not in expected.tag_hashes:
@@ -176,8 +236,9 @@ class IndexCheck:
             self._gaps[-1].last_offset = first
             self._gaps[-1].records += 1
             return
-        near = self._current or self._last
-        file, position = (self._files.name(near.file.path), near.position) if near else ("index", 0)
+        near = self._current()
+        place = (self._files.name(near.file.path), near.position) if near is not None else self._last_place
+        file, position = place or ("index", 0)
         self._gaps.append(_Gap(file, position, first, first + expected.size, first, 1))
         self._gap_open = True
 
@@ -194,10 +255,9 @@ class IndexCheck:
 
     # -- files --
 
-    def _all_entries(self) -> Iterator[_Entry]:
-        """Entries of all files, oldest first; each file's own structure is checked on the way."""
+    def _all_readers(self) -> Iterator[IndexReader]:
+        """Readers of all files that can be read, oldest first."""
         geometry: Geometry | None = None
-        end_before = -1  # end time of the file before; the oldest one may have had one that was deleted
         for file in self._files.index:
             try:
                 geometry = self._geometry(file, geometry)
@@ -209,42 +269,39 @@ class IndexCheck:
             except (StoreError, ValueError) as error:
                 self.faults.append(Fault(self._files.name(file.path), 0, str(error), _REBUILD))
                 continue
-            yield from self._file_entries(reader, file is self._files.index[-1], end_before)
-            end_before = reader.header.end_timestamp
-            reader.close()
+            yield reader
 
     def _geometry(self, file: DataFile, known: Geometry | None) -> Geometry | None:
         if known is not None and known.file_size == file.size:
             return known
         return infer_geometry(self._files, file)
 
-    def _file_entries(self, reader: IndexReader, newest: bool, end_before: int) -> Iterator[_Entry]:
+    def _open_next(self) -> bool:
+        """Begin the next file; False: there is none."""
+        reader = self._reader = next(self._readers, None)
+        if reader is None:
+            return False
+        self._check_header_counts(reader, self._files.name(reader.file.path))
+        self._confirmation.cursor = IndexCursor(
+            reader.view,
+            reader.geometry.entry_position(0),
+            reader.entry_count,
+            array("i", bytes(SLOT_SIZE * reader.geometry.slots)),
+            reader.header.begin_timestamp,
+        )
+        return True
+
+    def _close(self, cursor: IndexCursor, reader: IndexReader) -> None:
+        """All entries of a file were looked at: now its header and slots."""
         name = self._files.name(reader.file.path)
-        self._check_header_counts(reader, name)
-        newest_of_slot = array("i", bytes(SLOT_SIZE * reader.geometry.slots))
-        slots_used = 0
-        count = reader.entry_count
-        first = last = None
-        for number, entry in reader.entries():
-            position = reader.geometry.entry_position(number)
-            counted_from = reader.header.begin_timestamp if number > 1 else end_before
-            found = _Entry(reader.file, position, reader.header, number, number == count, entry, counted_from)
-            slot = entry.key_hash % reader.geometry.slots
-            if entry.key_hash < 0:
-                self._entry_fault(found, f"entry {number}: hash {entry.key_hash} is negative")
-            if entry.previous != newest_of_slot[slot]:
-                what = f"entry {number}: chain goes on at entry {entry.previous}, not at {newest_of_slot[slot]}"
-                self._entry_fault(found, what)
-            slots_used += newest_of_slot[slot] == 0
-            newest_of_slot[slot] = number
-            self.entries += 1
-            first = first or entry
-            offset = entry.physical_offset
-            if last is None or offset > last.physical_offset or not self._is_damaged(offset):
-                last = entry
-            yield found
-        self._check_header(reader, name, first, last, slots_used)
-        self._check_slots(reader, name, newest_of_slot, newest)
+        if cursor.count:
+            self._check_header(reader, name, cursor)
+            self._last_place = name, reader.geometry.entry_position(cursor.count)
+        self._check_slots(reader, name, cursor.newest_of_slot, reader.file is self._files.index[-1])
+        self._end_before = reader.header.end_timestamp
+        self._confirmation.cursor = self._reader = None
+        cursor.close()
+        reader.close()
 
     def _check_header_counts(self, reader: IndexReader, name: str) -> None:
         count = reader.header.index_count
@@ -252,16 +309,12 @@ class IndexCheck:
             what = f"next entry number {count} is not between 0 and {reader.geometry.entries}"
             self.faults.append(Fault(name, 36, what, _REBUILD))
 
-    def _check_header(
-        self, reader: IndexReader, name: str, first: IndexEntry | None, last: IndexEntry | None, slots_used: int
-    ) -> None:
+    def _check_header(self, reader: IndexReader, name: str, cursor: IndexCursor) -> None:
         header = reader.header
-        if first is None or last is None:
-            return
         pairs = (
-            (16, "begin physical offset", header.begin_physical_offset, first.physical_offset),
-            (24, "end physical offset", header.end_physical_offset, last.physical_offset),
-            (32, "slots in use", header.hash_slot_count, slots_used),
+            (16, "begin physical offset", header.begin_physical_offset, cursor.first_offset),
+            (24, "end physical offset", header.end_physical_offset, cursor.last_offset),
+            (32, "slots in use", header.hash_slot_count, cursor.slots_used),
         )
         for position, what, stated, real in pairs:
             if stated != real:

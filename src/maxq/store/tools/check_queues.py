@@ -5,7 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maxq.store.tools.expectation import Expectation, ExpectedUnit
+from maxq.store.tails_cy import jhash
+from maxq.store.tools.check_cy import CheckedTopic, Confirmation, ConfirmedUnits
+from maxq.store.tools.expectation import SCHEDULE_TOPIC, Expectation, ExpectedUnit
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import (
     BATCH_UNIT_SIZE,
@@ -50,24 +52,10 @@ class _Queue:
 
     files: QueueFiles
     ext: ExtFiles
-    seen: bytearray = field(default_factory=bytearray)  # 1 = the log confirms this unit; index 0 is `first_index`
+    confirmed: ConfirmedUnits
     missing: list[_Missing] = field(default_factory=list)
     wrong: list[_Wrong] = field(default_factory=list)
     wrong_count: int = 0
-    last_confirmed: int = -1  # queue offset
-    last_confirmed_physical: int = -1
-
-    def confirm(self, queue_offset: int, physical_offset: int) -> None:
-        place = queue_offset - self.files.first_index
-        if place >= len(self.seen):
-            self.seen.extend(bytes(place + 1 - len(self.seen)))
-        self.seen[place] = 1
-        self.last_confirmed = max(self.last_confirmed, queue_offset)
-        self.last_confirmed_physical = max(self.last_confirmed_physical, physical_offset)
-
-    def is_confirmed(self, queue_offset: int) -> bool:
-        place = queue_offset - self.files.first_index
-        return 0 <= place < len(self.seen) and bool(self.seen[place])
 
     def miss(self, queue_offset: int, physical_offset: int) -> None:
         if self.missing and self.missing[-1].last + 1 == queue_offset:
@@ -84,6 +72,7 @@ class QueueCheck:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
         is_damaged: does a physical offset lie in a damaged range of the log?
         deleted: topic → physical offset of the record that deletes it, as far as a file knows.
+        confirmation: what `expect` is not called for.
     """
 
     def __init__(
@@ -92,10 +81,10 @@ class QueueCheck:
         expectation_at: Callable[[int], Expectation | None],
         is_damaged: Callable[[int], bool],
         deleted: dict[str, int],
+        confirmation: Confirmation,
     ) -> None:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        self.units = 0
         self.visible_end = 1 << 62  # of a DLedger log: behind it nothing is known to be committed
         self._files = files
         self._topics = TopicNames(files)
@@ -106,12 +95,25 @@ class QueueCheck:
         self._missing_folders: dict[tuple[str, int], _Missing] = {}
         self._open: OrderedDict[int, UnitFiles] = OrderedDict()
         self._deleted = deleted
-        self._confirmed_end = 0  # physical offset behind the last record that has its unit
+        self._confirmation = confirmation
+        self._units = 0  # confirmed here, and not by `confirmation`
+        self._end = 0  # physical offset behind the last record whose unit was
         self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
+
+    @property
+    def units(self) -> int:
+        """Units that the log confirms."""
+        return self._units + self._confirmation.units
+
+    @property
+    def _confirmed_end(self) -> int:
+        return max(self._end, self._confirmation.confirmed_end)
 
     def expect(self, expected: Expectation) -> None:
         """The next record of the log."""
         units = expected.units
+        if units:
+            self._know(units[0].topic)
         if self._deleted:
             units = tuple(
                 unit for unit in units if expected.physical_offset >= self._deleted.get(unit.topic, 0)
@@ -129,7 +131,8 @@ class QueueCheck:
             self._deleted[topic] = max(physical_offset, self._deleted.get(topic, 0))
         for key in [key for key in self._queues if key[0] in topics]:
             queue = self._queues[key]
-            self._queues[key] = _Queue(queue.files, queue.ext)
+            self._queues[key] = _queue(queue.files, queue.ext)
+        self._confirmation.forget(topic.encode() for topic in topics)
         for table in (self._missing_folders, self._batches):
             for key in [key for key in table if key[0] in topics]:
                 del table[key]
@@ -155,7 +158,8 @@ class QueueCheck:
         now = self._files.look_again()
         for key in [key for key in self._missing_folders if key in now.queues]:
             missing = self._missing_folders.pop(key)
-            self._queues[key] = _Queue(QueueFiles(now, now.queues[key]), ExtFiles(now, []), missing=[missing])
+            self._queues[key] = _queue(QueueFiles(now, now.queues[key]), ExtFiles(now, []))
+            self._queues[key].missing.append(missing)
         for key, queue in self._queues.items():
             if queue.missing and key in now.queues:
                 queue.files.close()
@@ -168,16 +172,26 @@ class QueueCheck:
             if unit is None or not unit.is_good or not self._may_stand(key, index, unit, False):
                 place = missing.physical_offset if index == missing.first else missing.last_physical_offset
                 return [_Missing(index, missing.last, place, missing.last_physical_offset)]
-            queue.confirm(index, unit.physical_offset)
-            self.units += 1
+            queue.confirmed.add(index, unit.physical_offset)
+            self._units += 1
         return []
 
     # -- one unit --
 
     def _new_queue(self, key: tuple[str, int]) -> _Queue:
-        return _Queue(
+        return _queue(
             QueueFiles(self._files, self._files.queues[key]),
             ExtFiles(self._files, self._files.ext_queues.get(key, [])),
+        )
+
+    def _know(self, topic: str) -> None:
+        """Leave what is as it should be of this topic to `confirmation` from now on."""
+        name = topic.encode()
+        if name in self._confirmation.topics or topic in self._topics.batch:
+            return
+        queues = {queue_id: queue.confirmed for (of, queue_id), queue in self._queues.items() if of == topic}
+        self._confirmation.topics[name] = CheckedTopic(
+            queues, jhash(f"{topic}#"), self._deleted.get(topic, 0), topic == SCHEDULE_TOPIC
         )
 
     def _expect_unit(self, unit: ExpectedUnit, expected: Expectation) -> None:
@@ -193,9 +207,9 @@ class QueueCheck:
         if found is None or not any(found):
             queue.miss(unit.queue_offset, expected.physical_offset)
         elif self._equal(queue, found, wanted):
-            queue.confirm(unit.queue_offset, expected.physical_offset)
-            self._confirmed_end = max(self._confirmed_end, expected.physical_offset + expected.size)
-            self.units += 1
+            queue.confirmed.add(unit.queue_offset, expected.physical_offset)
+            self._end = max(self._end, expected.physical_offset + expected.size)
+            self._units += 1
         else:
             queue.wrong_count += 1
             if len(queue.wrong) < _WRONG_MAX:
@@ -221,11 +235,11 @@ class QueueCheck:
     def _finish_queue(self, key: tuple[str, int], queue: _Queue) -> None:
         for missing in queue.missing:
             # A queue that was deleted and began again at 0 leaves messages with its old numbers in the log.
-            if missing.first > queue.last_confirmed and missing.physical_offset < queue.last_confirmed_physical:
+            if missing.first > queue.confirmed.last and missing.physical_offset < queue.confirmed.last_physical:
                 continue
             self._report_missing(key, queue, missing)
         for wrong in queue.wrong:
-            if not queue.is_confirmed(wrong.queue_offset):
+            if not queue.confirmed.has(wrong.queue_offset):
                 self._report_wrong(key, queue, wrong)
         if queue.wrong_count > len(queue.wrong):
             self.notes.append(f"{_title(key)}: {queue.wrong_count} wrong units in all")
@@ -277,7 +291,7 @@ class QueueCheck:
             if not stands:
                 first = first or (index, unit)
                 last = index
-                if index > queue.last_confirmed and not unit.is_good:
+                if index > queue.confirmed.last and not unit.is_good:
                     break  # behind the last good unit everything may be old bytes
         if first is not None:
             self._report_units(key, queue, first, last)
@@ -288,18 +302,18 @@ class QueueCheck:
         the last confirmed."""
         index = queue.files.first_index
         last_index = queue.files.end // UNIT_SIZE
+        first, seen = queue.confirmed.first_index, queue.confirmed.seen
         leading = True
         while index < last_index:
-            place = index - queue.files.first_index
-            if place < len(queue.seen) and queue.seen[place]:
+            if 0 <= index - first < len(seen) and seen[index - first]:
                 leading = False
-                following = queue.seen.find(0, place)
-                index = queue.files.first_index + (len(queue.seen) if following < 0 else following)
+                following = seen.find(0, index - first)
+                index = first + (len(seen) if following < 0 else following)
                 continue
             unit = queue.files.unit(index)
             if unit is not None and any(unit):
                 yield index, unit, leading
-            elif index > queue.last_confirmed:
+            elif index > queue.confirmed.last:
                 return
             index += 1
 
@@ -357,8 +371,8 @@ class QueueCheck:
                 record.physical_offset, record.size, own.tags_code, record.store_timestamp, own.queue_offset,
                 max(record.batch_size, 1), -1, 0,
             )  # fmt: skip
-            self.units += 1
-            self._confirmed_end = max(self._confirmed_end, record.physical_offset + record.size)
+            self._units += 1
+            self._end = max(self._end, record.physical_offset + record.size)
             if tuple(unit) != wanted:
                 self._batch_fault(key, queue, position, f"unit is {tuple(unit)}, the log says {wanted}")
         left = sorted(expected.values(), key=lambda record: record.physical_offset)
@@ -376,6 +390,11 @@ class QueueCheck:
         place = queue.place(position)
         file = self._files.name(place[0]) if place else f"batchconsumequeue/{key[0]}/{key[1]}"
         self.faults.append(Fault(file, place[1] if place else position, what, _REPAIR))
+
+
+def _queue(files: QueueFiles, ext: ExtFiles) -> _Queue:
+    """Nothing of it is confirmed yet."""
+    return _Queue(files, ext, ConfirmedUnits(files.first_index, files.window))
 
 
 def _title(key: tuple[str, int]) -> str:

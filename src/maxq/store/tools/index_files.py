@@ -88,6 +88,10 @@ class IndexReader:
         for number, values in enumerate(_ENTRY.iter_unpack(self.view[start:end]), start=1):
             yield number, IndexEntry(*values)
 
+    def entry(self, number: int) -> IndexEntry:
+        """The entry of this number, from 1 to `entry_count`."""
+        return IndexEntry(*_ENTRY.unpack_from(self.view, self.geometry.entry_position(number)))
+
     def slots(self) -> memoryview:
         """All slots, 4 bytes each, big-endian."""
         return self.view[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * self.geometry.slots]

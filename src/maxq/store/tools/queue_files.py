@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.tools.check_cy import Window
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
 UNIT_SIZE: Final = 20
@@ -61,11 +62,16 @@ class BatchUnit(NamedTuple):
 
 
 class UnitFiles:
-    """The bytes of one queue, by position in the queue (not in a file)."""
+    """The bytes of one queue, by position in the queue (not in a file).
+
+    Attributes:
+        window: the file that is mapped.
+    """
 
     def __init__(self, files: StoreFiles, sequence: list[DataFile]) -> None:
         self._files = files
         self.sequence = sequence
+        self.window = Window()
         self._region: MappedRegion | None = None
         self._mapped = -1  # place in the sequence of the file that is mapped
 
@@ -97,6 +103,7 @@ class UnitFiles:
         return found if len(found) == size else None
 
     def close(self) -> None:
+        self.window.clear()
         if self._region is not None:
             self._region.close()
         self._region = None
@@ -123,6 +130,7 @@ class UnitFiles:
             except FileNotFoundError:
                 return False  # cleaned up under our eyes
             self._mapped = number
+            self.window.show(self._region.view, file.from_offset)
         return True
 
 
