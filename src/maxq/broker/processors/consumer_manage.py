@@ -88,7 +88,8 @@ class ConsumerManageProcessor(RequestProcessor):
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
         While a reset waits for the next pull, what the client still commits of before it is passed over. A slave keeps
-        in mind what it was told, for its master (offset/slave_commits.py)."""
+        in mind what it was told, for its master (offset/slave_commits.py), and hands it over with maxqIfAhead: clients
+        may have committed more here meanwhile."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -109,6 +110,8 @@ class ConsumerManageProcessor(RequestProcessor):
         if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
             log.info("group %s, %s queue %d: commit of %d passed over, a reset waits", group, topic, queue_id, offset)
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        if fields.opt_bool("maxqIfAhead") and self._offsets.query_offset(group, topic, queue_id) >= offset:
+            return request.reply()
         self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
             self._offsets.slave_commits.note(group, topic, queue_id, offset)

@@ -151,12 +151,14 @@ class MasterApi:
         return OffsetsPage(_object(bytes(answer.body_bytes)), HeaderFields(answer.ext).opt_str("nextPage") or "")
 
     async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
-        """Tell the master how far a group is (15)."""
+        """Tell the master how far a group is (15), if it does not know better; RocketMQ's take it in any case."""
         ext = {
             "consumerGroup": commit.group,
             "topic": commit.topic,
             "queueId": str(commit.queue_id),
             "commitOffset": str(commit.offset),
+            "lo": "false",  # a physical queue, also of a static topic
+            "maxqIfAhead": "true",
         }
         answer = await self._client.invoke(
             address, RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, ext), _TIMEOUT_MS

@@ -58,6 +58,13 @@ _LOOK_SECONDS: Final = 0.02
 #: Topics that one line of the log names.
 _NAMED: Final = 20
 
+#: What a master says of an offset that is of no use to it any more: its topic, group or queue is gone.
+_KNOWN_NO_LONGER: Final = (
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.INVALID_PARAMETER,
+)
+
 _Answer = TypeVar("_Answer")
 
 
@@ -391,7 +398,9 @@ class SlaveSynchronize:
         for commit in commits:
             try:
                 await self._api.update_consumer_offset(address, commit)
-            except BrokerError as error:  # it knows the group or the topic no longer
+            except BrokerError as error:
+                if error.code not in _KNOWN_NO_LONGER:
+                    raise
                 log.warning("master %s does not take %s: %s", address, commit, error)
             self._tables.offsets.slave_commits.settle(commit)
         if commits:

@@ -275,6 +275,52 @@ async def test_a_table_of_offsets_that_is_longer_than_a_frame_comes_in_pages(set
     assert scene.client.longest_answer < 1 << 19
 
 
+def with_commit_for_master(offset: int) -> Scene:
+    """A slave to which a client committed what its master does not know."""
+    scene = Scene()
+    for broker in (scene.master, scene.slave):
+        broker.add_topic("T")
+        broker.groups.update_subscription_group_config(SubscriptionGroupConfig("G"))
+    scene.slave.offsets.commit_offset("c", "G", "T", 0, offset)
+    scene.slave.offsets.slave_commits.note("G", "T", 0, offset)
+    return scene
+
+
+async def test_what_is_handed_over_takes_nothing_back_that_was_committed_at_the_master_meanwhile() -> None:
+    scene = with_commit_for_master(5)
+
+    def overtaken(request: RemotingCommand) -> RemotingCommand:
+        del scene.client.answers[RequestCode.GET_ALL_CONSUMER_OFFSET]
+        page = request.reply(body=scene.master.offsets.encode_compact())
+        scene.master.offsets.commit_offset("c", "G", "T", 0, 9)
+        return page
+
+    scene.client.answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = overtaken
+    assert await scene.synchronize.sync_all()
+    for broker in (scene.master, scene.slave):
+        assert broker.offsets.query_offset("G", "T", 0) == 9
+    assert len(scene.slave.offsets.slave_commits) == 0
+
+
+async def test_what_a_master_does_not_take_now_is_handed_over_later() -> None:
+    """It is not sure of its role, say; only what it knows no more is let go."""
+    scene = with_commit_for_master(5)
+    scene.client.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda request: request.reply(14, "not sure")
+    await scene.synchronize.sync_all()
+    assert len(scene.slave.offsets.slave_commits) == 1
+    del scene.client.answers[RequestCode.UPDATE_CONSUMER_OFFSET]
+    await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offset("G", "T", 0) == 5
+    assert len(scene.slave.offsets.slave_commits) == 0
+
+
+async def test_what_is_handed_over_of_a_static_topic_is_of_the_physical_queue() -> None:
+    scene = with_commit_for_master(5)
+    await scene.synchronize.sync_all()
+    (told,) = (command for command in scene.client.asked if command.code == RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert told.ext["lo"] == "false"  # StaticTopicGate takes the number for a global one else
+
+
 async def test_offsets_are_handed_over_where_the_masters_page_says_less_or_no_page_says_anything() -> None:
     scene = Scene()
     for group in ("G", "H"):
