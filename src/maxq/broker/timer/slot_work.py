@@ -18,6 +18,7 @@ class SlotWork:
 
     Attributes:
         began_at: physical end of the CommitLog when it was opened; its copies lie behind.
+        marker_offsets: physical offsets of its markers.
     """
 
     def __init__(self, slot: Slot, units: list[Unit], began_at: int) -> None:
@@ -27,6 +28,7 @@ class SlotWork:
         self._units = markers + [unit for unit in units if not unit.recalls or unit.rolls]
         self._next = 0
         self._markers: list[tuple[str, str]] = []  # topic, key as it is written
+        self.marker_offsets: list[int] = []
         self._wanted: set[str] = set()
         self._met: set[str] = set()
 
@@ -40,15 +42,13 @@ class SlotWork:
 
     def add_marker(self, record: TimerRecord) -> None:
         """`record` recalls a message of this slot."""
-        key = record.delete_key or ""
-        self._markers.append((record.real_topic, key))
-        self._wanted.add(delete_key(record.real_topic, key))
-        if key.startswith(delete_key(record.real_topic, "")):
-            self._wanted.add(key)
+        self._markers.append((record.real_topic, record.delete_key or ""))
+        self.marker_offsets.append(record.physical_offset)
+        self._wanted.update(recalled_keys(record))
 
     def is_recalled(self, record: TimerRecord) -> bool:
         """Is it to be left out?"""
-        key = delete_key(record.real_topic, record.unique_key)
+        key = message_key(record)
         if key not in self._wanted:
             return False
         self._met.add(key)
@@ -59,3 +59,15 @@ class SlotWork:
         return [
             topic for topic, key in self._markers if key not in self._met and delete_key(topic, key) not in self._met
         ]
+
+
+def recalled_keys(marker: TimerRecord) -> list[str]:
+    """What a marker may mean, as `message_key` names it."""
+    key = marker.delete_key or ""
+    longer = delete_key(marker.real_topic, key)
+    return [longer, key] if key.startswith(delete_key(marker.real_topic, "")) else [longer]
+
+
+def message_key(record: TimerRecord) -> str:
+    """What markers name a message by."""
+    return delete_key(record.real_topic, record.unique_key)

@@ -25,6 +25,7 @@ from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, TimerDelivery
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
+from maxq.broker.timer.unread_markers import UnreadMarkers
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
@@ -97,6 +98,7 @@ class TimerService:
             self.timer, self, settings=parts.settings, store=parts.store, clock=parts.clock
         )
         self._earlier = EarlierDeliveries(parts.store, self.timer)
+        self._unread = UnreadMarkers(self.timer.topic)
         self._delivery = TimerDelivery(
             parts.clock, parts.put, parts.on_delivered, self._earlier, parts.store.is_gone
         )
@@ -167,7 +169,7 @@ class TimerService:
 
     def wake(self) -> None:
         """Something has come, or changed."""
-        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
+        self._poll()
         self._woken.set()
 
     # ---- the task ---------------------------------------------------------------------------------------------------
@@ -256,7 +258,20 @@ class TimerService:
         if record.delete_key is not None:
             log.warning("the marker at physical offset %d comes too late", record.physical_offset)
             return True
-        return await self._deliver(record, NEVER_ENQUEUED, rolls=False)
+        self._tick()
+        if not await self._look_for_markers():
+            return False
+        return self._unread.recall(record) or await self._deliver(record, NEVER_ENQUEUED, rolls=False)
+
+    async def _look_for_markers(self) -> bool:
+        """Know what recalls messages that are due and was not put into the wheel yet. False: it cannot be read yet."""
+        end = min(self._tick_offset, self.timer.topic.max_queue_offset)
+        while not self._unread.look(end, _ENQUEUE_AT_ONCE):  # noqa: ASYNC110
+            await asyncio.sleep(0)  # others' turn
+        if self.timer.topic.max_queue_offset >= self._tick_offset:
+            return True
+        self._poll()
+        return False
 
     def _count(self, topic: str, count: int) -> None:
         self.timer.metrics.add(topic, count, self._parts.clock.wall_ms())
@@ -272,18 +287,18 @@ class TimerService:
     async def _dequeue(self) -> bool:
         """Deliver a part of a slot that is over. True if there was something to do."""
         if self._work is None:
-            now = self.timer.write_time_ms
-            if now != self._tick_ms:
-                self._tick_ms, self._tick_offset = now, self._taken_offset()
+            self._tick()
             if self.timer.topic.queue_offset < self._tick_offset:
                 if self.timer.is_refused:  # what could not be put may recall what is due
                     return False
                 if not self._is_enqueue_stuck:
                     return self._is_next_visible()
+                if not await self._look_for_markers():
+                    return False
             slot = self.timer.next_slot(_SKIP_AT_ONCE)
             if slot is None:
                 self._earlier.forget_passed(self._tick_ms)
-                return self.timer.read_time_ms < now
+                return self.timer.read_time_ms < self._tick_ms
             self._work = SlotWork(slot, self.timer.open(slot), self._parts.store.max_physical_offset)
         return await self._work_on(self._work)
 
@@ -296,6 +311,12 @@ class TimerService:
         mark = marks.mark()
         return mark.term == self.term and await marks.make_final(mark)
 
+    def _tick(self) -> None:
+        """Whenever a slot is over: what was put until then may recall what is in it."""
+        now = self.timer.write_time_ms
+        if now != self._tick_ms:
+            self._tick_ms, self._tick_offset = now, self._taken_offset()
+
     def _taken_offset(self) -> int:
         """Where the topic ends for those who put; with SYNC_FLUSH the last of it can be read a little later."""
         return self.timer.topic.taken_queue_offset if self._parts.is_local() else self.timer.topic.max_queue_offset
@@ -303,8 +324,12 @@ class TimerService:
     def _is_next_visible(self) -> bool:
         if self.timer.topic.queue_offset < self.timer.topic.max_queue_offset:
             return True
-        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
+        self._poll()
         return False
+
+    def _poll(self) -> None:
+        """Look often for what can be read in a moment."""
+        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
 
     async def _work_on(self, work: SlotWork) -> bool:
         for _ in range(_DELIVER_AT_ONCE):
@@ -314,6 +339,8 @@ class TimerService:
                     return False
                 for topic in work.idle_markers():
                     self._count(topic, 1)
+                for physical_offset in work.marker_offsets:
+                    self.timer.moved.forget(physical_offset)
                 self.timer.finish(work.slot)
                 self._work = None
                 return True
@@ -338,6 +365,10 @@ class TimerService:
         if work.is_recalled(record):
             self._is_done(record)
             return True
+        if self._unread.recall(record):
+            self._is_done(record)
+            self._count(record.real_topic, -1)  # the marker will not have met it
+            return True
         if record.out_ms > self._parts.clock.wall_ms():  # never early, whatever the wheel says
             return self.timer.move(record, 0)  # only a checkpoint that names it makes it count, else this one does
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
@@ -349,9 +380,18 @@ class TimerService:
 
     async def _roll(self, record: TimerRecord, unit: Unit) -> bool:
         """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
-        on."""
+        on. So it does with what is due by now and would be read late: its marker, or what it recalls, is in a slot that
+        comes soon."""
         if not self._parts.is_local():
             return self.timer.move(record, 0)
+        is_read_late = self._is_enqueue_stuck and record.out_ms < self.timer.write_time_ms
+        if (
+            is_read_late
+            and self.timer.moved.has_room(record.physical_offset)
+            and not self._earlier.take(record)
+            and self.timer.move(record, 0)
+        ):
+            return True
         delivered = await self._deliver(record, unit.write_time_ms, rolls=True)
         self._tick_offset = self._taken_offset()  # it may be due in the next slot, or recall what is
         return delivered

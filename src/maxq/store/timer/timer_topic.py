@@ -51,14 +51,19 @@ class TimerTopic:
             log.error("timer messages %d to %d were cleaned away before they were read", self.queue_offset, low - 1)
             self.queue_offset = low
         while self.queue_offset < queue.max_offset:
-            unit = queue.unit(self.queue_offset)
-            is_message = unit is not None and unit[1] != BLANK_UNIT_SIZE and unit[2] != DAMAGED_TAGS_CODE
-            if unit is not None and is_message and unit[0] not in self.in_wheel:
-                record = self.record_at(unit[0], unit[1])
-                if record is not None:
-                    return record
+            record = self.unread_record(self.queue_offset)
+            if record is not None:
+                return record
             self.queue_offset += 1
         return None
+
+    def unread_record(self, queue_offset: int) -> TimerRecord | None:
+        """The message at a queue offset; None if it is in the wheel already, or none can be read there."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        unit = None if queue is None else queue.unit(queue_offset)
+        if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE or unit[0] in self.in_wheel:
+            return None
+        return self.record_at(unit[0], unit[1])
 
     def advance(self) -> None:
         """The message that `next_record` gave is in the wheel, or delivered."""

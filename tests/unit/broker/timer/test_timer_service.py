@@ -392,6 +392,58 @@ def test_what_comes_late_does_not_wait_for_a_slot_that_holds_the_next_lap() -> N
         in_virtual_time(story)
 
 
+def test_what_is_recalled_behind_a_message_that_waits_for_its_slot_does_not_come() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(600_000, "next lap")
+        await world.sleep_ms(3_000)
+        world.clock.jump_wall_ms(-SLOTS * 1000)
+        due = world.clock.wall_ms() + 597_000
+        for body, delay in (("soon", 5_000), ("kept", 5_000), ("waits", 597_000), ("waits, too", 597_000)):
+            world.send_in(delay, body)
+        await world.sleep_ms(100)
+        assert world.service.timer.topic.queue_offset == 3  # the slot of those that wait is taken
+        for key, recalled_ms in (("ID2", due - 592_000), ("ID4", due)):
+            world.send("", TIMER_DELIVER_MS=str(recalled_ms), TIMER_DEL_UNIQKEY=delete_key(TOPIC, key))
+        await world.sleep_ms(7_000)
+        assert world.bodies() == ["kept"]
+        await world.sleep_ms(600_000)
+        assert world.bodies() == ["kept", "waits, too"]
+        world.clock.jump_wall_ms(SLOTS * 1000)
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ["kept", "waits, too", "next lap"]
+        assert world.service.timer.pending == 0
+        assert world.service.timer.metrics.counts == {TOPIC: 0}
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story)
+
+
+def test_what_was_recalled_and_goes_round_behind_a_message_that_waits_for_its_slot_does_not_come() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        due = world.clock.wall_ms() + 12_000
+        world.send("recalled", TIMER_DELIVER_MS=str(due))  # it goes round after 8 s
+        world.send("kept", TIMER_DELIVER_MS=str(due))
+        await world.sleep_ms(5_000)
+        world.send("", TIMER_DELIVER_MS=str(due), TIMER_DEL_UNIQKEY=delete_key(TOPIC, "ID1"))
+        await world.sleep_ms(10)
+        world.clock.jump_wall_ms(SLOTS * 1000)
+        world.send("next lap", TIMER_DELIVER_MS=str(due + SLOTS * 1000))  # its slot is the marker's
+        await world.sleep_ms(1_000)
+        assert world.bodies() == ["kept"]
+        assert world.service.timer.moved.all() == ()
+        await world.sleep_ms(9_000)
+        assert world.bodies() == ["kept", "next lap"]
+        assert world.service.timer.pending == 0
+        assert world.service.timer.metrics.counts == {TOPIC: 0}
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(story, timer_roll_window_slot=8)
+
+
 def test_behind_laps_of_standstill_all_comes_though_the_wheel_is_searched_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

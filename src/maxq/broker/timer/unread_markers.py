@@ -1,0 +1,41 @@
+"""UnreadMarkers: what recalls a message and lies in the timer's topic behind one that cannot be put into the wheel yet.
+
+Messages are put into the wheel in the order of the topic. While one waits for its slot, which the messages of another
+lap have, or `timerStopEnqueue` holds all of them back, others that are due are delivered all the same, and what recalls
+them must count. The markers themselves stay unread.
+"""
+
+from maxq.broker.timer.slot_work import message_key, recalled_keys
+from maxq.store.timer.timer_record import TimerRecord
+from maxq.store.timer.timer_topic import TimerTopic
+
+
+class UnreadMarkers:
+    """Of one topic of timer messages."""
+
+    def __init__(self, topic: TimerTopic) -> None:
+        self._topic = topic
+        self._looked_from = 0  # queue offsets: what was looked at
+        self._looked_to = 0
+        self._markers: dict[tuple[int, str], int] = {}  # slot and key of what is recalled → the marker's queue offset
+
+    def look(self, end: int, most: int) -> bool:
+        """Look at `most` more of the unread messages below queue offset `end`. False: there are more of them."""
+        first = self._topic.queue_offset
+        if not self._looked_from <= first <= self._looked_to:
+            self._markers.clear()
+            self._looked_to = first
+        self._looked_from = first
+        stop = min(end, self._looked_to + most)
+        for queue_offset in range(self._looked_to, stop):
+            record = self._topic.unread_record(queue_offset)
+            if record is not None and record.delete_key is not None:
+                for key in recalled_keys(record):
+                    self._markers[record.out_ms, key] = queue_offset
+        self._looked_to = max(self._looked_to, stop)
+        return self._looked_to >= end
+
+    def recall(self, record: TimerRecord) -> bool:
+        """Does an unread marker recall this message?"""
+        found = self._markers.get((record.out_ms, message_key(record)), -1)
+        return found >= self._topic.queue_offset
