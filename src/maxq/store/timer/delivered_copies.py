@@ -58,6 +58,9 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
         if 0 <= time_ms < read_time_ms:
             start = max(start, file.file_from_offset)
     queue = store.queue(TIMER_TOPIC, 0)
+    first = None if queue is None else queue.unit(store.min_offset(TIMER_TOPIC, 0))
+    if first is not None:  # copies lie behind what they are copies of
+        start = max(start, first[0])
     before = store.offset_by_time(TIMER_TOPIC, 0, read_time_ms, BoundaryType.LOWER) - 1
     unit = None if queue is None or before < 0 else queue.unit(before)
     if unit is not None and 0 <= store.store_time_at(TIMER_TOPIC, 0, before) < read_time_ms:

@@ -30,6 +30,7 @@ from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
 from maxq.protocol.java_hash import java_hash
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
+from maxq.store.timer.delivered_copies import first_position
 from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.roll_window import precision_of, roll_window_ms, slot_within
 from maxq.store.timer.settled_slots import SettledSlots
@@ -128,6 +129,8 @@ class TimerMessageStore:
         self.saved = self._file.checkpoint
         self._version = self.saved.data_version.copy()
         self.dedupe_position = self._file.dedupe_position
+        if self.dedupe_position is None:  # by the checkpoint's time: `_skip_to` moves the read time on
+            self.dedupe_position = first_position(self._store, found.read_time_ms)
         # before its first checkpoint this timer has passed over nothing, whoever wrote the units
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset

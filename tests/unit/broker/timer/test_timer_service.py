@@ -466,6 +466,27 @@ def test_behind_laps_of_standstill_all_comes_though_the_wheel_is_searched_in_par
         in_virtual_time(story)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_delivered_before_the_first_checkpoint_does_not_come_again_after_weeks(seed: int) -> None:
+    async def begins(world: TimerWorld) -> None:
+        await world.open()
+        world.send_in(2_000, "once")
+        await world.sleep_ms(4_000)
+        assert world.bodies() == ["once"]
+        world.send_in(60_000, "later")
+        await world.sleep_ms(500)
+
+    async def goes_on(world: TimerWorld) -> None:
+        world.clock.jump_wall_ms(40 * DAY_MS)
+        await world.open()
+        world.send_in(1_000, "new")
+        await world.sleep_ms(3_000)
+        assert world.bodies() == ["once", "later", "new"]
+        await world.close()
+
+    through_power_losses([begins, goes_on], seed, flush_disk_type="SYNC_FLUSH", timer_flush_interval_ms=100_000)
+
+
 @pytest.mark.parametrize("restarts", ["", "ordered", "killed"])
 @pytest.mark.parametrize("days", [26, 365 * 80, -26, -365 * 50])
 def test_a_clock_that_is_years_off_for_a_while_stops_nothing_and_loses_nothing(days: int, restarts: str) -> None:
