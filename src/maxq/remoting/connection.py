@@ -297,6 +297,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote_address = address_text(transport.get_extra_info("peername"))
+        if not self.remote_address:  # the peer has reset it already: rules about addresses need one
+            self.abort("reset by the peer before it was accepted")
         self.local_address = address_text(transport.get_extra_info("sockname"))
         high, low = self._endpoint.write_marks
         transport.set_write_buffer_limits(high=high, low=low)
