@@ -116,7 +116,8 @@ class PersistentManager(ConfigManager):
         error = None if writer.cancelled() else writer.exception()
         if isinstance(error, OSError):
             if not self._is_refused:
-                log.error("cannot write %s: %s; it is tried again every second", self._file, error)
+                why = error.strerror or error
+                log.error("cannot write %s: %s; it is tried again every second", self._file, why)
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._try_again)
         elif error is not None:
             log.error("cannot write %s: %s; it is tried again with the next change", self._file, error)

@@ -311,7 +311,10 @@ def _starting(start: str) -> tuple[ConsumeFromWhere, int]:
         return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0
     if start == "latest":
         return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 0
-    return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, parse_time(start, SystemClock())
+    try:
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, parse_time(start, SystemClock())
+    except ConfigError as error:
+        raise ConfigError(f"--from takes earliest, latest, or a time; {error}") from None
 
 
 async def _consume(

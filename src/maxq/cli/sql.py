@@ -4,6 +4,7 @@ import base64
 import csv
 import datetime
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -39,6 +40,14 @@ Parquet = Annotated[Path | None, typer.Option(metavar="DIR", help="Write Parquet
 Rows = Annotated[int, typer.Option(min=1, help="At most so many rows of a table; --csv and --json print all.")]
 
 
+#: Statements that would change a table which no catalog has (its name has no dot): the view of a topic, that is.
+_CHANGE = re.compile(
+    r"\s*(DROP\s+(?:TABLE|VIEW)(?:\s+IF\s+EXISTS)?|TRUNCATE\s+TABLE|ALTER\s+(?:TABLE|VIEW)|DELETE\s+FROM|UPDATE)"
+    r"\s+([\w%-]+|`[^`]+`)(?![\w`.])",
+    re.IGNORECASE,
+)
+
+
 @app.command()
 def sql(
     query: Query,
@@ -62,6 +71,12 @@ def sql(
     text = (sys.stdin.read() if query == "-" else query).strip().rstrip(";")
     if not text:
         raise typer.BadParameter("the query is empty: give one, such as 'SELECT * FROM topics'")
+    if change := _CHANGE.match(text):
+        statement = " ".join(change[1].split()).upper()
+        raise ConfigError(
+            f"{statement} {change[2]}: a table here is a view of a topic, and SQL changes no topic; "
+            "maxq admin deleteTopic and updateTopic do, maxq produce sends"
+        )
     if namesrv is None and not store:
         namesrv = usual_name_servers()
     need_spark()

@@ -16,10 +16,14 @@ def parse_time(text: str, clock: Clock) -> int:
         text: `now`, milliseconds, mqadmin's yyyy-MM-dd#HH:mm:ss:SSS, or ISO 8601 (local time unless it says otherwise).
 
     Raises:
-        ConfigError: none of these.
+        ConfigError: none of these; or ten or eleven digits, which are seconds that were taken for milliseconds.
     """
     if text.lower() in ("now", "currenttimemillis"):
         return clock.wall_ms()
+    if re.fullmatch(r"[1-9]\d{9,10}", text):
+        raise ConfigError(
+            f"{text!r} as milliseconds since 1970 is {format_time(int(text))}: if these are seconds, give {text}000"
+        )
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     java = _JAVA_FORM.fullmatch(text)
@@ -28,7 +32,8 @@ def parse_time(text: str, clock: Clock) -> int:
         return int(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{text!r} is no time: give now, milliseconds since 1970, yyyy-MM-dd#HH:mm:ss:SSS, or ISO 8601"
+            f"{text!r} is no time: give now, milliseconds since 1970, yyyy-MM-dd#HH:mm:ss:SSS, or ISO 8601 such as "
+            "2026-01-31T08:00"
         ) from None
 
 

@@ -5,6 +5,7 @@ Source:
 """
 
 import asyncio
+import errno
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
@@ -27,6 +28,8 @@ _CLOSE_WAIT_SECONDS: Final = 1.0  # how long shutdown waits for peers to take wh
 #: Who takes less of what waits for it, for as long as a silent connection may live, does not read.
 LEAST_BYTES_A_SECOND: Final = 1024
 _TURN_SECONDS: Final = 0.001  # longer than many plain requests take, shorter than what other connections notice
+
+_DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 #: (connection, request) → why it is refused (answered SYSTEM_BUSY with this remark), or None.
 Gate = Callable[[Connection, RemotingCommand], str | None]
@@ -340,6 +343,11 @@ class RemotingEndpoint:
         """The one place where any exception becomes an answer."""
         if isinstance(error, MaxQError):
             return command.reply(error.response_code, str(error))
-        log.error("request %d failed", command.code, exc_info=error)
         first_line = str(error).partition("\n")[0]
-        return command.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {first_line}")
+        text = f"{type(error).__name__}: {first_line}"
+        if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+            text += "; free space on that disk, then ask again"
+            log.error("request %d failed: %s", command.code, text)
+        else:
+            log.error("request %d failed", command.code, exc_info=error)
+        return command.reply(ResponseCode.SYSTEM_ERROR, text)

@@ -308,10 +308,14 @@ def write_all(fd: int, data: memoryview, position: int | None = None) -> None:
 
 
 def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Make the file with these bytes. An OSError names it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         write_all(fd, memoryview(data))
         os.fsync(fd)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         os.close(fd)
 

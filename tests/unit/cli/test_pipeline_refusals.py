@@ -28,6 +28,28 @@ def test_refused_in_one_line(arguments: str, said: str, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("drop table Orders", "DROP TABLE Orders: a table here is a view of a topic"),
+        ("DROP TABLE IF EXISTS `a-b`;", "DROP TABLE IF EXISTS `a-b`: a table"),
+        ("DELETE FROM Orders WHERE queueId = 0", "maxq admin deleteTopic"),
+        ("update Orders set body = 'x'", "UPDATE Orders"),
+    ],
+)
+def test_sql_that_would_change_a_topic_is_refused(
+    query: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sql", query, *NOBODY.split(), "--master", "local[1]"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_group_starts_at_earliest_latest_or_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "T", "--group", "g", "--from", "yesterday", *NOBODY.split()]) == 2
+    assert "--from takes earliest, latest, or a time; 'yesterday' is no time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ("pipeline audit nowhere", "path 'nowhere' holds no store; give the storePathRootDir of a broker, or a copy"),

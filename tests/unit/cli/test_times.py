@@ -25,6 +25,13 @@ def test_all_forms_of_one_moment_agree(clock: SimClock) -> None:
     assert format_time(moment) == "2026-11-21 10:20:30,456"
 
 
+@pytest.mark.parametrize("text", ["1764300000", "17643000000"])
+def test_seconds_are_not_taken_for_milliseconds(clock: SimClock, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"is 1970-.*if these are seconds, give {text}000"):
+        parse_time(text, clock)
+    assert parse_time(f"{text}000", clock) == int(text) * 1000
+
+
 def test_a_zone_is_heeded(clock: SimClock) -> None:
     assert parse_time("1970-01-01T00:00:01+00:00", clock) == 1000
 

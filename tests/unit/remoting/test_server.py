@@ -1,6 +1,7 @@
 """RemotingServer over real sockets: dispatch, limits, ports, shutdown."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -42,6 +43,11 @@ def fail(connection: Connection, command: RemotingCommand) -> RemotingCommand:
         (MessageIllegalError("body of 5 bytes", size=5, limit=4), 13, "body of 5 bytes"),
         (MissingFieldError("topic"), 1, "the custom field <topic> is null"),
         (ValueError("first line\nsecond line"), 1, "ValueError: first line"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/d/topics.json"),
+            1,
+            "OSError: [Errno 28] No space left on device: '/d/topics.json'; free space on that disk, then ask again",
+        ),
     ],
 )
 @pytest.mark.parametrize("later", [False, True])

@@ -362,3 +362,8 @@ def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
     files.append(tmp_path / "new" / "journal", b"1")
     files.append(tmp_path / "new" / "journal", b"2")
     assert (tmp_path / "new" / "journal").read_bytes() == b"12"
+
+
+def test_a_file_that_cannot_be_written_is_named() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        DurableFiles().write(Path("/dev/full"), b"x")
