@@ -38,6 +38,7 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from tests.integration.dledger_cluster import GROUP, Cluster, Member
@@ -294,16 +295,21 @@ class Pair(Alone):
         await self._until_in_sync()
 
     async def _until_in_sync(self) -> None:
-        """A topic that is made is on the disks of both brokers."""
+        """A message, and a topic that is made then, are on the disks of both brokers."""
         ext = {"topic": "in-sync", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
                "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
         asked = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+        header = SendMessageRequestHeader("PG", "in-sync", "TBW102", 1, 0, 0, 0, 0, "", 0, False, False)
+        sent = RemotingCommand(RequestCode.SEND_MESSAGE_V2, header.encode_v2(), b"in sync")
         client = _remoting_client()
 
         async def is_made() -> bool:
             with contextlib.suppress(MaxQError):
-                reply = await client.invoke(f"127.0.0.1:{self.master.port}", asked, 10_000)
-                return reply.code == ResponseCode.SUCCESS and await self._slave_has_all()
+                for request in (sent, asked):  # the message tells that the slave is linked: a topic waits for who lives
+                    reply = await client.invoke(f"127.0.0.1:{self.master.port}", request, 10_000)
+                    if reply.code != ResponseCode.SUCCESS:
+                        return False
+                return await self._slave_has_all()
             return False
 
         try:

@@ -81,12 +81,12 @@ class BrokerParts(BrokerBase):
 
     async def _tables_copied(self) -> bool:
         """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a
-        SYNC_MASTER the slaves that ask, topics and groups."""
+        SYNC_MASTER the slaves that ask, or are linked and will ask in a moment, topics and groups."""
         if self.table_records is not None:
             return await self.table_records.are_safe()
         store = self._settings.store
         return store.broker_role != "SYNC_MASTER" or await self.table_changes.copied(
-            lambda asking: asking, store.slave_timeout
+            lambda asking: max(asking, self.ha_service.table_copies), store.slave_timeout
         )
 
     def _build_message_processors(self) -> None:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from maxq.codes import ResponseCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.header.send import SendMessageResponseHeader
+from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.test_timer import recall
@@ -25,6 +26,24 @@ async def start_slave(start_broker: Start, namesrv: str, broker_id: int = 1) -> 
     slave = await start_broker(f"slave-{broker_id}", namesrvAddr=namesrv, brokerRole="SLAVE", brokerId=broker_id)
     await until(lambda: slave.controller.ha_service.is_client_connected)
     return slave
+
+
+async def test_a_topic_is_promised_when_a_slave_has_it_whose_log_has_joined(start_broker: Start, namesrv: str) -> None:
+    """Also while that slave does not ask for changes: its master was away a moment ago."""
+    master = await start_master(start_broker, namesrv)
+    slave = await start_slave(start_broker, namesrv)
+    ha = master.controller.ha_service
+    await until(lambda: ha.table_copies == 1)
+    first = ha.connections
+    ext = {"topic": "Promised", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+           "topicFilterType": "SINGLE_TAG"}  # fmt: skip
+    made = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    await slave.controller.slave_synchronize.stop()
+    await master.controller.server.close_all("the test")
+    await until(lambda: ha.table_copies == 1 and ha.connections != first)  # linked anew
+    refused = await master.invoke(made)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert not slave.controller.topics.contains_topic("Promised")
 
 
 #: A plain send takes the batch path, one with the property the general way.

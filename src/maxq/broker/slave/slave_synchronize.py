@@ -21,6 +21,7 @@ Source:
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -126,6 +127,7 @@ class SlaveSynchronize:
         self._joins_master = joins_master
         self._master_address = ""
         self._wanted = asyncio.Event()
+        self._joined = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()  # a table: an older answer does not replace a newer one
@@ -161,8 +163,10 @@ class SlaveSynchronize:
             return None
 
     def wake(self) -> None:
-        """Begin a round now: something has happened (the replication link opened)."""
+        """Begin a round now, and ask for changes: the logs have joined on a new replication link. A master knows who
+        copies its tables by who asks."""
         self._wanted.set()
+        self._joined.set()
 
     def start(self) -> None:
         """Begin; nothing if it runs."""
@@ -210,7 +214,7 @@ class SlaveSynchronize:
         tables = self._tables
         rest, offsets_taken = 0.0, 0
         while True:
-            pause = _RETRY
+            self._joined.clear()
             try:
                 await tables.topics.persisted()  # who asks has on its disk what it names
                 await tables.groups.persisted()
@@ -234,7 +238,9 @@ class SlaveSynchronize:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
             except Exception:
                 log.exception("what master %s said of changes cannot be taken in, it is asked again", address)
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY):
+                    await self._joined.wait()
 
     async def _take_tables(self, address: str) -> bool:
         """Topics and groups: are both taken?"""

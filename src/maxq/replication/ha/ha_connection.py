@@ -118,6 +118,7 @@ class HAConnection:
         self.reason = ""
         self._notice = b""  # to be sent before the log
         self._compares_first = False
+        self._is_named = False
         self._has_joined = False
         self.last_read_ms = now_ms
         self.last_write_ms = now_ms
@@ -132,6 +133,11 @@ class HAConnection:
     def has_shown_record(self) -> bool:
         """Did the connection begin with the place of a record of this log, as those of MaxQ's slaves do?"""
         return self._compares_first
+
+    @property
+    def copies_tables(self) -> bool:
+        """Is this a MaxQ slave that lives and has this log? It asks for what changes in tables, too, or soon will."""
+        return self._is_named and self.replicated_offset >= 0
 
     @property
     def replicated_offset(self) -> int:
@@ -192,6 +198,7 @@ class HAConnection:
         self._compares_first = joint is not None and is_joint(asked, joint)
         if asked != FROM_THE_BEGINNING and not self._compares_first:
             return b""
+        self._is_named = wants_name
         seals = self._source.seals.named()
         return (encode_name(self._broker_name) if wants_name else b"") + (encode_seals(seals) if seals else b"")
 

@@ -282,6 +282,12 @@ class HAService:
         self._began_at = {host: at for host, at in self._began_at.items() if first is not None and first <= at}
         return set(self._began_at)
 
+    @property
+    def table_copies(self) -> int:
+        """How many slaves live that copy this broker's tables, too: MaxQ's whose logs have joined; two connections that
+        may be one slave's count once."""
+        return sum(connection.copies_tables and connection.is_distinct for connection in self.connections)
+
     def in_sync_replicas_num(self, master_offset: int) -> int:
         """This broker and the slaves that are less than haMaxGapNotInSync behind."""
         return 1 + sum(connection.is_in_sync(master_offset) for connection in self.connections)

@@ -410,6 +410,29 @@ async def test_what_changes_at_the_master_is_taken_before_the_next_round() -> No
 
 
 @pytest.mark.usefixtures("no_further_rounds")
+async def test_a_master_that_is_back_is_asked_for_changes_as_soon_as_the_logs_have_joined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until it is asked it does not know that somebody copies what it promises."""
+    monkeypatch.setattr(slave_synchronize, "_RETRY", 1000.0)
+    scene = await watched()
+    asked: list[RemotingCommand] = []
+
+    def refuse(request: RemotingCommand) -> RemotingCommand:
+        asked.append(request)
+        return request.reply(1, "it is gone")
+
+    scene.client.answers[RequestCode.MAXQ_AWAIT_TABLE_CHANGE] = refuse
+    scene.master.add_topic("T")
+    await until(lambda: len(asked) == 1)
+    del scene.client.answers[RequestCode.MAXQ_AWAIT_TABLE_CHANGE]
+    scene.client.asked.clear()
+    scene.synchronize.wake()
+    await until(lambda: RequestCode.MAXQ_AWAIT_TABLE_CHANGE in scene.client.codes())
+    await scene.synchronize.stop()
+
+
+@pytest.mark.usefixtures("no_further_rounds")
 async def test_a_master_of_java_is_asked_once_for_changes() -> None:
     scene = Scene()
     scene.client.answers[RequestCode.MAXQ_AWAIT_TABLE_CHANGE] = lambda request: request.reply(3, "not supported")

@@ -241,6 +241,17 @@ def test_a_maxq_slave_that_asks_hears_whose_log_it_is_before_anything_else_and_o
     assert (b"broker-a" in first) == is_named
 
 
+@pytest.mark.parametrize(("asked_for", "wants_name"), [("joint", True), (1, True), ("joint", False), (0, True)])
+def test_a_maxq_slave_copies_tables_once_the_logs_have_joined(asked_for: int | str, wants_name: bool) -> None:
+    log, joint = record_log()
+    connection = HAConnection(log, config, "10.0.0.2:40001", now_ms=0, broker_name="broker-a")
+    connection.on_report(joint if asked_for == "joint" else int(asked_for), wants_name=wants_name)
+    connection.next_pieces(1 << 20, 0)
+    assert not connection.copies_tables
+    connection.on_report(log.max_physical_offset)
+    assert connection.copies_tables == (wants_name and asked_for != 0)
+
+
 def test_a_slave_that_takes_everything_hears_of_fillers_too() -> None:
     log, _ = record_log()
     log.seals.known = [Seal(0, 9, 5)]
