@@ -33,6 +33,10 @@ _FLOATING = re.compile(
 _TRIMMED: Final = "".join(map(chr, range(0x21)))  # String.trim
 
 
+#: Characters of a text that is taken for a number; the largest Double has 309 digits.
+MOST_DIGITS: Final = 400
+
+
 class Long(int):
     """A 64-bit number. Comparing it with another kind widens that one."""
 
@@ -43,17 +47,16 @@ def parse_integer(text: str, bits: int) -> int:
     Raises:
         FilterEvaluationError: NumberFormatException there.
     """
-    if _INTEGER.match(text) and max(text) <= "\uffff":  # Java looks at UTF-16 units one by one
-        value = _to_int(text)
+    if (
+        len(text) <= MOST_DIGITS
+        and _INTEGER.match(text)
+        and max(text) <= "\uffff"  # Java looks at UTF-16 units one by one
+    ):
+        value = int(text)
         limit = 1 << (bits - 1)
         if -limit <= value < limit:
             return value
     raise FilterEvaluationError(f"{text!r:.80} is no number of {bits} bits")
-
-
-def _to_int(text: str) -> int:
-    """int(text), and a number out of range for one with more digits than Python takes."""
-    return int(text) if len(text) < 1000 else int(text[0] + text[1:].lstrip("0")[:30].rjust(1, "0"))
 
 
 def parse_double(text: str) -> float:
@@ -62,7 +65,7 @@ def parse_double(text: str) -> float:
     Raises:
         FilterEvaluationError: NumberFormatException there.
     """
-    found = _FLOATING.match(text.strip(_TRIMMED))
+    found = _FLOATING.match(text.strip(_TRIMMED)) if len(text) <= MOST_DIGITS else None
     if found is None:
         raise FilterEvaluationError(f"{text!r:.80} is no floating-point number")
     if found["word"]:

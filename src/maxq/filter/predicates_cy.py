@@ -79,10 +79,16 @@ class Predicate:
 
     _scan = cython.declare(PropertyScan)
     _root = cython.declare(Node)
+    _uses = cython.declare(cython.int)
 
-    def __init__(self, names, root):
+    def __init__(self, names, root, uses=1):
         self._scan = PropertyScan(names)
         self._root = root
+        self._uses = uses
+
+    @property
+    def uses(self):
+        return self._uses
 
     @property
     def names(self):

@@ -16,8 +16,10 @@ class BitMapTest:
 class Predicate:
     """A whole expression. Not reentrant: it keeps the places of one record's properties while it tests them."""
 
-    def __init__(self, names: Iterable[bytes], root: Node) -> None:
-        """names: the properties the nodes' slots mean, UTF-8."""
+    def __init__(self, names: Iterable[bytes], root: Node, uses: int = 1) -> None:
+        """names: the properties the nodes' slots mean, UTF-8. uses: how often the expression names one."""
+    @property
+    def uses(self) -> int: ...
     @property
     def names(self) -> tuple[bytes, ...]: ...
     def test(self, properties: bytes | memoryview) -> int:

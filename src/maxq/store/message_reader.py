@@ -84,7 +84,7 @@ class MessageReader:
         self.memory_bytes = memory_bytes
         self.damaged_units = 0
         self.may_lack_messages = False
-        self._selector = UnitSelector(commit_log, self._not_in_memory)
+        self._selector = UnitSelector(commit_log, self._not_in_memory, context.clock)
 
     # --- by queue offset ---
 

@@ -12,11 +12,17 @@ from typing import Final, NamedTuple
 from maxq.filter.bloom_filter import BloomFilterData
 from maxq.filter.predicates_cy import BitMapTest, Predicate
 from maxq.lazy_dataclass import dataclass
+from maxq.runtime.interfaces import Clock
 from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from maxq.store.store_results import ColdPart
 
+#: A pull examines records for so long, and goes on with the next one.
+EXAMINE_NS: Final = 5_000_000
+#: Records that are examined between two looks at the clock, by an expression that names one property. A property may
+#: have 32 KiB, and one use of it can take 100 µs: 10 ms between two looks.
+_RECORDS_AT_ONCE: Final = 100
 _COLD_STEP: Final = 64 * CQ_STORE_UNIT_SIZE
 
 
@@ -68,8 +74,11 @@ class SelectedUnits:
 class UnitSelector:
     """Applies PropertyFilters to the units of one store's queues."""
 
-    def __init__(self, commit_log: CommitLog, not_in_memory: Callable[[list[tuple[int, int]]], list[ColdPart]]) -> None:
+    def __init__(
+        self, commit_log: CommitLog, not_in_memory: Callable[[list[tuple[int, int]]], list[ColdPart]], clock: Clock
+    ) -> None:
         """`not_in_memory(ranges)`: the parts of ranges of the log (physical offset, size) that are only on the disk."""
+        self._clock = clock
         self._commit_log = commit_log
         self._not_in_memory = not_in_memory
 
@@ -83,7 +92,8 @@ class UnitSelector:
         may_wait: bool,
         ext: ConsumeQueueExt | None = None,
     ) -> SelectedUnits:
-        """Examine units until `most_hits` match.
+        """Examine units until `most_hits` match, or it has taken 5 ms and something was examined: the loop stands
+        meanwhile.
 
         Args:
             in_memory_from: physical offset from which on records count as being in memory.
@@ -92,8 +102,12 @@ class UnitSelector:
         """
         found = SelectedUnits([], units.start, [])
         bit_maps = _bit_map_test(units, wanted.bit_maps, ext)
+        step = max(1, _RECORDS_AT_ONCE // max(1, wanted.predicate.uses)) * CQ_STORE_UNIT_SIZE
+        began_ns = self._clock.monotonic_ns()
         while found.end < units.end and len(found.places) < most_hits:
-            stop = units.end
+            if found.end > units.start and self._clock.monotonic_ns() - began_ns > EXAMINE_NS:
+                break
+            stop = min(units.end, found.end + step)
             if self._physical_offset(units.view, found.end) < in_memory_from:
                 stop = min(stop, found.end + _COLD_STEP)
                 cold = self._not_in_memory(self._ranges(units.view, found.end, stop))

@@ -9,7 +9,7 @@ import pytest
 
 from maxq.errors import FilterExpressionError
 from maxq.filter import expressions, sql92
-from maxq.filter.expressions import MAX_DEPTH
+from maxq.filter.expressions import MAX_DEPTH, MAX_SEARCHES
 from maxq.filter.sql92 import MAX_EXPRESSION_SIZE, MAX_EXPRESSION_WORDS, compile_sql92
 from maxq.protocol.message_properties import encode_properties
 from tests.unit.both_forms import both_together
@@ -117,6 +117,7 @@ def test_a_chain_of_a_thousand_alternatives_is_one_row_and_no_depth() -> None:
         ("(" * 1_900 + "a" + ")" * 1_900 + " b", "at character 3803"),
         ("a = 1 OR " * (MAX_EXPRESSION_WORDS // 4) + "a = 1", f"the limit is {MAX_EXPRESSION_WORDS}"),
         ("a = '" + "x" * MAX_EXPRESSION_SIZE + "'", f"the limit is {MAX_EXPRESSION_SIZE}"),
+        ("a CONTAINS 'x' OR " * MAX_SEARCHES + "a CONTAINS 'x'", f"CONTAINS more than {MAX_SEARCHES} times"),
     ],
 )
 def test_a_wrong_expression_is_refused_with_place_and_reason(text: str, said: str) -> None:
@@ -125,6 +126,16 @@ def test_a_wrong_expression_is_refused_with_place_and_reason(text: str, said: st
     assert said in str(caught.value)
     assert caught.value.response_code == 23
     assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("number", ["0", "-0", "1.", "0.", "."])
+def test_a_text_of_more_than_400_characters_is_no_number(number: str) -> None:
+    """To read one again and again for a long expression held the loop for 0.4 s a message."""
+    for size, expected in ((400, True), (401, False)):
+        value = number + "0" * (size - len(number))
+        for text in ("a < 5", "a < 5.5"):
+            if "." not in number or "." in text:
+                assert compile_sql92(text).matches(f"a\x01{value}\x02".encode()) == expected
 
 
 def test_the_last_of_equal_names_counts_and_one_without_value_is_absent() -> None:

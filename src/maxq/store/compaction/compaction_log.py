@@ -20,6 +20,7 @@ from maxq.protocol.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
 from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment, physical_offset_of
 from maxq.store.mapped_file_queue import is_offset_name
+from maxq.store.property_filter import EXAMINE_NS
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
@@ -287,13 +288,15 @@ class CompactionLog:
         max_bytes = min(max_bytes, config.max_transfer_bytes_on_message_in_memory)
         max_nums = max(1, min(max_nums, config.max_transfer_count_on_message_in_memory))
         result.next_begin_offset = self.next_offset  # if nothing stops us before
-        examined = 0
+        examined, clock = 0, self._context.clock
+        began_ns = clock.monotonic_ns()
         for segment, unit in self._units_from(offset):
             if result.buffers and (result.message_count >= max_nums or result.total_bytes + unit.size > max_bytes):
                 result.next_begin_offset = unit.offset
                 break
             examined += 1
-            if examined * UNIT_SIZE > config.max_filter_message_size:
+            is_late = wanted.test is not None and examined > 1 and clock.monotonic_ns() - began_ns > EXAMINE_NS
+            if is_late or examined * UNIT_SIZE > config.max_filter_message_size:
                 result.next_begin_offset = unit.offset
                 break
             if wanted.tags_codes is not None and unit.tags_code not in wanted.tags_codes:
