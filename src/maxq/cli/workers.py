@@ -54,6 +54,8 @@ def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
             "storePathRootDir": str(store),
             "storePathCommitLog": str(commit_log),
         }
+        if settings.auth.auth_config_path:
+            own["authConfigPath"] = str(Path(settings.auth.auth_config_path) / f"worker-{number}")
         metrics_port = settings.broker.metrics_prom_exporter_port
         if number and settings.broker.metrics_exporter_type != "DISABLE" and metrics_port:
             own["metricsPromExporterPort"] = str(metrics_port + number)

@@ -31,3 +31,11 @@ def test_workers_share_neither_name_nor_ports_nor_folders() -> None:
 def test_a_log_with_a_place_of_its_own_keeps_it() -> None:
     (worker,) = derive_workers(settings(log="/fast/log"), 1)
     assert worker.settings["storePathCommitLog"] == "/fast/log/worker-0"
+
+
+def test_each_worker_has_users_and_policies_of_its_own() -> None:
+    """Each writes the whole file from what it knows: what one is told to take away another would bring back."""
+    base = settings()
+    base.auth = replace(base.auth, auth_config_path="/etc/maxq/auth")
+    folders = [worker.settings["authConfigPath"] for worker in derive_workers(base, 2)]
+    assert folders == ["/etc/maxq/auth/worker-0", "/etc/maxq/auth/worker-1"]
