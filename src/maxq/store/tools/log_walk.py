@@ -21,7 +21,8 @@ Progress = Callable[[str, int, int], None]
 
 _ROWS: Final = 2048
 _PAGE: Final = 64 << 10  # larger than most messages
-_DLEDGER_HEAD: Final = struct.Struct(">iiqqqiiii")
+_DLEDGER_HEAD_SIZE: Final = 48
+_ENTRY_BEGIN: Final = struct.Struct(">ii")  # magic and size of an entry
 _BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
 REASONS: Final = {
     rc.STOP_ZERO: "zeros where a record should be",
@@ -232,25 +233,34 @@ class LogWalk:
 
     def _dledger_file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
         """As `_file`, for entries of a DLedger data file: a 48-byte head, then the record."""
-        position = 0
-        while position + _DLEDGER_HEAD.size <= len(view):
-            magic, size, *_ = _DLEDGER_HEAD.unpack_from(view, position)
+        position = count = 0
+        is_end = False
+        rows = memoryview(self._rows)
+        while position + _DLEDGER_HEAD_SIZE <= len(view):
+            magic, size = _ENTRY_BEGIN.unpack_from(view, position)
             if magic == -1:
                 self.blanks += 1
-                return False
-            start, end = position + _DLEDGER_HEAD.size, position + size
+                break
+            start, end = position + _DLEDGER_HEAD_SIZE, position + size
             if magic != 1 or not start <= end <= len(view):
-                if any(view[position : position + _DLEDGER_HEAD.size]):
+                if any(view[position : position + _DLEDGER_HEAD_SIZE]):
                     self._tail(file, view, position, rc.STOP_BAD_MAGIC)
-                return True
-            count, _, stop = rc.scan(view, start, end, file.from_offset, self._rows)
-            if count:
-                yield self._batch(file, view, 1)
-            elif start < end:  # a leader of the bare kind begins its term with an empty entry
+                is_end = True
+                break
+            row = rows[count * rc.SCAN_WIDTH : (count + 1) * rc.SCAN_WIDTH]
+            found, _, stop = rc.scan(view, start, end, file.from_offset, row)
+            count += found
+            if start < end and not found:  # a leader of the bare kind begins its term with an empty entry
                 self._fault(file, start, f"the entry's body is no message: {REASONS[stop]}", "see the other members")
             position = end
-            self._progress("log", done + position, self._total)
-        return False
+            if count == _ROWS:
+                yield self._batch(file, view, count)
+                count = 0
+                self._progress("log", done + position, self._total)
+        if count:
+            yield self._batch(file, view, count)
+        self._progress("log", done + position, self._total)
+        return is_end
 
 
 def _find_blank(view: memoryview, start: int) -> int:
