@@ -23,7 +23,7 @@ from maxq.broker.processors.retry_topics import RetryTopics
 from maxq.broker.processors.send_back import SendBackParts, SendBackProcessor
 from maxq.broker.processors.send_message import SendMessageProcessor
 from maxq.broker.pull_path import PullPath
-from maxq.broker.role import MASTER_ID
+from maxq.broker.role import MASTER_ID, SLAVE
 from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages, DelayedParts
 from maxq.broker.send_back_path import SendBackPath
@@ -192,6 +192,7 @@ class BrokerParts(BrokerBase):
                 self.mappings, others, topic_route, config=lambda: settings.store, clock=self._clock
             ),
             guard=self.access.guard,
+            is_slave=lambda: settings.store.broker_role == SLAVE,
         )
         self.kinds.add(self.static_topics, self.server)
         self.pull_processor.set_learn(self.static_topics.learn)

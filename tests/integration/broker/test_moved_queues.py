@@ -17,6 +17,7 @@ from maxq.api import (
     async_push_consumer,
     async_transaction_producer,
 )
+from maxq.client.admin.static_topic_plan import BrokerPart
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
@@ -98,6 +99,44 @@ async def test_what_waits_at_the_old_broker_reaches_readers_that_have_gone_on(
         outcome.decided = True
         await until(lambda: sum(body.startswith(kind.encode()) for body in read) == COUNT)
     assert len(read) == len(set(read)) == 2 * COUNT
+
+
+class CutError(Exception):
+    """Whoever moves the queues ends."""
+
+
+@pytest.mark.parametrize("requests", range(4))
+async def test_a_remapping_that_ended_in_the_middle_is_finished_by_the_next_one(
+    brokers: dict[str, RunningBroker], namesrv: str, requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        await admin.static_topics.create("Static", 2, ["broker-a"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"before %d" % number))
+        put = admin.static_topics._put
+        left = iter(range(requests))
+
+        async def cut(address: str, part: BrokerPart, force: bool) -> None:
+            if next(left, None) is None:
+                raise CutError
+            await put(address, part, force)
+
+        monkeypatch.setattr(admin.static_topics, "_put", cut)
+        with pytest.raises(CutError):
+            await admin.static_topics.remap("Static", ["broker-b"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"between %d" % number))
+        monkeypatch.setattr(admin.static_topics, "_put", put)
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"behind %d" % number))
+        await until(lambda: len(set(read)) == 3 * COUNT)
+        await admin.static_topics.remap("Static", ["broker-a"])
+    assert brokers["broker-a"].controller.mappings.table["Static"].info().curr_id_map == {0: 2, 1: 3}
 
 
 async def test_a_message_waits_until_the_broker_that_leads_its_queue_is_back(

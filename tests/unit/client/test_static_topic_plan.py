@@ -2,8 +2,10 @@
 
 import pytest
 
-from maxq.client.admin.static_topic_plan import BrokerPart, leaders, plan_queues, plan_remapping, round_up
+from maxq.client.admin.static_topic_plan import BrokerPart, leaders, plan_queues, plan_remapping, plan_rest, round_up
 from maxq.errors import ClientError
+from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.body.topic_config import TopicConfig
 
 A, B, C = "broker-a", "broker-b", "broker-c"
 
@@ -88,3 +90,76 @@ def test_mappings_that_contradict_each_other_are_refused() -> None:
 )
 def test_a_new_part_begins_at_least_half_a_block_behind_the_old_one(end: int, begin: int) -> None:
     assert round_up(end) == begin
+
+
+# --- a command that ended in the middle ---
+
+
+def part(name: str, epoch: int, *items: LogicQueueMappingItem) -> BrokerPart:
+    """With queue 0, if it has any."""
+    chains = {0: list(items)} if items else {}
+    mapping = TopicQueueMappingDetail("T", "__global__", 1, name, epoch, False, None, chains)
+    return BrokerPart(TopicConfig("T", 1, 1), mapping)
+
+
+def first(end: int = -1) -> LogicQueueMappingItem:
+    return LogicQueueMappingItem(0, 3, A, 0, 0, end)
+
+
+def second(begin: int) -> LogicQueueMappingItem:
+    return LogicQueueMappingItem(1, 0, B, begin)
+
+
+def test_nothing_is_left_of_a_command_that_was_carried_out() -> None:
+    parts = {A: part(A, 5, first(7), second(10_000)), B: part(B, 5, first(7), second(10_000)), C: part(C, 5)}
+    assert plan_rest("T", parts, now_ms=9) is None
+
+
+def test_a_queue_whose_old_leader_was_not_told_is_moved_on() -> None:
+    parts = {A: part(A, 5, first()), B: part(B, 6, first(), second(-1))}
+    rest = plan_rest("T", parts, now_ms=9)
+    assert rest is not None
+    assert (rest.map_in, rest.map_out) == ({B}, {A})
+    old, new = (parts[name].mapping.hosted_queues[0] for name in (A, B))
+    assert old == new and old[-1] is new[-1]  # both learn the place
+    assert leaders(parts) == {0: B}
+    assert {one.mapping.epoch for one in parts.values()} == {1_006}
+
+
+def test_the_place_that_one_broker_has_been_told_is_the_place() -> None:
+    parts = {A: part(A, 6, first(), second(-1)), B: part(B, 6, first(7), second(10_000))}
+    rest = plan_rest("T", parts, now_ms=9)
+    assert rest is not None
+    assert (rest.map_in, rest.map_out) == (set(), set())
+    assert parts[A].mapping.hosted_queues[0] == parts[B].mapping.hosted_queues[0] == [first(7), second(10_000)]
+
+
+def test_a_broker_without_the_queue_is_told_of_the_epoch_only() -> None:
+    parts = {A: part(A, 6, first(7), second(10_000)), B: part(B, 6, first(7), second(10_000)), C: part(C, 5)}
+    rest = plan_rest("T", parts, now_ms=9)
+    assert rest is not None and not rest.map_in
+    assert parts[C].mapping.epoch == parts[A].mapping.epoch
+    assert not parts[C].mapping.hosted_queues
+
+
+def test_an_earlier_leader_keeps_the_chain_that_it_knows() -> None:
+    """It passed the queue on, and its successor did so, too."""
+    third = LogicQueueMappingItem(2, 0, C, 20_000)
+    parts = {
+        A: part(A, 5, first(7), second(10_000)),
+        B: part(B, 5, first(7), second(10_000), third),
+        C: part(C, 5, first(7), second(10_000), third),
+    }
+    assert plan_rest("T", parts, now_ms=9) is None
+
+
+def test_a_part_that_has_expired_does_not_come_back() -> None:
+    parts = {A: part(A, 5, first(7), second(10_000)), B: part(B, 5, second(10_000))}
+    assert plan_rest("T", parts, now_ms=9) is None
+
+
+def test_two_leaders_of_one_generation_are_no_rest() -> None:
+    other = LogicQueueMappingItem(1, 0, C, 10_000)
+    parts = {B: part(B, 5, first(), second(10_000)), C: part(C, 5, first(), other)}
+    with pytest.raises(ClientError, match="queue 0 is led by broker-b and by broker-c"):
+        plan_rest("T", parts, now_ms=9)

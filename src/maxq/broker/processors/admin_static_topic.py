@@ -4,6 +4,7 @@ Source:
     broker/processor/AdminBrokerProcessor.java (updateAndCreateStaticTopic); broker-api.md §1.2.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -19,6 +20,7 @@ from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +29,15 @@ class AdminStaticTopicProcessor(RequestProcessor):
     """513."""
 
     def __init__(
-        self, *, settings: BrokerSettings, topics: TopicConfigManager, mappings: TopicQueueMappingManager
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
     ) -> None:
         self._settings = settings
+        self._store = store
         self._topics = topics
         self._mappings = mappings
 
@@ -37,7 +45,8 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic}
 
     async def update_and_create_static_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """513. The mapping is taken first: a topic without its mapping would be an ordinary one for a moment."""
+        """513. The mapping is taken first: a topic without its mapping would be an ordinary one for a moment. When the
+        answer is given the end of a queue that leaves stands still, and everything before it is seen by readers."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         log.info("update or create static topic %s, called by %s", topic, connection.remote_address)
@@ -54,7 +63,19 @@ class AdminStaticTopicProcessor(RequestProcessor):
             self._topics.announce(topic)
         await self._mappings.persisted()
         await self._topics.persisted()
+        await self._until_seen()
         return request.reply()
+
+    async def _until_seen(self) -> None:
+        """With SYNC_FLUSH nobody reads what is not on the disk yet, and it does not count for where a queue ends."""
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_durable(is_durable: bool) -> None:
+            if not seen.done():
+                seen.set_result(is_durable)
+
+        if self._store.when_durable(self._store.max_physical_offset, on_durable) and not await seen:
+            refuse_if("the mapping is taken, but what was sent before is not on the disk in time: repeat the command")
 
     def _config(self, topic: str, fields: HeaderFields) -> TopicConfig:
         known = self._topics.select_topic_config(topic)

@@ -112,7 +112,7 @@ def admin_processors(parts: AdminParts) -> list[RequestProcessor]:
             stats=stats,
             acknowledgement=parts.acknowledgement,
         ),
-        AdminStaticTopicProcessor(settings=settings, topics=topics, mappings=parts.mappings),
+        AdminStaticTopicProcessor(settings=settings, store=store, topics=topics, mappings=parts.mappings),
         AdminGroupProcessor(settings=settings, groups=groups, offsets=offsets),
         AdminOffsetProcessor(store=store, topics=topics, offsets=offsets, consumers=consumers),
         AdminTimerProcessor(settings=settings, clock=clock, store=store, files=parts.carried_files),

@@ -5,16 +5,26 @@ Source:
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
+from maxq.broker.static_topic.pull_answers import STANDS_IN
 from maxq.codes import ResponseCode
 from maxq.errors import RemotingError, RequestRefusedError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
+#: What a slave says of what only its master answers.
+_MASTERS_ONLY: Final = (
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+)
+
 
 class OtherBrokers:
-    """Forwards requests. Addresses come from the topic's route and are kept until a broker cannot be reached."""
+    """Forwards requests. Addresses come from the topic's route and are kept until a broker cannot be reached, or one
+    answers that is a slave."""
 
     def __init__(
         self,
@@ -41,7 +51,10 @@ class OtherBrokers:
         try:
             address = self._addresses.get(broker_name) or await self._find(broker_name, topic)
             request = RemotingCommand(code, {**ext, "lo": "false" if physical else "true", "bname": broker_name})
-            return await self._client.invoke(address, request, self._timeout_ms())
+            answer = await self._client.invoke(address, request, self._timeout_ms())
+            if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
+                self._addresses.pop(broker_name, None)
+            return answer
         except RemotingError as error:
             self._addresses.pop(broker_name, None)
             raise RequestRefusedError(

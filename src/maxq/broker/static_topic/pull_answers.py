@@ -6,17 +6,22 @@ Source:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from maxq.codes import ResponseCode
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, decided, item_after
 from maxq.protocol.header_fields import HeaderFields
 from maxq.protocol.remoting_command import RemotingCommand
 
+#: Field of an answer about a physical queue: a slave gave it. MaxQ's alone.
+STANDS_IN: Final = "maxqStandsIn"
+
 
 def global_pull_answer(
     reply: RemotingCommand, items: Sequence[LogicQueueMappingItem], current: LogicQueueMappingItem, asked: int
 ) -> RemotingCommand:
-    """The answer with global offsets; at the end of an item it sends the reader on to the next.
+    """The answer with global offsets; at the end of an item it sends the reader on to the next. Not where a slave that
+    stands in for its master lacks what the item is known to hold: the reader would never come back to it.
 
     Args:
         items: the chain of the global queue.
@@ -36,7 +41,7 @@ def global_pull_answer(
             code = ResponseCode.PULL_OFFSET_MOVED if is_first else ResponseCode.PULL_RETRY_IMMEDIATELY
         elif asked >= high and items[-1].gen != current.gen:
             later = item_after(items, current)
-            if later is None:  # its place is not decided yet
+            if later is None or (reply.ext.get(STANDS_IN) == "true" and high < current.end_offset):
                 code = ResponseCode.PULL_NOT_FOUND
             else:
                 item, following, low, high = later, later.start_offset, later.start_offset, later.start_offset

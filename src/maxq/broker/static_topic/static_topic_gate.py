@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from maxq.access.guard import Guard
 from maxq.broker.static_topic.other_brokers import OtherBrokers
-from maxq.broker.static_topic.pull_answers import global_pull_answer
+from maxq.broker.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
@@ -25,6 +25,7 @@ from maxq.protocol.body.static_topic import (
     LogicQueueMappingItem,
     TopicQueueMappingDetail,
     decided,
+    item_after,
     item_at,
 )
 from maxq.protocol.header_fields import HeaderFields
@@ -93,9 +94,20 @@ class _Rewriting:
 class StaticTopicGate:
     """One per broker; `place` puts it before the processors."""
 
-    def __init__(self, mappings: TopicQueueMappingManager, others: OtherBrokers, guard: Guard | None) -> None:
-        """`guard`: is asked again about a pull when another broker has answered; None: there is no access control."""
+    def __init__(
+        self,
+        mappings: TopicQueueMappingManager,
+        others: OtherBrokers,
+        guard: Guard | None,
+        is_slave: Callable[[], bool],
+    ) -> None:
+        """
+        Args:
+            guard: is asked again about a pull when another broker has answered; None: there is no access control.
+            is_slave: is this broker one now? It may lack the end of what its master has.
+        """
         self._mappings = mappings
+        self._is_slave = is_slave
         self._others = others
         self._guard = guard
         self._inner: dict[int, Processor] = {}
@@ -132,7 +144,10 @@ class StaticTopicGate:
 
         def process(connection: Connection, request: RemotingCommand) -> Answer:
             detail = mappings.table.get(request.ext.get(topic_field, ""))
-            if detail is None or (request.ext.get("lo") == "false" and handle != self._send):
+            is_physical = request.ext.get("lo") == "false" and handle != self._send
+            if is_physical and self._is_slave():
+                return self._here(connection, request, {}, _by_a_stand_in)
+            if detail is None or is_physical:
                 return inner(connection, request)
             return handle(self._queue(detail, request, queue_field), connection, request)
 
@@ -170,13 +185,18 @@ class StaticTopicGate:
         asked = fields.required_int("queueOffset")
         item = queue.item_at(asked)
         physical = item.to_physical(asked)
+        following = item_after(queue.items, item) if item.has_end and physical >= item.end_offset else None
+        if following is not None:
+            return _go_on(request, following)
         ext = {"queueId": str(item.queue_id), "queueOffset": str(physical)}
         if item.has_end:
             most = max(1, min(item.end_offset - physical, fields.required_int("maxMsgNums")))
             ext["maxMsgNums"] = str(most)
 
+        is_slave = queue.is_here(item) and self._is_slave()
+
         def rewrite(reply: RemotingCommand) -> RemotingCommand:
-            return global_pull_answer(reply, queue.items, item, physical)
+            return global_pull_answer(_by_a_stand_in(reply) if is_slave else reply, queue.items, item, physical)
 
         if queue.is_here(item):
             commit = fields.opt_int("commitOffset")
@@ -302,6 +322,17 @@ class StaticTopicGate:
             answer = await answer
         assert isinstance(answer, RemotingCommand), "questions about offsets are answered at once"
         return answer
+
+
+def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
+    """A reader has everything before this item."""
+    place = str(item.logic_offset)
+    ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
+    return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "this part of the queue has ended", ext)
+
+
+def _by_a_stand_in(reply: RemotingCommand) -> RemotingCommand:
+    return replace(reply, ext={**reply.ext, STANDS_IN: "true"})
 
 
 def _leads(detail: TopicQueueMappingDetail, items: Sequence[LogicQueueMappingItem]) -> bool:

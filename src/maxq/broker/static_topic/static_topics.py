@@ -1,5 +1,7 @@
 """StaticTopics: what a broker needs for static topics, put together."""
 
+from collections.abc import Callable
+
 from maxq.access.guard import Guard
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.pull_path import PullPath
@@ -34,13 +36,14 @@ class StaticTopics:
         hold_service: PullRequestHoldService,
         cleaner: TopicQueueMappingCleanService,
         guard: Guard | None,
+        is_slave: Callable[[], bool],
     ) -> None:
         self._mappings = mappings
         self._tails = tails
         self._pulls = pulls
         self._hold_service = hold_service
         self._cleaner = cleaner
-        self._gate = StaticTopicGate(mappings, others, guard)
+        self._gate = StaticTopicGate(mappings, others, guard, is_slave)
         registration.set_mappings(mappings.infos)
         tails.set_static_topics(mappings.is_static)
         mappings.add_change_listener(self._on_mappings_changed)

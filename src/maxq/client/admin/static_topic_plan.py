@@ -5,7 +5,7 @@ Source:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from maxq.errors import ClientError
 from maxq.protocol.body.static_topic import GLOBAL_SCOPE, LogicQueueMappingItem, TopicQueueMappingDetail
@@ -62,6 +62,55 @@ def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
     return found
 
 
+def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan | None:
+    """What a command has left to do that ended in the middle; None: the parts agree.
+
+    A queue is led by whoever has the longest chain of it; a place that one broker knows is the place.
+
+    Args:
+        parts: what there is of the topic; changed.
+
+    Raises:
+        ClientError: the parts contradict each other.
+    """
+    if len({part.mapping.scope for part in parts.values()}) > 1:
+        raise ClientError("the brokers' mappings differ in scope")
+    chains = _longest_chains(parts)
+    plan = Plan(topic, parts)
+    lags = len({(part.mapping.epoch, part.mapping.total_queues) for part in parts.values()}) > 1
+    for name, part in parts.items():
+        for global_id, items in part.mapping.hosted_queues.items():
+            longest = [item for item in chains[global_id] if item.gen >= items[0].gen]  # others may know expired ones
+            if items[-1].bname == name or any(not item.is_decided for item in items):
+                lags = lags or items != longest
+                part.mapping.hosted_queues[global_id] = longest
+    for longest in chains.values():
+        if not longest[-1].is_decided:
+            lags = True
+            plan.map_in.add(longest[-1].bname)
+            plan.map_out.add(longest[-2].bname)
+    if not lags:
+        return None
+    total = max(part.mapping.total_queues for part in parts.values())
+    _stamp(parts, _next_epoch(parts, now_ms), total)
+    return plan
+
+
+def _longest_chains(parts: Mapping[str, BrokerPart]) -> dict[int, list[LogicQueueMappingItem]]:
+    """By global queue, with all that any broker knows of it; new lists of new items."""
+    known: dict[int, dict[int, LogicQueueMappingItem]] = {}
+    for part in parts.values():
+        for global_id, items in part.mapping.hosted_queues.items():
+            chain = known.setdefault(global_id, {})
+            for item in items:
+                same = chain.setdefault(item.gen, replace(item))
+                if (same.bname, same.queue_id) != (item.bname, item.queue_id):
+                    raise ClientError(f"queue {global_id} is led by {same.bname} and by {item.bname}")
+                same.logic_offset = max(same.logic_offset, item.logic_offset)
+                same.end_offset = max(same.end_offset, item.end_offset)
+    return {global_id: [chain[gen] for gen in sorted(chain)] for global_id, chain in known.items()}
+
+
 def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
     """A static topic of `total` queues, new or grown, on the target brokers, evenly.
 
@@ -78,7 +127,7 @@ def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str,
     if total <= len(led):
         raise ClientError(f"the topic has {len(led)} queues: a static topic can only get more, {total} were asked for")
     load = {name: sum(leader == name for leader in led.values()) for name in names}
-    epoch = max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())])
+    epoch = _next_epoch(parts, now_ms)
     for global_id in range(total):
         if global_id in led:
             continue
@@ -119,7 +168,7 @@ def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPa
         room[name] -= 1
         _move(plan, global_id, led[global_id], name)
     total = max(part.mapping.total_queues for part in parts.values())
-    _stamp(parts, max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())]), total)
+    _stamp(parts, _next_epoch(parts, now_ms), total)
     return plan
 
 
@@ -136,6 +185,10 @@ def _move(plan: Plan, global_id: int, source: str, target: str) -> None:
 def empty_part(topic: str, broker_name: str) -> BrokerPart:
     """Of a broker that has nothing of the topic yet."""
     return BrokerPart(TopicConfig(topic, 0, 0), TopicQueueMappingDetail(topic, GLOBAL_SCOPE, 0, broker_name))
+
+
+def _next_epoch(parts: Mapping[str, BrokerPart], now_ms: int) -> int:
+    return max([now_ms, *(part.mapping.epoch + 1_000 for part in parts.values())])
 
 
 def _stamp(parts: Mapping[str, BrokerPart], epoch: int, total: int) -> None:

@@ -7,7 +7,15 @@ Source:
 from collections.abc import Iterable
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.admin.static_topic_plan import BrokerPart, Plan, empty_part, plan_queues, plan_remapping, round_up
+from maxq.client.admin.static_topic_plan import (
+    BrokerPart,
+    Plan,
+    empty_part,
+    plan_queues,
+    plan_remapping,
+    plan_rest,
+    round_up,
+)
 from maxq.client.admin.topics import topic_fields
 from maxq.client.client_api import fields
 from maxq.client.validators import check_topic
@@ -36,7 +44,7 @@ class StaticTopicAdmin:
         check_topic(topic)
         masters = await self._masters()
         names = self._known(broker_names, masters)
-        parts = await self.parts(topic, masters)
+        parts = await self._whole_parts(topic, masters, force)
         plan = plan_queues(topic, queues, names, parts, now_ms=self._context.clock.wall_ms())
         self._complete(plan, masters)
         for name in sorted(plan.parts):
@@ -47,12 +55,30 @@ class StaticTopicAdmin:
         """Move the queues of a static topic to these brokers.
 
         Writing goes on at the new brokers as soon as the old ones have been told; readers find the old messages where
-        they are. Raises as `create`.
+        they are. What a command before has begun and not finished is finished first. Raises as `create`.
         """
         masters = await self._masters()
         names = self._known(broker_names, masters)
-        parts = await self.parts(topic, masters)
+        parts = await self._whole_parts(topic, masters, force)
         plan = plan_remapping(topic, names, parts, now_ms=self._context.clock.wall_ms())
+        await self._carry_out(plan, masters, force)
+        return plan
+
+    async def _whole_parts(self, topic: str, masters: dict[str, str], force: bool) -> dict[str, BrokerPart]:
+        """`parts`, when what a command has left to do that ended in the middle is done."""
+        parts = await self.parts(topic, masters)
+        rest = plan_rest(topic, parts, now_ms=self._context.clock.wall_ms()) if parts else None
+        if rest is None:
+            return parts
+        if away := sorted((rest.map_in | rest.map_out) - masters.keys()):
+            raise ClientError(
+                f"a command before has begun to move queues of {topic} from or to {', '.join(away)}, which has no "
+                "master now: start it, and repeat this command"
+            )
+        await self._carry_out(rest, masters, force)
+        return await self.parts(topic, masters)
+
+    async def _carry_out(self, plan: Plan, masters: dict[str, str], force: bool) -> None:
         self._complete(plan, masters)
         # 1. the new leaders can be written to, without places; 2. the old ones no longer; 3. now their ends stand still
         for name in [*sorted(plan.map_in), *sorted(plan.map_out - plan.map_in)]:
@@ -61,7 +87,6 @@ class StaticTopicAdmin:
             await self._decide(plan, name, masters[name])
         for name in [*sorted(plan.map_in), *sorted(set(plan.parts) - plan.map_in)]:
             await self._put(masters[name], plan.parts[name], force)
-        return plan
 
     async def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
         """What each broker has of a static topic.
@@ -120,10 +145,11 @@ class StaticTopicAdmin:
         response = await self._api.call(address, RequestCode.GET_TOPIC_STATS_INFO, fields(topic=plan.topic))
         offsets = TopicStatsTable.decode(response.body_bytes).offset_table
         for items in plan.parts[name].mapping.hosted_queues.values():
-            if len(items) < 2 or items[-1].is_decided:
+            if len(items) < 2 or items[-1].is_decided or items[-2].bname != name:
                 continue
             old = items[-2]
             end = offsets[MessageQueue(plan.topic, old.bname, old.queue_id)].max_offset
+            old.end_offset = end
             items[-1].logic_offset = round_up(old.to_logic(end))
 
     async def _put(self, address: str, part: BrokerPart, force: bool) -> None:

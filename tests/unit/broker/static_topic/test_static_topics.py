@@ -7,7 +7,7 @@ import pytest
 
 from maxq.access.guard import Guard
 from maxq.broker.static_topic.other_brokers import OtherBrokers
-from maxq.broker.static_topic.pull_answers import global_pull_answer
+from maxq.broker.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.static_topic.static_topic_gate import StaticTopicGate, _Rewriting
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode, ResponseCode
@@ -156,6 +156,20 @@ def test_the_end_of_an_item_whose_follower_has_no_place_yet_is_waited_at() -> No
     assert rewritten.ext["offsetDelta"] == "10000"
 
 
+@pytest.mark.parametrize(
+    ("high", "by_slave", "goes_on"), [(100, True, True), (60, True, False), (60, False, True)],
+)  # fmt: skip
+def test_a_stand_in_that_lacks_the_end_of_a_part_sends_nobody_on(high: int, by_slave: bool, goes_on: bool) -> None:
+    """What it lacks its master has. A master that lacks it has lost it for good."""
+    items = chain()
+    reply = answer(ResponseCode.PULL_NOT_FOUND, high, 0, high)
+    if by_slave:
+        reply.ext[STANDS_IN] = "true"
+    rewritten = global_pull_answer(reply, items, items[0], high)
+    there = (ResponseCode.PULL_RETRY_IMMEDIATELY, "10000"), (ResponseCode.PULL_NOT_FOUND, str(high))
+    assert (rewritten.code, rewritten.ext["nextBeginOffset"]) == there[not goes_on]
+
+
 def test_the_leader_answers_for_itself() -> None:
     items = chain()[:2]
     rewritten = global_pull_answer(answer(ResponseCode.PULL_NOT_FOUND, 50, 0, 50), items, items[1], 50)
@@ -200,6 +214,7 @@ class World:
     def __init__(self, items: list[Item]) -> None:
         self.seen: list[RemotingCommand] = []
         self.late = False
+        self.is_slave = False
         self.is_revoked = False
         self.reply: dict[str, str] = {}
         self.code = 0
@@ -210,7 +225,7 @@ class World:
         mappings = manager()
         mappings.update(detail(items), force=False)
         self.server = Server(self.process)
-        gate = StaticTopicGate(mappings, cast(OtherBrokers, self.others), cast(Guard, self))
+        gate = StaticTopicGate(mappings, cast(OtherBrokers, self.others), cast(Guard, self), lambda: self.is_slave)
         gate.place(cast(RemotingServer, self.server))
 
     # --- its guard: what was let through is refused when another broker was asked meanwhile, and `is_revoked` ---
@@ -306,6 +321,26 @@ def test_a_pull_of_the_leaders_part_is_answered_here() -> None:
     seen = world.seen[0].ext
     assert (seen["queueId"], seen["queueOffset"], seen["sysFlag"], seen["commitOffset"]) == ("7", "3", "3", "1")
     assert (reply.ext["nextBeginOffset"], reply.ext["offsetDelta"]) == ("10008", "10000")
+
+
+def test_a_reader_that_has_all_of_a_part_goes_on_without_asking_its_broker() -> None:
+    """Who does not know that it has ended may have stored something behind its end."""
+    world = World([Item(0, 3, B, 0, 0, 40), Item(1, 7, A, 10_000)])
+    reply = world.ask(RequestCode.PULL_MESSAGE, topic="T", queueId="0", queueOffset="40", maxMsgNums="32", sysFlag="3")
+    assert reply is not None
+    assert (reply.code, reply.ext["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "10000")
+    assert not world.others.asked
+
+
+@pytest.mark.parametrize("topic", ["T", "Unknown"])
+def test_a_slave_says_that_it_is_one_to_brokers_that_ask_for_a_physical_queue(topic: str) -> None:
+    """Also where its mappings are older than theirs."""
+    world = World(led())
+    world.is_slave = True
+    reply = world.ask(RequestCode.PULL_MESSAGE, topic=topic, queueId="3", queueOffset="40", lo="false")
+    assert reply is not None
+    assert reply.ext[STANDS_IN] == "true"
+    assert world.seen[0].ext["queueId"] == "3"
 
 
 def test_a_pull_of_an_older_part_is_answered_by_its_broker_without_waiting() -> None:
