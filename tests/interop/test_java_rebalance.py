@@ -14,6 +14,8 @@ from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver
 from tests.interop.servers import wait_until
 
+pytestmark = pytest.mark.interop
+
 TOPIC, GROUP = "Rebalanced", "CG_rebalanced"
 JOINS = 4
 ENOUGH = 30  # messages that a new member gets before it leaves again

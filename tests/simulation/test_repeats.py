@@ -21,6 +21,4 @@ def test_every_kind_is_the_same_in_another_order_and_in_another_process() -> Non
         assert other.stdout is not None
         elsewhere = dict(line.split() for line in other.stdout)
     assert other.returncode == 0
-    again = {job: digest(job) for job in reversed(JOBS[-4:] + JOBS[:4])}
-    assert again.items() <= first.items()
     assert elsewhere == first

@@ -1,9 +1,6 @@
 """Master, slave and name server in one process: what a slave copies, refuses, and becomes."""
 
 import asyncio
-import contextlib
-import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -438,25 +435,6 @@ async def test_a_slave_of_another_broker_name_copies_nothing_and_says_why(
     await until(lambda: slave.controller.ha_service.client.refused > 0)
     assert "calls itself broker-a, this slave is broker-b" in slave.controller.ha_service.client.failure
     assert slave.controller.store.max_physical_offset == 0
-
-
-async def test_a_slave_that_reports_and_does_not_read_is_cut_off(start_broker: Start) -> None:
-    """It holds a megabyte here, what the system buffers, and the mapping of the file that it would have."""
-    master = await start_broker("m", haHousekeepingInterval=1_000, haSendHeartbeatInterval=200)
-    master.create_topic("orders", queues=1)
-    for _ in range(12):
-        await master.send("orders", bytes(1 << 20))
-    ha = master.controller.ha_service
-    with socket.socket() as peer:
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        peer.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", ha.port))
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() - began < 30 and (ha.connection_count or time.monotonic() - began < 0.5):
-                peer.send(bytes(8))  # "I have nothing", which also says that it lives
-                await asyncio.sleep(0.1)
-        await until(lambda: ha.connection_count == 0)
 
 
 async def test_a_slave_that_never_ends_its_first_report_is_cut_off(start_broker: Start) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -34,8 +35,8 @@ def quick_compiler(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what git has, so that nothing built before slips in but the C that set-up has made of just
-    these modules: what is older than its module is made anew."""
+    """Built from a copy of what git has, so that nothing built before slips in but what set-up has compiled of just
+    these modules: what is older than its source is made anew."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
@@ -50,6 +51,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tar.extractall(source, filter="data")  # with the times of the files
     if TRANSLATED.is_dir():
         shutil.copytree(TRANSLATED, source / TRANSLATED.relative_to(ROOT))
+    built_before = source / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    for module in (ROOT / "src").rglob("*.so"):
+        copy = built_before / module.relative_to(ROOT / "src")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(module, copy)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
     environment = dict(os.environ)
     if shutil.which("cc"):
