@@ -43,6 +43,12 @@ def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -
     return "".join([ext[key] for key in keys if key not in left_out]).encode("utf-8", "replace")
 
 
+def unsigned(ext: Mapping[str, str]) -> dict[str, str]:
+    """Header fields without what they are signed with. A signature covers values, and neither the names of their fields
+    nor the request code: whoever is given it can make other requests of it."""
+    return {name: value for name, value in ext.items() if name not in (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE)}
+
+
 def _java_order(key: str) -> bytes:
     """Java compares strings by UTF-16 code unit."""
     return key.encode("utf-16-be", "surrogatepass")

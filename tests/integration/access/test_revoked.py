@@ -169,7 +169,7 @@ async def test_who_lost_the_permission_is_shown_no_half_messages(tmp_path: Path,
 
 
 @pytest.mark.parametrize("how", ["user", "disabled", "secret"])
-async def test_replies_do_not_go_to_an_account_that_is_taken_away(world: World, tmp_path: Path, how: str) -> None:
+async def test_nothing_is_pushed_to_an_account_that_is_taken_away(world: World, tmp_path: Path, how: str) -> None:
     """Under ACL 1.0 an account cannot be disabled: it may still ask for what needs no permission."""
     got: list[bytes] = []
 
@@ -184,15 +184,22 @@ async def test_replies_do_not_go_to_an_account_that_is_taken_away(world: World, 
         command.code = Code.SEND_REPLY_MESSAGE_V2
         return (await world.broker.invoke(signed(command, OWNER))).code
 
+    async def push(body: bytes) -> int:
+        named = {"consumerGroup": HER_GROUP, "clientId": "asker", "topic": HER_TOPIC}
+        return (await world.ask(Code.CONSUME_MESSAGE_DIRECTLY, named, body, OWNER)).code
+
     if how == "disabled" and world.broker.controller.access.plain is not None:
         pytest.skip("ACL 1.0 disables nobody")
     world.broker.client.register(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, take)
-    beat = b'{"clientID":"asker","producerDataSet":[{"groupName":"PG"}]}'
+    world.broker.client.register(Code.CONSUME_MESSAGE_DIRECTLY, take)
+    beat = b'{"clientID":"asker","producerDataSet":[{"groupName":"PG"}],"consumerDataSet":[{"groupName":"her_group",' \
+           b'"consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING"}]}'  # fmt: skip
     assert (await world.ask(Code.HEART_BEAT, {}, beat)).code == 0
     assert await reply(b"before") == 0
+    assert await push(b"pushed before") == 0
     await _take_away(world, tmp_path, how)
-    assert await reply(b"after") == ResponseCode.SYSTEM_ERROR
-    assert got == [b"before"]
+    assert await reply(b"after") == await push(b"pushed after") == ResponseCode.SYSTEM_ERROR
+    assert got == [b"before", b"pushed before"]
 
 
 async def test_staged_messages_are_delivered_for_who_may_send_them_then(tmp_path: Path) -> None:

@@ -58,9 +58,9 @@ class Pair:
             codes.append(answer.code)
         return codes
 
-    async def send(self, name: str, topic: str, body: bytes, **more: str) -> RemotingCommand:
+    async def send(self, name: str, topic: str, body: bytes) -> RemotingCommand:
         header = SendMessageRequestHeader("PG", topic, "TBW102", 4, 0, 0, 1, flag=0, properties="", reconsume_times=0)
-        return await self.ask(name, Code.SEND_MESSAGE_V2, {**header.encode_v2(), **more}, body, OWNER)
+        return await self.ask(name, Code.SEND_MESSAGE_V2, header.encode_v2(), body, OWNER)
 
     def ends(self) -> list[tuple[int, list[tuple[str, str, int, int]]]]:
         """Of each broker: the end of its queue of SECRET, and all offsets."""
@@ -133,9 +133,10 @@ async def test_a_topic_that_she_makes_static_shows_her_nothing_of_another_cluste
 
 
 async def test_requests_that_are_passed_on_are_judged_by_what_they_name(pair: Pair) -> None:
-    assert await pair.make_static(SECRET, OWNER) == [0, 0]
+    pair.brokers[FIRST].create_topic(SECRET, 1)
     for number in range(MESSAGES):
-        assert (await pair.send(FIRST, SECRET, b"first %d" % number, lo="false")).code == 0
+        assert (await pair.send(FIRST, SECRET, b"first %d" % number)).code == 0
+    assert await pair.make_static(SECRET, OWNER) == [0, 0]
     await pair.brokers[FIRST].controller.registration.register_now()
     sent = await pair.send(SECOND, SECRET, b"second")
     assert (sent.code, sent.ext["queueOffset"]) == (0, str(MOVED_AT))

@@ -1,6 +1,7 @@
 """One who owns a topic and a group, and wants to read and write what others own: through every request that names
 something, under ACL 2.0 and 1.0. What a request is about is judged by what lies in the log, too."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -334,3 +335,36 @@ async def test_a_reply_goes_to_the_client_that_had_the_name_first(world: World) 
         assert got == ["owner"]
     finally:
         await others.close()
+
+
+@pytest.mark.parametrize("code", [Code.GET_CONSUMER_RUNNING_INFO, Code.CONSUME_MESSAGE_DIRECTLY])
+async def test_a_client_that_an_operator_asks_is_told_nothing_that_it_could_sign_with(world: World, code: int) -> None:
+    """A signature covers the values of a request, not what for, nor where one ends and the next begins: of a question
+    about a client whose id she chose Mallory could make any request in the name of who asked."""
+    asked: list[dict[str, str]] = []
+
+    async def answer(connection: object, request: RemotingCommand) -> RemotingCommand:
+        asked.append(dict(request.ext))
+        return request.reply()
+
+    rest = '{"password":"her-own-secret","userType":"Super"}//'  # comments are taken in the dialect
+    client_id = "mallory2" + rest
+    beat = json.dumps({
+        "clientID": client_id,
+        "consumerDataSet": [{"groupName": HER_GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+                             "subscriptionDataSet": [{"topic": HER_TOPIC, "subString": "*"}]}],
+    }).encode()  # fmt: skip
+    world.broker.client.register(code, answer)
+    assert (await world.ask(Code.HEART_BEAT, {}, beat)).code == 0
+    told = await world.ask(code, {"clientId": client_id, "consumerGroup": HER_GROUP}, who=OWNER)
+    assert told.code == 0, told.remark
+    seen = asked[0]
+    forged = RemotingCommand(
+        Code.AUTH_CREATE_USER,
+        {"AccessKey": OWNER.access_key, "username": "mallory2", "Signature": seen.get("Signature", "")},
+        (rest + "".join(value for name, value in sorted(seen.items()) if name > "clientId")).encode(),
+    )
+    assert (await world.broker.invoke(forged)).code == NO_PERMISSION
+    assert "mallory2" not in world.broker.controller.access.tables.users
+    assert seen.keys() & {"AccessKey", "Signature", "SecurityToken"} == set()
+    assert (seen["clientId"], seen["consumerGroup"]) == (client_id, HER_GROUP)

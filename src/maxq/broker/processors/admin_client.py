@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from maxq.access.guard import Guard
+from maxq.auth.signature import unsigned
 from maxq.broker.access import refusal_of_record
 from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
@@ -180,10 +181,11 @@ class AdminClientProcessor(RequestProcessor):
         return message
 
     async def _call_consumer(self, request: RemotingCommand, ext: dict[str, str], body: bytes) -> RemotingCommand:
+        """The answer of the client, which is not told what the request is signed with (Java tells it)."""
         fields = HeaderFields(ext)
         group, client_id = fields.required_str("consumerGroup"), fields.opt_str("clientId")
         channel = self._consumers.find_channel(group, client_id or "")
-        if channel is None:
+        if channel is None or (self._guard is not None and not self._guard.client_counts(channel.connection)):
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         if channel.version < MQVersion.V3_1_8_SNAPSHOT:
             raise RequestRefusedError(
@@ -193,7 +195,7 @@ class AdminClientProcessor(RequestProcessor):
             )
         try:
             answer = await channel.connection.invoke(
-                RemotingCommand(request.code, ext, body or None), CALL_CLIENT_TIMEOUT_MS
+                RemotingCommand(request.code, unsigned(ext), body or None), CALL_CLIENT_TIMEOUT_MS
             )
         except RemotingTimeoutError as error:
             raise RequestRefusedError(

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 from maxq.access.guard import Guard
+from maxq.auth.signature import unsigned
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -302,7 +303,7 @@ class StaticTopicGate:
         self, item: LogicQueueMappingItem, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite
     ) -> RemotingCommand:
         topic = request.ext.get("topic", "")
-        answer = await self._others.ask(item.bname, topic, request.code, {**request.ext, **ext})
+        answer = await self._others.ask(item.bname, topic, request.code, {**unsigned(request.ext), **ext})
         return rewrite(request.reply(answer.code, answer.remark, dict(answer.ext), answer.body))
 
     async def _ask(
