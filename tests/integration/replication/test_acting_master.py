@@ -404,6 +404,26 @@ async def test_a_slave_that_heard_of_its_master_before_the_master_asked_hands_ba
     assert (await one.invoke(asked)).body_length == 0, "what it knew long ago is of no use"
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_a_slave_that_acts_again_before_its_master_has_come_knows_what_it_gave_and_was_told(
+    make_group: Make, is_asked: bool
+) -> None:
+    """The master was heard of, asked perhaps, and was gone again before it took anything."""
+    group = await make_group()
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=3)
+    assert (await ack(one, there[0])).code == ResponseCode.SUCCESS
+    if is_asked:
+        await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    one.controller.member.services.change(False)
+    one.controller.member.services.change(True)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    rest = await popped(one)
+    assert not set(bodies(rest)) & set(bodies(there))
+    assert (await batch_ack(one, there[1:])).code == ResponseCode.SUCCESS
+    assert len(one.controller.popping.service._parts.buffer.hand_back()) == 1, "what was popped last is open"
+
+
 @pytest.mark.parametrize(
     ("code", "ext", "body"),
     [

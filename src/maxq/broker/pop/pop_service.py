@@ -101,8 +101,9 @@ class PopService:
         self._read_end = 0  # of the journal, by queue offset
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it spoke last as a slave that acts as master
-        self._kept = b""  # of a slave that ended to act before it was asked: what it would have answered
-        self._kept_until_ms = 0  # monotonic
+        self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
+        self._kept_end = 0  # of the journal, when it knew that
+        self._kept_until_ms = 0  # monotonic: so long its master may ask for it, if it has not done so
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
@@ -160,7 +161,6 @@ class PopService:
         if self._task is None:
             self._knows = False
             self._stood_in = self._parts.stands_in()
-            self._kept_until_ms = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
             self._task.add_done_callback(self._ended)
 
@@ -169,9 +169,11 @@ class PopService:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-            if self._stood_in and self._knows and not self._held_until_ms:
+            if self._stood_in and self._knows:
                 self._kept = hand_back.encode(self._read_end, self._parts.buffer, self._parts.orders)
-                self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
+                self._kept_end = self._read_end
+                was_asked = self._held_until_ms > 0
+                self._kept_until_ms = 0 if was_asked else self._parts.clock.monotonic_ms() + hand_back.HELD_MS
             self._held_until_ms = 0
             self._ready.clear()
             self._parts.buffer.is_open = False
@@ -205,10 +207,11 @@ class PopService:
         await self._replay()
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
-        for body in parts.handed_back():
+        for body in (*parts.handed_back(), self._kept_since_nobody_spoke()):
             for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders):
                 await self._ack_late(late)
         self._knows = True
+        self._kept = b""
         parts.orders.start()
         parts.revive.start()
         if not self._held_until_ms:
@@ -218,6 +221,11 @@ class PopService:
                 if not self._is_held():
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
+
+    def _kept_since_nobody_spoke(self) -> bytes:
+        """What this slave knew when it last ended to act, if the journal tells nothing since. A master that took it
+        over, or gave anything itself, has written there; one that stood still again before it had done so has not."""
+        return self._kept if self._stood_in and self._kept_end == self._read_end else b""
 
     async def _ack_late(self, late: LateAck) -> None:
         """The check point is in the revive topic, or has been revived."""
