@@ -9,6 +9,7 @@ The rules, after every start and at the end:
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -29,7 +30,9 @@ ENDINGS: Final = ("shutdown", "kill", "kill in operation", "moment", "operation"
 TOPIC: Final = "T"
 KEYS: Final = 12
 _FLUSHED_S: Final = 3.0  # by then what can be copied and synced is
+_COMPACTED_S: Final = 6.0  # by then a compaction that was due has begun
 _DAYS_MS: Final = 4 * 86_400_000  # after which files of the log expire
+_STEP_MS: Final = 12 * 3_600_000  # a larger one would not be believed (trusted_time.py)
 _HOST: Final = b"\x7f\0\0\1\0\0\x12\x34"
 
 
@@ -148,15 +151,22 @@ class CompactionStory:
         began_at = store.min_physical_offset
         faults, self.disk.faults = self.disk.faults, nothing_fails
         fails = rng.chance(0.6)
+        keys = KEYS
+        if fails and rng.fork(f"rarely {began_at}").chance(0.5):
+            # no compaction writes again what is copied meanwhile, and of most keys the newest message is there alone
+            store.update_config(replace(store.config, compaction_schedule_internal=_DAYS_MS))
+            await asyncio.sleep(_COMPACTED_S)
+            keys = KEYS // 3
         if fails:
             self._send(store, rng, 20)
             self.disk.fail_flush("*compaction*")
             await asyncio.sleep(_FLUSHED_S)
-            self._send(store, rng, 100)
+            self._send(store, rng, 100, keys)
         await asyncio.sleep(_FLUSHED_S)
-        self.clock.jump_wall_ms(_DAYS_MS)
-        store.execute_delete_files_manually()
-        await store.cleaner.clean()
+        for _ in range(_DAYS_MS // _STEP_MS):
+            self.clock.jump_wall_ms(_STEP_MS)
+            store.execute_delete_files_manually()
+            await store.cleaner.clean()
         self.disk.faults = faults
         if store.min_physical_offset > began_at:
             self.marks.add("files of the log expired")
@@ -180,10 +190,10 @@ class CompactionStory:
         self._ends = {}
         self._durable = there - 1
 
-    def _send(self, store: MessageStore, rng: SimRng, count: int) -> None:
+    def _send(self, store: MessageStore, rng: SimRng, count: int, keys: int = KEYS) -> None:
         for _ in range(count):
             self._number += 1
-            key = f"key-{rng.below(KEYS)}"
+            key = f"key-{rng.below(keys)}"
             body = b"" if rng.chance(0.05) else b"%d-%s" % (self._number, b"x" * rng.below(300))
             message = MessageExtBrokerInner(
                 TOPIC, 0, body, {"KEYS": key}, born_timestamp=self.clock.wall_ms(), born_host=_HOST

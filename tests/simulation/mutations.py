@@ -230,8 +230,8 @@ MUTATIONS: Final = {
         "timer", 1160, ((TimerMessageStore, "move", _put_what_goes_round),)
     ),
     "compaction takes what is not durable": Mutation("compaction", 6, ((CompactionLog, "plan", _plan_everything),)),
-    "what the log has lost stays compacted": Mutation("compaction", 322, ((CompactionStore, "_cut_lost", _nothing),)),
-    "segments behind lost units count": Mutation("compaction", 74, ((Segment, "is_ended", True),)),
+    "what the log has lost stays compacted": Mutation("compaction", 209, ((CompactionStore, "_cut_lost", _nothing),)),
+    "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", -1, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
@@ -275,7 +275,7 @@ MUTATIONS: Final = {
         "pop-faults", -1, ((PopService, "_save", _save_once),)
     ),
     "segments whose sync failed are not synced again": Mutation(
-        "compaction", -1, ((CompactionLog, "give_back_unflushed", _nothing),)
+        "compaction", 3, ((CompactionLog, "give_back_unflushed", _nothing),)
     ),
     "a wait in the wheel may be of any length": Mutation(
         "delay", 0, ((timer_message_store, "LONGEST_WAIT_MS", 1 << 62),)
