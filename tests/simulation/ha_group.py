@@ -5,6 +5,7 @@
 * What a node has it keeps: all of it when its process is killed, what was flushed when its power goes. A sync that
   fails flushes nothing; the next process on the machine still sees what it has dropped, and may not call it flushed
   before it has written it again. A start that the disk refuses changes nothing of that.
+* A slave has nothing behind its log's end, but for the part of a record that is under way.
 * A slave's log is, from its first byte on, the beginning of the master's; but for fillers that it has itself, which it
   fetches again: at rest there are none that the master has not got, too. A filler of the master's excuses nothing: a
   slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
@@ -381,6 +382,7 @@ class HaGroup:
                 self._check_queue_ends(node)
 
     def _check_slave(self, node: HaNode, master: Image) -> None:
+        assert not node.has_left_behind_end(), f"{node} has parts of what its master sent behind its log's end"
         image = node.live_image(master.start)
         if self._is_of_lost_log(node, image, master):
             return

@@ -192,6 +192,16 @@ class HaNode:
             self.sealed = self.store.seals.ranges()
             self.durable_end = self.store.flushed_offset
 
+    def has_left_behind_end(self) -> bool:
+        """Are there bytes behind a slave's log, though its master is not in the middle of a record? A start would take
+        them for records."""
+        assert self.store is not None, "it is up"
+        log, replica = self.store.commit_log, self.store._role.replica
+        current, tail = log.current, log.tail
+        if replica is None or replica._pending or current is None or current.file_from_offset != tail.file_from_offset:
+            return False
+        return any(current.view[tail.wrote_position :])
+
     def lost_since(self, time_ms: int) -> bool:
         """Has this node perhaps lost something that it had written by then?"""
         return any(at >= time_ms for at in self.machine.data_lost_ms)

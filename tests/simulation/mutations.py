@@ -269,7 +269,7 @@ MUTATIONS: Final = {
         "ha-faults", -1, ((CommitLog, "__setattr__", _set_no_listener),)
     ),
     "a part of what the master sent stays behind the log's end": Mutation(
-        "ha-faults", -1, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
+        "ha-faults", 18, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
     ),
     "order infos that the disk refused are not written again": Mutation(
         "pop-faults", -1, ((PopService, "_save", _save_once),)
