@@ -13,6 +13,7 @@ import pytest
 from maxq.api import async_push_consumer
 from maxq.broker.acting.offset_authority import VERSION_JUMP
 from maxq.broker.pop import hand_back
+from maxq.broker.pop.check_point_buffer import point_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
@@ -422,6 +423,27 @@ async def test_a_slave_that_acts_again_before_its_master_has_come_knows_what_it_
     assert not set(bodies(rest)) & set(bodies(there))
     assert (await batch_ack(one, there[1:])).code == ResponseCode.SUCCESS
     assert len(one.controller.popping.service._parts.buffer.hand_back()) == 1, "what was popped last is open"
+
+
+@pytest.mark.parametrize("has_taken", [False, True])
+async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_has_taken_over(
+    make_group: Make, has_taken: bool
+) -> None:
+    """The master wrote something before it was gone again: the end of what it did before, or what it took over, of
+    which all has ended since."""
+    group = await make_group()
+    one = await _take_over(group)
+    there = await popped(one, max_msg_nums=3)
+    service = one.controller.popping.service
+    (row,) = service._parts.buffer.hand_back()
+    one.controller.member.services.change(False)
+    service._kept_end -= 1
+    if has_taken:
+        service._told_since.add(point_of(row).key)
+    one.controller.member.services.change(True)
+    await until(lambda: service.not_ready() is None)
+    again = set(bodies(await popped(one))) & set(bodies(there))
+    assert again == (set(bodies(there)) if has_taken else set())
 
 
 @pytest.mark.parametrize(

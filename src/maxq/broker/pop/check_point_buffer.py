@@ -348,7 +348,7 @@ class CheckPointBuffer:
         for row in entries.get("p", ()):
             number, revive_qid, next_begin = row[0], row[6], row[9]
             self._next_number = max(self._next_number, number)
-            self._insert(number, _point_of(row), revive_qid, next_begin).journal_offset = offset
+            self._insert(number, point_of(row), revive_qid, next_begin).journal_offset = offset
         for number, mask in entries.get("a", ()):
             self._next_number = max(self._next_number, number)
             live = self._by_number.get(number)
@@ -399,7 +399,7 @@ class CheckPointBuffer:
         late: list[LateAck] = []
         theirs: dict[tuple[str, str, int, int, int, str], list[Any]] = {}
         for row in rows:
-            point = _point_of(row)
+            point = point_of(row)
             if row[0] in noted and point.key not in self._live:
                 point.bit_map = ~row[12]
                 late += [LateAck(point, offsets, row[6])] if (offsets := point.open_offsets()) else []
@@ -412,7 +412,7 @@ class CheckPointBuffer:
         for key, row in theirs.items():
             live = self._live.get(key)
             if live is None:
-                live = self._insert(self._number(), _point_of(row), row[6], row[9])
+                live = self._insert(self._number(), point_of(row), row[6], row[9])
                 added.append(live)
             bits[live] = row[12] & live.full & ~live.point.bit_map
         for queue in {live.queue for live in added} & self._cursors.keys():
@@ -426,7 +426,7 @@ class CheckPointBuffer:
         return late
 
 
-def _point_of(row: list[Any]) -> PopCheckPoint:
+def point_of(row: list[Any]) -> PopCheckPoint:
     """Of the journal's row."""
     _, topic, group, queue_id, pop_time, invisible, _, start, diffs, _, suspend, name = row[:12]
     return PopCheckPoint(

@@ -21,12 +21,13 @@ RocketMQ's brokers do not know the question. A master that gets no answer gives 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 import orjson
 
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
+from maxq.broker.pop.interrupted_work import Key
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import check_entries, check_point
@@ -67,6 +68,13 @@ def take_in(body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: Ord
     except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
     return []
+
+
+def without(body: bytes, ended: Container[Key]) -> bytes:
+    """An answer of `encode` without these check points."""
+    told: dict[str, Any] = orjson.loads(body)
+    told["live"] = [row for row in told["live"] if point_of(row).key not in ended]
+    return orjson.dumps(told)
 
 
 def _check(told: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from maxq.broker.pop import hand_back
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint
-from maxq.broker.pop.interrupted_work import InterruptedWork
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
+from maxq.broker.pop.interrupted_work import InterruptedWork, Key
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.pop_journal import PopJournal
@@ -103,7 +103,9 @@ class PopService:
         self._stood_in = False  # it spoke last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
         self._kept_end = 0  # of the journal, when it knew that
-        self._kept_until_ms = 0  # monotonic: so long its master may ask for it, if it has not done so
+        self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
+        self._was_asked = False  # its master has asked for it already
+        self._told_since: set[Key] = set()  # check points that the journal tells of since
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
@@ -140,7 +142,8 @@ class PopService:
         still, and its sign of life was under way. A master has nobody to hand anything to, whoever asks."""
         parts = self._parts
         if self._task is None:
-            return self._kept if parts.clock.monotonic_ms() < self._kept_until_ms else b""
+            is_wanted = parts.clock.monotonic_ms() < self._kept_until_ms and not self._was_asked
+            return self._kept if is_wanted else b""
         if not parts.stands_in():
             return b""
         self._ready.clear()
@@ -172,8 +175,8 @@ class PopService:
             if self._stood_in and self._knows:
                 self._kept = hand_back.encode(self._read_end, self._parts.buffer, self._parts.orders)
                 self._kept_end = self._read_end
-                was_asked = self._held_until_ms > 0
-                self._kept_until_ms = 0 if was_asked else self._parts.clock.monotonic_ms() + hand_back.HELD_MS
+                self._was_asked = self._held_until_ms > 0
+                self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
             self._held_until_ms = 0
             self._ready.clear()
             self._parts.buffer.is_open = False
@@ -207,11 +210,12 @@ class PopService:
         await self._replay()
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
-        for body in (*parts.handed_back(), self._kept_since_nobody_spoke()):
+        for body in (*parts.handed_back(), self._still_known()):
             for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders):
                 await self._ack_late(late)
         self._knows = True
         self._kept = b""
+        self._told_since.clear()
         parts.orders.start()
         parts.revive.start()
         if not self._held_until_ms:
@@ -222,10 +226,15 @@ class PopService:
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
-    def _kept_since_nobody_spoke(self) -> bytes:
-        """What this slave knew when it last ended to act, if the journal tells nothing since. A master that took it
-        over, or gave anything itself, has written there; one that stood still again before it had done so has not."""
-        return self._kept if self._stood_in and self._kept_end == self._read_end else b""
+    def _still_known(self) -> bytes:
+        """What this slave knew when it last ended to act, unless its master has led since. What the master has taken
+        over the journal tells."""
+        parts = self._parts
+        is_passed = self._kept_end != self._read_end and parts.clock.monotonic_ms() >= self._kept_until_ms
+        if not self._kept or not self._stood_in or is_passed:
+            return b""
+        open_now = {live.point.key for live in parts.buffer.those(self._told_since)}
+        return hand_back.without(self._kept, self._told_since - open_now)
 
     async def _ack_late(self, late: LateAck) -> None:
         """The check point is in the revive topic, or has been revived."""
@@ -288,6 +297,8 @@ class PopService:
             parts.buffer.finish(parts.buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        if self._kept and offset >= self._kept_end:
+            self._told_since |= {point_of(row).key for row in entries.get("p", ())}
         self._parts.buffer.replay(offset, entries)
         self._parts.orders.replay(offset, entries)
         self._parts.revive.replay(offset, entries)
