@@ -17,13 +17,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrameWriter, SparkSession
@@ -89,7 +89,8 @@ def using_session(
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(ConnectionError, Py4JNetworkError):  # a Java that is gone has ended it
+            session.stop()
 
 
 @contextmanager
@@ -171,6 +172,8 @@ def _add_rule(spark: SparkSession) -> None:
         compiler.setParentClassLoader(java.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
         compiler.cook(source)
         rule = compiler.getClassLoader().loadClass(f"maxq.{_RULE}").getConstructor(None).newInstance(None)
+    except Py4JNetworkError:  # Java is gone
+        raise
     except Py4JError as error:
         log.warning("queries read all columns of topics, for this Spark has another optimizer: %s", plain_text(error))
         return

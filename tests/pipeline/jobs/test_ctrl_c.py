@@ -70,7 +70,8 @@ def test_a_query_is_cancelled(
     assert spark.range(3).count() == 3, "the session goes on"
 
 
-#: Ctrl-C as soon as Java was started, and before and behind the making of a session, when its context is there already.
+#: Ctrl-C as soon as Java was started, before and behind the making of a session, when its context is there already, and
+#: while the session gets our rule.
 #: Java's process id is on standard output.
 _PRESSED = """
 import os, signal, sys
@@ -89,13 +90,20 @@ def made(*arguments, **named):
     if where == "session":
         press()
     make(*arguments, **named)
-    press()
+    if where != "rule":
+        press()
+def files(package):
+    if where == "rule":
+        press()
+    return found(package)
+from maxq.pipeline import session
+found, session.resources.files = session.resources.files, files
 java_gateway.Popen, SparkSession.__init__ = started, made
 sys.exit(run(["sql", "SELECT 1", "--master", "local[1]", "-n", "127.0.0.1:1"]))
 """
 
 
-@pytest.mark.parametrize("where", ["java", "session", "behind"])
+@pytest.mark.parametrize("where", ["java", "session", "behind", "rule"])
 def test_while_spark_starts_java_is_ended(where: str) -> None:
     command = [sys.executable, "-c", _PRESSED, where]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
