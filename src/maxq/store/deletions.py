@@ -19,11 +19,12 @@ store that has lost the file together with the beginning of its log. It takes th
 offsets, or, in a DLedger group, from the leader's record of all tables.
 """
 
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from maxq.protocol.message import MessageExt
 from maxq.protocol.message_const import PROPERTY_CRC32
@@ -46,7 +47,7 @@ _MOST_ROWS = 100_000
 
 def encode_names(topics: Iterable[str]) -> bytes:
     """The body of a record that deletes `topics`."""
-    return json.dumps(sorted(topics), ensure_ascii=False, separators=(",", ":")).encode()
+    return orjson.dumps(sorted(topics))
 
 
 def deleted_names(message: MessageExt) -> list[str]:
@@ -56,7 +57,7 @@ def deleted_names(message: MessageExt) -> list[str]:
         log.error("the record at physical offset %d is a client's, and deletes nothing", message.physical_offset)
         return []
     try:
-        names = json.loads(message.body)
+        names = orjson.loads(message.body)
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
@@ -71,7 +72,7 @@ def decode_table(data: bytes) -> dict[str, int]:
     Raises:
         ValueError: it is none, or of a later version.
     """
-    return _in_order(_checked(json.loads(data))[0])
+    return _in_order(_checked(orjson.loads(data))[0])
 
 
 def _checked(found: Any) -> tuple[dict[str, int], int]:
@@ -202,7 +203,7 @@ class Deletions:
             return None
         self._saved = None
         try:
-            topics, self.unknown_before = _checked(json.loads(self._disk.read(self.path)))
+            topics, self.unknown_before = _checked(orjson.loads(self._disk.read(self.path)))
         except ValueError as error:
             return f"{self.path} cannot be read: {error}; the log tells what was deleted"
         self._rows = _in_order(topics)
@@ -216,5 +217,5 @@ class Deletions:
     def save(self, wanted: DeletionsFile) -> None:
         """Have the file say what is wanted: atomic and durable. Blocks; nothing if it says so already."""
         if wanted.moment != self._saved:
-            self._disk.replace(self.path, json.dumps(wanted.value).encode())
+            self._disk.replace(self.path, orjson.dumps(wanted.value))
             self._saved = wanted.moment

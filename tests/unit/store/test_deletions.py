@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import struct
+import time
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -429,3 +430,17 @@ def test_what_the_own_log_does_not_have_is_taken_from_another_table() -> None:
     for wrong in ({}, {"version": 1}, {"version": 1, "topics": {"T": "1"}}, {"version": 2, "topics": {}}):
         with pytest.raises(ValueError):
             again.learn(wrong)
+
+
+def test_the_table_of_as_many_topics_as_it_remembers_is_written_in_no_time(tmp_path: Path) -> None:
+    """It is written beside a loop that answers requests, which stands still while one call makes the text of it."""
+    table = Deletions(SystemDisk(), PurePath(tmp_path))
+    for number in range(100_000):
+        table.put(f"a topic of some length, number {number}", number + 1)
+    wanted = table.to_file()
+    began = time.thread_time()
+    table.save(wanted)
+    assert time.thread_time() - began < 0.03
+    again = Deletions(SystemDisk(), PurePath(tmp_path))
+    assert again.load() is None
+    assert again.rows() == table.rows()
