@@ -223,12 +223,12 @@ class CleanService:
                 return 0
             expired, turns = 0, Turns()
             async for queue in self._queues_in_slices():
+                await turns.rest()  # to look at the last unit of a queue may mean to map its file
                 if not self._is_expired(queue, min_offset):
                     continue
                 expired += 1
                 self._queues.empty(queue)
                 log.info("deleted the files of queue %s-%d, which has no messages", queue.topic, queue.queue_id)
-                await turns.rest()
             await self._queue_flusher.flush_thoroughly()
         return expired
 
@@ -258,6 +258,8 @@ class CleanService:
         """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
         of it without building queues anew."""
         await self._flusher.flush_all()
+        while self._dispatch.is_late:  # noqa: ASYNC110 - each turn of the loop dispatches some
+            await asyncio.sleep(0)
         begun = self._queue_flusher.begun
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
+_TURN_NS = 5_000_000
+_PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
 
 # of a record
 _INT, _SHORT, _LONG = struct.Struct(">i"), struct.Struct(">H"), struct.Struct(">q")
@@ -68,6 +70,8 @@ class DispatchService:
         on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
             deletes them.
         on_tables: called with each record of `TABLES_TOPIC`.
+        is_late: there is more to dispatch than in the last turn of the loop.
+        on_late: called then, to have `run` called again.
     """
 
     def __init__(
@@ -96,6 +100,8 @@ class DispatchService:
         self.on_arrival: Callable[[list[QueueTail]], None] | None = None
         self.on_deleted: Callable[[list[str], int], None] | None = None
         self.on_tables: Callable[[MessageExt], None] | None = None
+        self.is_late = False
+        self.on_late: Callable[[], None] = lambda: None
         self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
         self._at = 0  # physical offset of the record for which the Dispatcher called last
         self._half_done = False  # the disk took only a part of that record's entries
@@ -119,16 +125,24 @@ class DispatchService:
         self.dispatcher.forget_topic()
         self.unindexed.forget_topic()
 
-    def run(self, end: int) -> None:
+    def run(self, end: int, *, in_turns: bool = False) -> None:
         """Dispatch everything below `end`. A file that cannot be made stops it: the store is then not writable, says
-        why, and the next call tries again."""
+        why, and the next call tries again.
+
+        Args:
+            in_turns: what takes more than a turn of the loop goes on in the next one (`on_late`).
+        """
+        self.is_late = False
         flags = self._context.flags
         if flags.bits and not flags.cq_writable and not flags.has(LOGICS_ERROR | INDEX_ERROR):
             return
         try:
             if self._half_done:
                 self._finish_record()
-            self.advance(self.dispatcher, end)
+            if in_turns and end - self.dispatcher.dispatched_offset > _PIECE:
+                self.is_late = self._advance_a_turn(end)
+            else:
+                self.advance(self.dispatcher, end)
         except OSError as error:
             self._stop(error)
         else:
@@ -139,6 +153,22 @@ class DispatchService:
         if arrived and self.on_arrival is not None:
             self.dispatcher.arrived = []
             self.on_arrival(arrived)
+        if self.is_late:
+            self.on_late()
+
+    def _advance_a_turn(self, end: int) -> bool:
+        """Dispatch in pieces until `end`, or until a turn is over: then True. A message may have 16,000 keys, and one
+        batch two million: half a second."""
+        clock, dispatcher = self._context.clock, self.dispatcher
+        began_ns, piece = clock.monotonic_ns(), _PIECE
+        while True:
+            offset = dispatcher.dispatched_offset
+            stop = min(offset + piece, end)
+            if self.advance(dispatcher, stop) == end or (dispatcher.dispatched_offset == offset and stop == end):
+                return False
+            piece = 2 * piece if dispatcher.dispatched_offset == offset else _PIECE  # a record may be longer
+            if clock.monotonic_ns() - began_ns > _TURN_NS:
+                return True
 
     def _stop(self, error: OSError) -> None:
         """What lies before the record that met the error is done."""

@@ -4,6 +4,7 @@ Every append ends in `appended`: slaves hear of it, then it is dispatched at onc
 with SYNC_FLUSH, when it is committed in a DLedger log.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from maxq.store.clean import CleanService
@@ -65,6 +66,8 @@ class StoreParts:
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
         self.deletions = Deletions(context.disk, context.root)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index, self.deletions)
+        self.dispatch.on_late = self._dispatch_later
+        self._is_dispatching = False
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
         self.seals = Seals(context, self.commit_log, self.dispatch.judge)
@@ -110,7 +113,7 @@ class StoreParts:
         elif self.flusher.is_sync:
             self.flusher.commit_soon()
         else:
-            self.dispatch.run(end)
+            self.dispatch.run(end, in_turns=True)
         if not 0 <= end - self._prepared_at < _PREPARE_STEP:
             self._prepared_at = end
             self.commit_log.prepare_ahead()
@@ -130,9 +133,30 @@ class StoreParts:
         """Dispatch whatever readers may see by now."""
         if self.ledger is not None:
             self.ledger.appended()
-            self.dispatch.run(self.ledger.committed_position)
-        else:
-            self.dispatch.run(self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset)
+        self.dispatch.run(self._visible_end)
+
+    @property
+    def _visible_end(self) -> int:
+        """Physical offset below which readers may see everything."""
+        if self.ledger is not None:
+            return self.ledger.committed_position
+        return self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset
+
+    def _dispatch_later(self) -> None:
+        """More is to be dispatched than in a turn of the loop; without a loop, now."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.dispatch.run(self._visible_end)
+            return
+        if not self._is_dispatching:
+            self._is_dispatching = True
+            loop.call_soon(self._dispatch_rest)
+
+    def _dispatch_rest(self) -> None:
+        self._is_dispatching = False
+        if not self.context.jobs.is_closed:  # else the shutdown does it
+            self.dispatch.run(self._visible_end, in_turns=True)
 
     def deleted(self, topics: list[str], physical_offset: int) -> None:
         """The record that deletes these topics was dispatched."""
@@ -147,7 +171,7 @@ class StoreParts:
         if self.ledger is not None:
             self.ledger.flushed()
         elif self.flusher.is_sync:
-            self.dispatch.run(self.commit_log.flushed_offset)
+            self.dispatch.run(self.commit_log.flushed_offset, in_turns=True)
 
     def _on_index_full(self, file: IndexFile) -> None:
         self._index_flusher.flush_full(file)

@@ -199,6 +199,28 @@ async def test_a_long_batch_for_a_new_queue_keeps_nobody_waiting(start_broker: S
     assert await longest_ms(broker, lambda: broker.invoke(ask)) == {}
 
 
+@pytest.mark.skipif(not is_compiled(), reason="the uncompiled form takes 10 µs a key")
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_batch_of_two_million_keys_is_indexed_in_turns(start_broker: Start, flush: str) -> None:
+    broker = await start_broker(mappedFileSizeCommitLog=16 << 20, flushDiskType=flush)
+    broker.create_topic("T", queues=1)
+    keys = " ".join(["k"] * 15_900 + ["of-all"])
+    body = encode_batch([Message("T", b"x", {"KEYS": f"{keys} m{number}"}) for number in range(125)])
+    ask = broker.send_request("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
+    store = broker.controller.store
+
+    async def stored() -> RemotingCommand:
+        answer = await broker.invoke(ask)
+        await broker.send("T", b"behind them")
+        await until(lambda: store.max_offset("T", 0) == 126)
+        return answer
+
+    assert await longest_ms(broker, stored) == {}
+    assert store.dispatch_behind_bytes == 0
+    for key, count in (("of-all", 32), ("m0", 1), ("m124", 1)):
+        assert len(store.query_message("T", key, 32, 0, 1 << 62).buffers) == count
+
+
 async def test_a_batch_whose_messages_are_checked_one_by_one_is_short(broker: RunningBroker) -> None:
     broker.create_topic("T", queues=1)
     for count, code in ((BATCH_MOST_BY_ITSELF, 0), (BATCH_MOST_BY_ITSELF + 1, 13)):

@@ -155,7 +155,7 @@ class MessageLedger(FileLedger):
         before = self.committed_index
         super().commit(index)
         if self.committed_index > before:
-            self._dispatch.run(self.committed_position)
+            self._dispatch.run(self.committed_position, in_turns=True)
             newest = self._dispatch.dispatcher.last_store_timestamp
             self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
 
