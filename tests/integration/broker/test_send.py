@@ -194,6 +194,23 @@ async def test_what_ends_a_transaction_is_the_brokers_to_write(
     assert broker.controller.store.max_physical_offset == end
 
 
+@pytest.mark.parametrize(
+    ("number", "is_right"), [("2", True), ("3", False), ("30000", False), ("0", False), ("x", False)]
+)
+async def test_an_inner_batch_of_a_client_has_as_many_messages_as_it_says(
+    broker: RunningBroker, number: str, is_right: bool
+) -> None:
+    """It takes so many offsets of its queue."""
+    broker.create_topic("Bcq", queues=1, attributes={"+queue.type": "BatchCQ"})
+    body = encode_batch([Message("Bcq", b"a"), Message("Bcq", b"b")])
+    sys_flag = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+    reply = await broker.send("Bcq", body, sys_flag=sys_flag, INNER_NUM=number)
+    assert (reply.code == 0) == is_right, reply.remark
+    assert is_right or (reply.code == 13 and f"a batch of {number} messages, it has 2" in (reply.remark or ""))
+    again = await broker.send("Bcq", b"no batch", sys_flag=sys_flag, INNER_NUM="1")
+    assert again.code == 13
+
+
 async def test_transaction_bits_without_the_property_are_refused_too(broker: RunningBroker, topic: str) -> None:
     assert (await broker.send(topic, b"x", sys_flag=MessageSysFlag.TRANSACTION_PREPARED)).code == 13
 

@@ -117,7 +117,7 @@ class ReplyMessageProcessor:
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         properties = received_properties(header.properties)
         if refusal is None:
-            refusal = self._checks.message(config, properties, header.sys_flag, kind="a reply")
+            refusal = self._checks.message(config, properties, header.sys_flag, request, kind="a reply")
         if refusal is not None:
             return refusal
         properties.update(self._own_properties.for_reply())

@@ -15,12 +15,14 @@ from maxq.broker.topic.topic_validator import (
     is_retry_topic,
     validate_topic,
 )
-from maxq.codes import ResponseCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
-from maxq.protocol.message import BATCH_MOST_BY_ITSELF, decode_batch
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_count, decode_batch
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
+from maxq.protocol.remoting_command import RemotingCommand
 
 _UNIT = 1  # topic system flag: belongs to one unit
 _TIMER_PROPERTIES = (
@@ -96,14 +98,41 @@ class SendChecks:
         )
 
     def message(
-        self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int, *, kind: str = ""
+        self,
+        config: TopicConfig,
+        properties: Mapping[str, str],
+        sys_flag: int,
+        request: RemotingCommand,
+        *,
+        kind: str = "",
     ) -> Refusal | None:
         """What every message of a client must satisfy whose topic and queue are right, by whichever request it came.
 
         Args:
+            request: whose body the message's is.
             kind: what it is ("a batch", "a reply") if that cannot open a transaction; empty for other messages.
         """
-        return self._properties(config, properties, sys_flag) or self._transaction(properties, sys_flag, kind)
+        refusal = self._properties(config, properties, sys_flag) or self._transaction(properties, sys_flag, kind)
+        if refusal is None and sys_flag & MessageSysFlag.INNER_BATCH:
+            refusal = self._inner_batch(properties, request.body_bytes)
+        return refusal
+
+    @staticmethod
+    def _inner_batch(properties: Mapping[str, str], body: bytes) -> Refusal | None:
+        """A broker that gives an inner batch to another group sends it as one message. It takes INNER_NUM offsets of
+        its queue, so there must be as many messages in it."""
+        try:
+            count = batch_count(body)
+        except RemoteProtocolError:
+            count = 0
+        stated = properties.get(const.PROPERTY_INNER_NUM)
+        if count and stated == str(count):
+            return None
+        return Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"sysFlag and INNER_NUM say that the body is a batch of {stated} messages, it has {count}; send batches by "
+            f"request {int(RequestCode.SEND_BATCH_MESSAGE)}",
+        )
 
     def batch(self, config: TopicConfig, body: bytes, count: int) -> Refusal | None:
         """What each of the `count` messages of a batch that was sent must satisfy."""

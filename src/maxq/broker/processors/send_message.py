@@ -145,7 +145,7 @@ class SendMessageProcessor:
         refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         if refusal is None:
             kind = "a batch" if header.batch else ""
-            refusal = self._checks.message(config, properties, header.sys_flag, kind=kind)
+            refusal = self._checks.message(config, properties, header.sys_flag, request, kind=kind)
         if refusal is None and request.body_length == 0 and not is_compacted(config):  # there it deletes its key
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
