@@ -347,7 +347,6 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.GET_COLD_DATA_FLOW_CTR_INFO: Row(_nothing),
     Code.GET_BROKER_EPOCH_CACHE: Row(_nothing),
     Code.CONTROLLER_GET_SYNC_STATE_DATA: Row(_nothing),
-    Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_nothing),
     # … what needs the cluster …
     Code.GET_KV_CONFIG: Row(_cluster(_GET)),
     Code.GET_KVLIST_BY_NAMESPACE: Row(_cluster(_GET)),
@@ -395,6 +394,7 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.RESET_MASTER_FLUSH_OFFSET: Row(_cluster(_UPDATE)),
     Code.NOTIFY_BROKER_ROLE_CHANGED: Row(_cluster(_UPDATE)),
     Code.MAXQ_HAND_BACK_POPS: Row(_cluster(_UPDATE)),
+    Code.MAXQ_AWAIT_TABLE_CHANGE: Row(_cluster(_UPDATE)),  # who asks counts as a copy of the tables
     Code.AUTH_CREATE_USER: Row(_cluster(_UPDATE)),
     Code.AUTH_UPDATE_USER: Row(_cluster(_UPDATE)),
     Code.AUTH_DELETE_USER: Row(_cluster(_UPDATE)),

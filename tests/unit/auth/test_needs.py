@@ -144,7 +144,7 @@ def test_pulls_and_acks_that_rocketmq_does_not_judge_are_judged_when_strict() ->
 
 OPEN = {
     21, 26, 28, 43, 45, 46, 60, 61, 106, 201, 206, 224, 304, 305, 311, 312, 313, 319, 400, 402, 1006, 1007,
-    2003, 30090,
+    2003,
 }  # fmt: skip
 #: Fields that are not there name nothing; their processors refuse such requests.
 BY_FIELDS_ONLY = {
