@@ -88,8 +88,7 @@ class PolicyJudge:
         user = self._user(command.ext.get(ACCESS_KEY, ""))
         if isinstance(user, Refused):
             return user
-        before = since.users.get(user.username) if isinstance(since, Version) else None
-        if before is None or before.password != user.password:
+        if not (isinstance(since, Version) and self._tables.has_same_secret(user.username, since)):
             return Refused(Cause.WRONG_SIGNATURE, user.username, "check signature failed: the password has changed.")
         return None
 

@@ -9,7 +9,7 @@ Source:
     auth/authorization/provider/LocalAuthorizationMetadataProvider.java (listAcl, as of 5.5.0).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from maxq.auth.policy import Acl, Policy, PolicyType, problem_with
@@ -20,38 +20,40 @@ from maxq.errors import RequestRefusedError
 
 
 class Version:
-    """The rules of a moment, told from those of any other by identity.
+    """Stands for the rules of a moment.
 
     Attributes:
-        users: as they were then, by name.
+        number: how many changes there were before it.
     """
 
-    __slots__ = ("users",)
+    __slots__ = ("number",)
 
-    def __init__(self, users: Mapping[str, User]) -> None:
-        self.users = users
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 class AccessTables:
-    """See the module.
-
-    Attributes:
-        users: by name; another dictionary after each change of one of them.
-    """
+    """See the module."""
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}  # by subject
-        self.version = Version(self.users)
+        self.version = Version(0)
+        self._secret_since: dict[str, int] = {}  # user → number of the version with which the password came
 
     def replace_all(self, users: Iterable[User], acls: Iterable[Acl]) -> None:
         """What a file says."""
         self.users = {user.username: user for user in users}
         self.acls = {acl.subject: acl for acl in acls}
         self._changed()
+        self._secret_since = dict.fromkeys(self.users, self.version.number)
 
     def _changed(self) -> None:
-        self.version = Version(self.users)
+        self.version = Version(self.version.number + 1)
+
+    def has_same_secret(self, username: str, since: Version) -> bool:
+        """Has the user the password that it had when the rules were `since`?"""
+        return self._secret_since.get(username, since.number + 1) <= since.number
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -60,8 +62,9 @@ class AccessTables:
         _refuse_if(not user.username.strip(), "username can not be blank")
         _refuse_if(not user.password.strip(), "password can not be blank")
         _refuse_if(user.username in self.users, "The user is existed")
-        self.users = {**self.users, user.username: user}
+        self.users[user.username] = user
         self._changed()
+        self._secret_since[user.username] = self.version.number
 
     def update_user(
         self, username: str, password: str | None, user_type: UserType | None, user_status: UserStatus | None
@@ -71,12 +74,15 @@ class AccessTables:
         if old is None:
             raise _refused("The user is not exist")
         changed = old.changed(password if password and password.strip() else None, user_type, user_status)
-        self.users = {**self.users, username: changed}
+        self.users[username] = changed
         self._changed()
+        if changed.password != old.password:
+            self._secret_since[username] = self.version.number
 
     def delete_user(self, username: str) -> None:
         """And all its policies; nothing if there is no such user."""
-        self.users = {name: user for name, user in self.users.items() if name != username}
+        self.users.pop(username, None)
+        self._secret_since.pop(username, None)
         self.acls.pop(subject_of(username), None)
         self._changed()
 
