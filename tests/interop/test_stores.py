@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from maxq.protocol import json_dialect
 from tests.integration.cli.harness import maxq
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver, read_store
@@ -92,6 +93,33 @@ def test_java_broker_takes_over_our_store_and_we_take_it_back(
     with driver.client("consumer", **options) as consumer:
         rows = driver.call("received", name=consumer, count=5, seconds=60)
     assert sorted(row["body"] for row in rows) == sorted(f"again|{number}|" for number in range(5))
+
+
+def test_a_java_broker_passes_over_what_our_table_of_offsets_says_beside_them(
+    ours: Deployment, driver: JavaDriver, jars: Path
+) -> None:
+    """`deletions` and `operators` (docs/differences.md): the offsets count, and the two are not in what Java writes."""
+    namesrv = ours.namesrv
+    fill(driver, namesrv, "Marks")
+    options = {"namesrv": namesrv, "topic": "Marks", "group": "CG_marks", "expression": "*"}
+    with driver.client("consumer", **options) as consumer:
+        assert len(driver.call("received", name=consumer, count=COUNT, seconds=60)) == COUNT
+    ours.broker.stop()
+    path = ours.broker.store / "config" / "consumerOffset.json"
+    said = json_dialect.loads(path.read_bytes())
+    said.update({"deletions": {"upTo": 77}, "operators": {"upTo": 123}})
+    path.write_bytes(json_dialect.dumps_pretty(said))
+    java = JavaBroker(ours.broker.folder, ours.broker.port).start(jars, namesrv)
+    try:
+        driver.send(namesrv, "Marks", 10, text="java")
+        with driver.client("consumer", **options) as consumer:
+            rows = driver.call("received", name=consumer, count=10, seconds=60)
+        assert sorted(row["body"] for row in rows) == expected("java", 10)
+    finally:
+        java.stop()
+    written = json_dialect.loads(path.read_bytes())
+    assert sum(written["offsetTable"]["Marks@CG_marks"].values()) == COUNT + 10
+    assert not {"deletions", "operators"} & written.keys()
 
 
 def test_we_recover_a_store_whose_java_broker_was_killed(driver: JavaDriver, jars: Path, tmp_path: Path) -> None:
