@@ -22,7 +22,7 @@ from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, Message, enc
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.log_rows_cy import is_compiled
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import RunningBroker, messages_of, until
+from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 
 TOPICS, GROUPS, QUEUES, MEMBERS = 3_000, 5_000, 1_024, 5_000
 
@@ -276,6 +276,39 @@ async def test_a_filter_that_takes_long_is_applied_in_pieces(start_broker: Start
     await broker.pull("T", 0, tags="n = '0'", expression_type="SQL92")  # the parser is there
     assert await longest_ms(broker, all_pulled) == {}
     assert found == ["3", "97"]
+
+
+@pytest.mark.parametrize("queues", [1, 30])
+async def test_pulls_with_long_filters_that_wait_are_looked_at_in_turns(start_broker: Start, queues: int) -> None:
+    """One message held the loop for 30 ms for each of them."""
+    broker = await start_broker(enablePropertyFilter="true", mappedFileSizeCommitLog=16 << 20)
+    broker.create_topic("T", queues=queues)
+    searches = [f"p CONTAINS '{'z' * 96}{chr(65 + number % 26)}z'" for number in range(60)]
+
+    async def pulled(number: int) -> list[str]:
+        offset, found = 0, []
+        while not found:
+            answer = await broker.pull(
+                "T", offset, queue_id=number % queues, expression_type="SQL92", sys_flag=SUSPEND | SUBSCRIPTION,
+                tags=" OR ".join([*searches, f"n = '{number}'", "n = 'all'"]), wait_ms=60_000,
+            )  # fmt: skip
+            offset = int(answer.ext["nextBeginOffset"])
+            found = [one.properties["n"] for one in messages_of(answer)]
+        return found
+
+    waiting = [asyncio.ensure_future(pulled(number)) for number in range(30)]
+    for number in range(queues):
+        await broker.until_held("T", number, 30 // queues)
+    heavy = [broker.send_request("T", b"m", queue_id=number, p="z" * 29_900) for number in range(queues)]
+    last = [broker.send_request("T", b"m", queue_id=number, n="all") for number in range(queues)]
+
+    async def all_answered() -> RemotingCommand:
+        await asyncio.gather(*(broker.invoke(request) for request in heavy))
+        await asyncio.gather(*(broker.invoke(request) for request in last))
+        assert await asyncio.gather(*waiting) == [["all"]] * 30
+        return RemotingCommand(0)
+
+    assert await longest_ms(broker, all_answered) == {}
 
 
 async def test_bit_maps_of_filters_that_take_long_hold_nobody_up(start_broker: Start) -> None:
