@@ -23,6 +23,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.log_rows_cy import is_compiled
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
+from tests.integration.broker.pop_world import popped
 
 TOPICS, GROUPS, QUEUES, MEMBERS = 3_000, 5_000, 1_024, 5_000
 
@@ -309,6 +310,27 @@ async def test_pulls_with_long_filters_that_wait_are_looked_at_in_turns(start_br
         return RemotingCommand(0)
 
     assert await longest_ms(broker, all_answered) == {}
+
+
+async def test_a_pop_with_a_long_filter_goes_from_queue_to_queue_in_turns(start_broker: Start) -> None:
+    """And does not wait for the next message where it has looked at some only."""
+    broker = await start_broker(enablePropertyFilter="true", mappedFileSizeCommitLog=16 << 20)
+    broker.create_topic("T", queues=40)
+    for number in range(40):
+        await broker.send("T", b"m", queue_id=number, p="z" * 29_900, n=str(number))
+    searches = " OR ".join(f"p CONTAINS '{'z' * 96}{chr(65 + number % 26)}z'" for number in range(60))
+    await popped(broker, exp="n = 'nothing'", exp_type="SQL92", consumer_group="other")
+    found: list[str] = []
+
+    async def found_in_time() -> RemotingCommand:
+        ask = {"exp": f"{searches} OR n IN ('17', '39')", "exp_type": "SQL92", "poll_time": 60_000}
+        while len(found) < 2:
+            found.extend(one.properties["n"] for one in await popped(broker, max_msg_nums=1, **ask))
+        return RemotingCommand(0)
+
+    async with asyncio.timeout(30):
+        assert await longest_ms(broker, found_in_time) == {}
+    assert sorted(found) == ["17", "39"]
 
 
 async def test_bit_maps_of_filters_that_take_long_hold_nobody_up(start_broker: Start) -> None:

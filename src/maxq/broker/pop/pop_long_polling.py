@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 ANY_QUEUE: Final = -1
 _EARLY_MS: Final = 50  # the answer must reach the client before it gives up
 _TRIES_A_TURN: Final = 200
+_TURN_NS: Final = 5_000_000
 
 WaitKey = tuple[str, str, int]
 """Topic, group, queue id."""
@@ -182,8 +183,8 @@ class PopLongPollingService:
 
     def _work(self) -> None:
         self._working = None
-        tries = 0
-        while self._pokes and tries < _TRIES_A_TURN:
+        tries, began_ns = 0, self._clock.monotonic_ns()
+        while self._pokes and tries < _TRIES_A_TURN and self._clock.monotonic_ns() - began_ns <= _TURN_NS:
             topic, group, queue_id = next(iter(self._pokes))
             del self._pokes[topic, group, queue_id]
             tries += self._try_all((topic, group, ANY_QUEUE))

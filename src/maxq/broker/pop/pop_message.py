@@ -245,6 +245,7 @@ class PopMessageProcessor(RequestProcessor):
         )
         result = self._polling.polling(waiting, born_time=header.born_time, poll_time=header.poll_time)
         if result is PollingResult.POLLING_SUC:
+            self._go_on(ask, found)
             return None
         full = result is PollingResult.POLLING_FULL
         code = ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT
@@ -279,7 +280,14 @@ class PopMessageProcessor(RequestProcessor):
             return True
         if last:
             connection.send(request.reply(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE", self._ext(ask, found)))
+        else:
+            self._go_on(ask, found)
         return last
+
+    def _go_on(self, ask: PopAsk, found: PopFound) -> None:
+        """The pop waits. What it looked at did not match, and there is more: it goes on in one of the next turns."""
+        if found.passed and found.rest_num > 0:
+            self._polling.poke(ask.topic.topic_name, ask.group.group_name, ask.queue_id)
 
     # --- later -------------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from maxq.protocol.pop_extra_info import (
 )
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_store import MessageStore
-from maxq.store.property_filter import PropertyFilter
+from maxq.store.property_filter import EXAMINE_NS, PropertyFilter
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class PopFound:
     Attributes:
         count: messages; a batch of a BatchCQ topic is one.
         rest_num: messages that are left for the group in the queues that were looked at.
+        passed: messages that the filter rejected: the next pop goes on behind them.
         cold: results whose bytes are not in memory: bring them in before they are sent.
         unread: nothing was read of a queue, because properties that the filter tests are not in memory.
         end_offset: physical offset behind what was noted of it; NOT_NOTED: it was not, so nobody may be given this.
@@ -97,6 +98,7 @@ class PopFound:
     buffers: list[memoryview] = field(default_factory=list)
     count: int = 0
     rest_num: int = 0
+    passed: int = 0
     start_offset_info: list[str] = field(default_factory=list)
     msg_offset_info: list[str] = field(default_factory=list)
     order_count_info: list[str] = field(default_factory=list)
@@ -140,6 +142,7 @@ class PopReader:
         self._rng = rng
         self._broker_name = broker_name
         self._turn = 0
+        self._began_ns = 0  # the read that is under way
 
     def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
         """Give the group what there is. `may_wait`: properties that are not in memory are not waited for here."""
@@ -148,6 +151,7 @@ class PopReader:
             revive_qid = self._turn % self._settings.broker.revive_queue_num
             self._turn += 1
         found = PopFound(self._clock.wall_ms(), revive_qid)
+        self._began_ns = self._clock.monotonic_ns()
         chance = self._rng.below(100)
         by_priority = self._by_priority(ask)
         retry_first = not ask.order and chance < self._retry_chance(by_priority)
@@ -225,7 +229,7 @@ class PopReader:
         offset = self._begin(ask, topic, queue_id)
         if ask.order and self._orders.is_blocked(topic, group, queue_id, ask.attempt_id, ask.invisible_time):
             return
-        if found.count >= ask.max_msg_nums or found.unread is not None:
+        if found.count >= ask.max_msg_nums or found.unread is not None or self._is_late(ask, found):
             found.rest_num += max(0, max_offset - offset)
             return
         if offset == max_offset and max_offset > 0:
@@ -247,7 +251,14 @@ class PopReader:
                 self._offsets.commit_offset(ask.remote, group, topic, queue_id, result.next_begin_offset)
             else:
                 self._buffer.move_cursor((topic, group, queue_id), result.next_begin_offset)
+            found.passed += result.next_begin_offset - offset
         found.rest_num += max(0, result.max_offset - result.next_begin_offset)
+
+    def _is_late(self, ask: PopAsk, found: PopFound) -> bool:
+        """Has the filter looked at messages for so long that other queues must wait for the next pop?"""
+        if ask.wanted is None or not (found.passed or found.count):
+            return False
+        return self._clock.monotonic_ns() - self._began_ns > EXAMINE_NS
 
     def _get(
         self, ask: PopAsk, topic: str, queue_id: int, offset: int, found: PopFound, may_wait: bool

@@ -25,6 +25,9 @@ class World:
     def wall_ms(self) -> int:
         return NOW_MS
 
+    def monotonic_ns(self) -> int:
+        return NOW_MS * 1_000_000
+
     def watch(self, topic: str, queue_id: int) -> None:
         self.watched.append((topic, queue_id))
 
