@@ -29,6 +29,7 @@ from tests.promise_history import History, Kind, Told
 QUEUES: Final = 2
 _TIMEOUT_MS: Final = 15_000
 _WAIT_MS: Final = 1_000  # of a pop that finds nothing
+_DUE_AFTER_MS: Final = 12_000
 
 
 class Chance(Protocol):
@@ -266,6 +267,7 @@ class PromiseTraffic:
         invisible_ms: for how long a message is asked for.
         safe_ms: an ack that took no longer came in time, and a message is nobody else's for so long, whatever clocks
             say.
+        recalls: what is drawn by a producer that takes back what it has sent; None: there is none.
     """
 
     POPPERS = 2
@@ -282,7 +284,9 @@ class PromiseTraffic:
         invisible_ms: int,
         safe_ms: int,
         pause_s: float = 0.6,
+        recalls: Chance | None = None,
     ) -> None:
+        self._recalls = recalls
         self._seams = seams
         self._history = history
         self._chance = chance
@@ -293,12 +297,13 @@ class PromiseTraffic:
         self._safe_ms = safe_ms
         self._pause_s = pause_s
         self._ends = False
-        self._producing: asyncio.Task[None]
+        self._producing: asyncio.Future[list[None]]
         self._popping: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Send and pop until `stop`."""
-        self._producing = asyncio.ensure_future(self._produce())
+        producing = [self._produce(), *([] if self._recalls is None else [self._take_back(self._recalls)])]
+        self._producing = asyncio.gather(*producing)
         self._popping = [asyncio.ensure_future(self._pop(1 + number)) for number in range(self.POPPERS)]
 
     async def stop(self, patience_s: float) -> set[str]:
@@ -321,12 +326,33 @@ class PromiseTraffic:
     async def _rest(self) -> None:
         await asyncio.sleep(self._chance.uniform(0, 1) * self._pause_s)
 
-    async def _produce(self) -> None:
+    def _producer(self, number: int) -> Producer:
         config = ProducerConfig(
-            namesrv_addr=self._name_server, producer_group=f"{self._group}-P", instance_name=f"{self._group}-p",
-            retry_times_when_send_failed=0,
+            namesrv_addr=self._name_server, producer_group=f"{self._group}-P",
+            instance_name=f"{self._group}-p{number or ''}", retry_times_when_send_failed=0,
         )  # fmt: skip
-        async with Producer(config, self._seams(0)) as producer:
+        return Producer(config, self._seams(number))
+
+    async def _take_back(self, chance: Chance) -> None:
+        """Messages with a delivery time are sent and taken back. What is not taken back in time comes."""
+        async with self._producer(1 + self.POPPERS) as producer:
+            number = 0
+            while not self._ends:
+                number += 1
+                message = Message(self._topic, f"r{number}".encode())
+                message.delay_time_ms = _DUE_AFTER_MS
+                began = self._history.now()
+                with contextlib.suppress(MaxQError):
+                    result = await producer.send(message)
+                    await asyncio.sleep(chance.uniform(0, 1) * self._pause_s)
+                    if result.recall_handle:
+                        one = self._history.ask(Kind.RECALL, f"r{number}", "producer", "group")
+                        await producer.recall_message(self._topic, result.recall_handle)
+                        self._history.answered(one, self._history.now() - began < _DUE_AFTER_MS / 2000)
+                await asyncio.sleep(chance.uniform(0, 1) * self._pause_s)
+
+    async def _produce(self) -> None:
+        async with self._producer(0) as producer:
             number = 0
             while not self._ends:
                 number += 1

@@ -14,6 +14,7 @@ promise that was not kept:
 * **ack**: what was acknowledged is not given again to whoever asks later; what was given is given to nobody else before
   its time is over.
 * **send**: what was acknowledged is there at the end.
+* **recall**: what was taken back, before it was due, is given to nobody.
 
 A request without an answer may have been carried out or not, and so may one that was refused: a refusal promises
 nothing. (What a refusal must not hide, a second answer shows.)
@@ -42,6 +43,7 @@ class Kind(Enum):
     SEND = "send"
     GIVEN = "given"
     ACK = "ack"
+    RECALL = "recall"
 
 
 @dataclass(slots=True, eq=False)
@@ -178,6 +180,7 @@ class History:
         found += self._offsets_lost(granted)
         found += _acks_forgotten(granted, self.told)
         found += _given_twice(granted)
+        found += _recalled_and_given(granted)
         if offset is not None:
             found += [
                 f"{one} was acknowledged, and {offset} is committed at the end" for one in self.commits_beyond(offset)
@@ -307,6 +310,12 @@ def _acks_forgotten(granted: list[Told], told: list[Told]) -> list[str]:
         if one.kind is Kind.GIVEN and one.key in acked and one.began > acked[one.key].ended:
             found.append(f"{one}, and it was acknowledged: {acked[one.key]}")
     return found
+
+
+def _recalled_and_given(granted: list[Told]) -> list[str]:
+    recalled = {one.key: one for one in granted if one.kind is Kind.RECALL}
+    return [f"{one}, and it was taken back: {recalled[one.key]}" for one in granted
+            if one.kind is Kind.GIVEN and one.key in recalled]  # fmt: skip
 
 
 def _given_twice(granted: list[Told]) -> list[str]:

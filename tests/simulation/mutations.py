@@ -31,12 +31,14 @@ from maxq.broker.pop.pop_service import PopService
 from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
+from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.codes import RequestCode
 from maxq.errors import MessageIllegalError
+from maxq.protocol.remoting_command import RemotingCommand
 from maxq.replication.ha.group_transfer import GroupTransfer
 from maxq.runtime.blocking import TABLES
 from maxq.store.commit_log import CommitLog
@@ -131,12 +133,23 @@ class _AtOnce:
     def when(self, *_: object) -> bool:
         return False
 
+    def outcome(self, *_: object) -> None:
+        return None
+
 
 _make_ack_path = AckPath.__init__
 
 
 def _make_hasty_ack_path(self: AckPath, buffer: CheckPointBuffer, acknowledgement: object, *others: Any) -> None:
     _make_ack_path(self, buffer, _AtOnce(), *others)  # type: ignore[arg-type]
+
+
+_cancel = RecallMessageProcessor.cancel
+
+
+async def _cancel_at_once(self: RecallMessageProcessor, *asked: Any) -> RemotingCommand:
+    with patch.object(self, "_acknowledgement", _AtOnce()):
+        return await _cancel(self, *asked)
 
 
 _safe = AckMessageProcessor._safe
@@ -255,6 +268,9 @@ MUTATIONS: Final = {
     ),
     "offsets are taken and told by who may have been replaced": Mutation(
         "promise-pair", 4, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
+    ),
+    "recalls are answered before disk and slave have them": Mutation(
+        "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)
     ),
     "topics are answered before the slaves have them": Mutation(
         "promise-pair", 5, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)

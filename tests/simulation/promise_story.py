@@ -1,6 +1,7 @@
 """One seed, one story of brokers that are asked for promises of every kind: locks, offsets, topics, groups, sends, pops
-and acks, at all of them, whoever leads; while they are killed, paused, cut off, restarted, and hand over. Who leads may
-also end the moment that a client hears of a promise, after it was cut off from the other brokers.
+and acks, at all of them, whoever leads, and to take back what is not due yet; while they are killed, paused, cut off,
+restarted, and hand over. Who leads may also end the moment that a client hears of a promise, after it was cut off from
+the other brokers.
 
 `PromiseStory` is told of a DLedger group; `PairPromiseStory` of one broker, of a master with its slave, or of a slave
 that acts as master. What clients were told is one history (tests/promise_history.py); at the end, when all is quiet,
@@ -52,6 +53,7 @@ class _Story(ABC):
         self.marks: Counter[str] = Counter()
         self.history: list[str] = []
         self._promises: History
+        self._recalls: SimRng | None = None  # messages are taken back in this story
 
     def run(self) -> None:
         """Tell it. AssertionError and whatever the code under test raises are failures."""
@@ -100,6 +102,8 @@ class _Story(ABC):
         """The broker hears no other one any more, and ends when a client hears that something was granted. It comes
         back after a while."""
         kind, heard = rng.choice(_AWAITED), asyncio.Event()
+        if self._recalls is not None and self._recalls.chance(0.6):
+            kind = Kind.RECALL
 
         def listen(one: Told) -> None:
             if one.kind is kind:
@@ -134,6 +138,7 @@ class _Story(ABC):
             ),
             promises, rng.fork("traffic"), name_server=NAMESRV_ADDRESS, topic=TOPIC, group="Poppers",
             invisible_ms=INVISIBLE_MS, safe_ms=SAFE_MS,
+            recalls=None if self._recalls is None else self._recalls.fork("traffic"),
         )  # fmt: skip
         asking.start()
         traffic.start()
@@ -218,7 +223,7 @@ class PairServer(SimServer):
         return {
             "brokerId": str(self.number), "brokerIP2": self.machine.address, "haListenPort": "10912",
             "reviveInterval": "500", "timerPrecisionMs": "500", "autoCreateSubscriptionGroup": "true",
-            "slaveReadEnable": "false", **self._more,
+            "recallMessageEnable": "true", "slaveReadEnable": "false", **self._more,
         }  # fmt: skip
 
     def namesrv_properties(self) -> dict[str, str]:
@@ -262,6 +267,10 @@ class PairPromiseStory(_Story):
         self._place = rng.choice(("alone", "pair", "acting", "acting"))
         self._flush = rng.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
         self.history.append(f"{self._place}, {self._flush}")
+        recalls = rng.fork("recalls")
+        if self._place != "acting" and recalls.chance(0.4):  # a slave that acts takes no message back
+            self._recalls = recalls
+            self.history.append("messages are taken back")
         more = {"flushDiskType": self._flush}
         if self._place == "acting":
             more |= {
