@@ -19,6 +19,7 @@ from rich.progress import Progress as RichProgress
 from maxq.cli.folders import folder
 from maxq.cli.lazy import NearGroup
 from maxq.errors import ConfigError, MaxQError, StoreError
+from maxq.machine import raise_file_limit, system_host
 from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.tools import recover as recovering
@@ -27,6 +28,9 @@ from maxq.store.tools.log_walk import LogWalk, Progress
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
+
+_OTHER_FILES = 200  # descriptors beside those of queues
+_MAPPED_MOST = 30_000  # of the 65,530 mappings that Linux lets a process have
 
 app = typer.Typer(
     cls=NearGroup, help="Store directories, offline.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -79,7 +83,9 @@ def check(
 ) -> None:
     """Compare log, queues, index, checkpoint and settings files with each other; exit 1 if anything is wrong."""
     with _errors_to_stderr(), _progress() as progress:
-        report = StoreCheck(_open(directory, conf, hash_slots, index_entries), progress).run()
+        raise_file_limit()
+        files = _open(directory, conf, hash_slots, index_entries)
+        report = StoreCheck(files, progress, open_queues=_queues_to_open(system_host().open_files)).run()
     if as_json:
         _print_json(report.to_json())
     else:
@@ -135,6 +141,11 @@ def rehearse(
             print(line)
     if not report.possible:
         raise typer.Exit(1)
+
+
+def _queues_to_open(open_files: int) -> int:
+    """How many queues may be mapped at once by a process that may open so many files; 0: any number."""
+    return min(max((open_files - _OTHER_FILES) // 2, 1), _MAPPED_MOST) if open_files else _MAPPED_MOST
 
 
 def _open(directory: Path, conf: Path | None, hash_slots: int = 0, index_entries: int = 0) -> StoreFiles:

@@ -73,8 +73,11 @@ class CheckReport:
 class StoreCheck:
     """One check of one store."""
 
-    def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
+    def __init__(self, files: StoreFiles, progress: Progress = no_progress, *, open_queues: int = 200) -> None:
+        """`open_queues`: how many ConsumeQueues may be mapped at once, with two descriptors each. Where fewer may than
+        there are in use, a check takes the time of mapping one for each message."""
         self._files = files
+        self._open_queues = open_queues
         self._progress = progress
         self._walk = LogWalk(files, progress)
         self._lookup = LogWalk(files)  # for single records, beside the pass
@@ -92,7 +95,7 @@ class StoreCheck:
         report = self._look()
         if report.faults and self._files.is_live:
             first = {(fault.file, fault.position) for fault in report.faults}
-            report = StoreCheck(self._files.look_again(), self._progress)._look()
+            report = StoreCheck(self._files.look_again(), self._progress, open_queues=self._open_queues)._look()
             report.faults = [fault for fault in report.faults if (fault.file, fault.position) in first]
         return report
 
@@ -100,7 +103,7 @@ class StoreCheck:
         files, walk = self._files, self._walk
         deletions, faults = self._deletions()
         confirmation = Confirmation(self._levels)
-        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions, confirmation)
+        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions, confirmation, self._open_queues)
         ledger = LedgerCheck(files)
         ledger.run()
         queues.visible_end = ledger.committed_position

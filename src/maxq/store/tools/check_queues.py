@@ -22,7 +22,6 @@ from maxq.store.tools.queue_files import (
 from maxq.store.tools.store_files import Fault, StoreFiles
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
-_OPEN_MAX: Final = 200  # queues mapped at once
 _WRONG_MAX: Final = 1000  # wrong units remembered per queue
 _REPAIR: Final = (
     "a restart rebuilds what is missing; for the rest stop the broker and run `maxq store recover --rebuild`"
@@ -73,6 +72,7 @@ class QueueCheck:
         is_damaged: does a physical offset lie in a damaged range of the log?
         deleted: topic → physical offset of the record that deletes it, as far as a file knows.
         confirmation: what `expect` is not called for.
+        open_queues: how many queues may be mapped at once; a mapped file takes two descriptors.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class QueueCheck:
         is_damaged: Callable[[int], bool],
         deleted: dict[str, int],
         confirmation: Confirmation,
+        open_queues: int,
     ) -> None:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
@@ -96,6 +97,7 @@ class QueueCheck:
         self._open: OrderedDict[int, UnitFiles] = OrderedDict()
         self._deleted = deleted
         self._confirmation = confirmation
+        self._open_queues = open_queues
         self._units = 0  # confirmed here, and not by `confirmation`
         self._end = 0  # physical offset behind the last record whose unit was
         self._batches: dict[tuple[str, int], dict[int, Expectation]] = {}
@@ -218,7 +220,7 @@ class QueueCheck:
     def _unit(self, queue: _Queue, queue_offset: int) -> Unit | None:
         self._open[id(queue)] = queue.files
         self._open.move_to_end(id(queue))
-        if len(self._open) > _OPEN_MAX:
+        if len(self._open) > self._open_queues:
             self._open.popitem(last=False)[1].close()
         return queue.files.unit(queue_offset)
 
