@@ -39,7 +39,7 @@ FOREIGN_TOPICS = (
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", LIGHT,
     # that somebody could take for `secret` or `hers`, or for a list of both
     f"{HER_TOPIC}\0{SECRET}", f"{HER_TOPIC};{SECRET}", f"{HER_TOPIC},{SECRET}", f"{HER_TOPIC}@{SECRET}", f" {SECRET} ",
-    f"{HER_TOPIC}/../{SECRET}", f"%RETRY%%RETRY%{OTHERS}", "*", "",
+    f"{HER_TOPIC}/../{SECRET}", f"%RETRY%%RETRY%{OTHERS}", f"NS%{SECRET}", f"%RETRY%NS%{OTHERS}", "*", "",
 )  # fmt: skip
 LONG_MS = 3_600_000  # a walk may take long, and nothing of Alice's ends by itself meanwhile
 #: What a server itself sends to clients.
@@ -293,7 +293,8 @@ def foreign_values(alice: Alice) -> dict[str, list[str]]:
     values |= {
         "key": ["K1", "U1", f"{SECRET}#K1"], "transactionId": ["H0"], "extraInfo": [alice.handle], "c": topics[:1],
         "defaultTopic": topics[:1], "subject": ["User:admin12"], "username": ["admin12"], "f": ["4", "8", "12"],
-        "sysFlag": ["4", "8"], "bname": ["broker-a"], "filterSubscription": [OTHERS], "uniqMsgId": ["U1"],
+        "sysFlag": ["4", "8"], "bname": ["broker-a", "broker-b"], "filterSubscription": [OTHERS], "uniqMsgId": ["U1"],
+        "lo": ["true", "false"], "ns": ["NS"], "nsd": ["true"],
     }  # fmt: skip
     return values
 
