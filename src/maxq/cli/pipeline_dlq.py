@@ -87,9 +87,10 @@ def show_letters(
 ) -> None:
     """Dead letters, what they were and why they died, as far as it is known."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
-    from maxq.pipeline.jobs.dlq import dlq_counts, dlq_letters
+    from maxq.pipeline.jobs.dlq import check_groups, dlq_counts, dlq_letters
 
     need_name_server(config.options)
+    check_groups(config)
     with spark_run("dlq", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         letters = dlq_letters(spark, config)
         table = dlq_counts(letters) if summary else letters.select(*_SHOWN).orderBy("storeTimestamp").limit(count)
@@ -117,10 +118,11 @@ def export(
 ) -> None:
     """Write the table of dead letters into files."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
-    from maxq.pipeline.jobs.dlq import check_export, dlq_export, dlq_letters
+    from maxq.pipeline.jobs.dlq import check_export, check_groups, dlq_export, dlq_letters
 
     check_export(folder, kind)
     need_name_server(config.options)
+    check_groups(config)
     with spark_run("dlq export", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         dlq_export(dlq_letters(spark, config), folder, kind)
         rows = spark.read.format(kind).load(folder).count()
@@ -157,11 +159,12 @@ def redrive(
     if to not in ("retry", "origin"):
         raise ConfigError(f"--to is {to!r}; it must be retry or origin")
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
-    from maxq.pipeline.jobs.dlq import RedriveConfig, dlq_redrive
+    from maxq.pipeline.jobs.dlq import RedriveConfig, check_groups, dlq_redrive
 
     target = to_topic if to_topic is not None else ("" if to == "origin" else None)
     wanted = RedriveConfig(config, record, target)
     need_name_server(config.options)
+    check_groups(config)
     with spark_run("dlq redrive", master=master, driver_memory=driver_memory, quiet=as_json) as spark:
         result = dlq_redrive(spark, wanted, dry_run=dry_run)
     name = "letters" if dry_run else "sent"

@@ -156,3 +156,14 @@ def test_a_group_without_dead_letters_is_said_to_have_none(namesrv: str, argumen
     done = maxq("dlq", *arguments, namesrv=namesrv)
     assert (done.code, done.out) == (1, "")
     assert "group Nobody has no dead letters" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "Nobody"], ["export", "letters", "-g", "Nobody"], ["redrive", "Nobody", "--record", "r.jsonl"]]
+)
+def test_the_jobs_on_spark_know_a_group_without_dead_letters_before_they_make_anything(
+    namesrv: str, tmp_path: Path, words: list[str]
+) -> None:
+    done = maxq("pipeline", "dlq", *words, namesrv=namesrv, cwd=tmp_path)
+    assert done.code == 1 and done.err.count("\n") == 1 and "group Nobody has no dead letters" in done.err
+    assert not list(tmp_path.iterdir())

@@ -31,6 +31,7 @@ from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, spark_schema
 from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_covered
 from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
 from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages
+from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.message_queue import MessageQueue
 
 EXPORT_FORMATS: Final = ("parquet", "json", "orc")
@@ -80,6 +81,22 @@ def dlq_groups(options: Mapping[str, str]) -> list[str]:
     """Groups that have a dead-letter topic, sorted."""
     topics = topic_names(ConnectionOptions.parse(OptionValues(options, FORMAT)))
     return sorted(topic.removeprefix(DLQ_PREFIX) for topic in topics if topic.startswith(DLQ_PREFIX))
+
+
+def check_groups(config: DlqConfig) -> None:
+    """Ask whether each group of `config` has dead letters at all, before anything is made of them.
+
+    Raises:
+        PipelineError: one has none.
+        RemotingConnectError: no name server answers.
+    """
+    with WireClient(ConnectionOptions.parse(OptionValues(config.options, FORMAT))) as client:
+        for group in config.groups:
+            if client.route(DLQ_PREFIX + group) is None:
+                raise PipelineError(
+                    f"group {group} has no dead letters: no name server knows {DLQ_PREFIX}{group}, which the first one "
+                    "makes (`maxq dlq list` names the groups that have some)"
+                )
 
 
 def dlq_letters(spark: SparkSession, config: DlqConfig) -> DataFrame:
