@@ -17,7 +17,7 @@ Source:
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Final
 
@@ -381,6 +381,8 @@ BATCH_MOST: Final = 32_767
 
 #: … of which each is looked at by itself, some 10 µs a message, because the store or a check needs more than its bytes.
 BATCH_MOST_BY_ITSELF: Final = 3_000
+#: … and the properties of all of them together: some 0.5 µs each.
+BATCH_PROPERTIES_BY_ITSELF: Final = 50_000
 
 
 def batch_count(data: bytes | bytearray | memoryview) -> int:
@@ -401,14 +403,17 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
     Raises:
         RemoteProtocolError: a record that is none, or bytes left over.
     """
+    return list(each_of_batch(data, topic))
+
+
+def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[Message]:
+    """`decode_batch`, one message after the other as they are wanted. It raises the same error when it comes to it."""
     view = memoryview(data)
-    messages: list[Message] = []
     position = 0
     while position < len(view):
         message, size = _decode_batch_record(view, position, topic)
-        messages.append(message)
+        yield message
         position += size
-    return messages
 
 
 def _decode_batch_record(view: memoryview, position: int, topic: str) -> tuple[Message, int]:

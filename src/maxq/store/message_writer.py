@@ -7,7 +7,7 @@ from itertools import pairwise
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.batches_cy import have_bodies, record_places
 from maxq.protocol.dledger_messages import ENTRY_BODY_MAX
-from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_count, decode_batch
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, BATCH_PROPERTIES_BY_ITSELF, batch_count, each_of_batch
 from maxq.protocol.message_const import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -242,7 +242,15 @@ class MessageWriter:
                 f"without a body, or places in light queues): the limit is then {BATCH_MOST_BY_ITSELF}; send smaller "
                 "batches"
             )
-        parts = decode_batch(message.body, message.topic)
+        parts, properties = [], 0
+        for part in each_of_batch(message.body, message.topic):
+            properties += len(part.properties)
+            if properties > BATCH_PROPERTIES_BY_ITSELF:
+                return _illegal(
+                    f"the messages of the batch have more than {BATCH_PROPERTIES_BY_ITSELF} properties together and "
+                    "must be stored one by one; send smaller batches"
+                )
+            parts.append(part)
         # each message's own properties only, as RocketMQ 5.5 stores them: those of the request would hide its UNIQ_KEY
         encoded = [encode_properties(_without_places(part.properties)).encode() for part in parts]
         if any(len(properties) + _PROP_CRC_SIZE > MAX_PROPERTIES for properties in encoded):

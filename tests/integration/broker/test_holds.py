@@ -232,6 +232,19 @@ async def test_a_batch_whose_messages_are_checked_one_by_one_is_short(broker: Ru
     assert "checked by itself, because it says TRAN_MSG somewhere: the limit is then 3000" in (answer.remark or "")
 
 
+async def test_properties_of_a_batch_that_is_checked_one_by_one_are_not_too_many(broker: RunningBroker) -> None:
+    """500,000 of them held the loop for 100 ms."""
+    broker.create_topic("T", queues=1)
+    properties = {f"{number:x}": "v" for number in range(4_500)} | {"x": "TRAN_MSG"}
+    for count, code in ((11, 0), (12, 13), (110, 13)):
+        body = encode_batch([Message("T", b"x", properties)] * count)
+        ask = broker.send_request("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
+        broker.controller.store.plain_writer._queues.topic_tail("T").plain = False
+        answer = await broker.invoke(ask)
+        assert answer.code == code, answer.remark
+    assert "more than 50000 properties together and each is checked by itself" in (answer.remark or "")
+
+
 async def test_the_first_expression_finds_the_parser_of_sql92_made(start_broker: Start) -> None:
     """In a process of its own: another test of this one may have used it."""
     code = (

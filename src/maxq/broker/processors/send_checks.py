@@ -20,7 +20,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
-from maxq.protocol.message import BATCH_MOST_BY_ITSELF, batch_count, decode_batch
+from maxq.protocol.message import BATCH_MOST_BY_ITSELF, BATCH_PROPERTIES_BY_ITSELF, batch_count, each_of_batch
 from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.protocol.remoting_command import RemotingCommand
 
@@ -167,7 +167,19 @@ class SendChecks:
                 f"the batch has {count} messages and each is checked by itself, because {why}: the limit is then "
                 f"{BATCH_MOST_BY_ITSELF}; send smaller batches",
             )
-        return next(filter(None, (check(message.properties) for message in decode_batch(body, ""))), None)
+        properties = 0
+        for message in each_of_batch(body, ""):
+            properties += len(message.properties)
+            if properties > BATCH_PROPERTIES_BY_ITSELF:
+                return Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"the messages of the batch have more than {BATCH_PROPERTIES_BY_ITSELF} properties together and "
+                    f"each is checked by itself, because {why}; send smaller batches",
+                )
+            refusal = check(message.properties)
+            if refusal is not None:
+                return refusal
+        return None
 
     @staticmethod
     def _handle_of_broker(properties: Mapping[str, str]) -> Refusal | None:
