@@ -22,6 +22,7 @@ from tests.simulation.ext_story import ExtStory, bit_map_of
 from tests.simulation.workload import Workload
 
 _ERRORS = (OSError, StoreFailedError, StoreRefusedError)
+_HEADER_BYTES = 40  # of an index file
 
 
 class FaultyWorkload(Workload):
@@ -58,6 +59,7 @@ class _FaultyLives(CrashStory):
         self._faults: DiskFaults | None = None
         self._loses_power_next = False  # what the next start shows of a failed sync is not on the disk
         self._kept_to: int | None = None  # a killed process had given the system so much of the log
+        self._heads = self.rng.fork("heads")
 
     def _new_disk(self) -> SimDisk:
         rng = self.rng.fork("disk")
@@ -138,7 +140,13 @@ class _FaultyLives(CrashStory):
             self._kept_to = log.max_offset if staging is None else log.tail.file_from_offset + staging.settled
         elif not disk.lost_process_only:
             self._kept_to = None
+            self._tear_heads()
         super()._note_power_loss()
+
+    def _tear_heads(self) -> None:
+        """The header of an index file, which changes with every entry, is that of two moments at times."""
+        if self._heads.chance(0.5) and self.disk.tear_heads("store/index/*", _HEADER_BYTES, self._heads):
+            self.marks.add("header of an index file torn")
 
 
 class FaultyCrashStory(_FaultyLives):

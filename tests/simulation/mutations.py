@@ -246,7 +246,7 @@ MUTATIONS: Final = {
     "what the log has lost stays compacted": Mutation("compaction", 209, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
-        "store-faults", -1, ((IndexFile, "agrees_with_entries", _agrees),)
+        "store-faults", 0, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
     "acks that nobody can read yet are taken for none": Mutation(
         "pop-faults", 147, ((PopReviveService, "_shown_until", _delivered_until),)

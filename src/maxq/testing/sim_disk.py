@@ -184,6 +184,27 @@ class SimDisk:
     def _all_live(self) -> dict[str, SimFile]:
         return {path: inode.written_back() for path, inode in self._files.items()}
 
+    def tear_heads(self, pattern: str, most: int, rng: SimRng) -> int:
+        """After a loss of power: let files whose path matches have all that was written to them, but for their first
+        bytes, at most `most`, which are as they were durable.
+
+        Returns:
+            How many files are torn so; those of which nothing was missing there are as they were.
+        """
+        assert self._survivors is not None, "the power is gone"
+        torn = 0
+        for path, survivor in sorted(self._survivors.items()):
+            inode = self._files.get(path)
+            if inode is None or inode.lost_pages or not fnmatch.fnmatch(path, pattern):
+                continue
+            if len(survivor.live) != len(inode.live) or inode.live[:most] == inode.durable[:most]:
+                continue
+            cut = rng.between(1, most)
+            content = bytearray(inode.durable[:cut].ljust(cut, b"\0") + inode.live[cut:])
+            self._survivors[path] = SimFile(content, bytearray(content), inode.modified_ms)
+            torn += 1
+        return torn
+
     def fail_flush(self, pattern: str, times: int = 1) -> None:
         """The next `times` syncs of files whose path matches the pattern fail with EIO.
 

@@ -94,6 +94,19 @@ def test_what_was_not_flushed_may_vanish_survive_or_tear_within_a_sector() -> No
     assert seen == {"gone", "whole", "part", "torn sector"}
 
 
+def test_a_torn_head_is_of_two_moments_and_the_rest_is_the_newest() -> None:
+    disk = new_disk()
+    region = disk.map(P("s/index/0"), PAGE)
+    region.view[:60] = b"1" * 60
+    region.flush(0, PAGE)
+    region.view[:60] = b"2" * 60
+    disk.cut_power()
+    assert disk.tear_heads("s/index/*", 40, SimRng(3)) == 1
+    found = disk.boot().read(P("s/index/0"))[:60]
+    assert found == b"1" * found.count(b"1") + b"2" * found.count(b"2")
+    assert 1 <= found.count(b"1") <= 40
+
+
 def test_creation_without_sync_may_vanish_and_flush_makes_the_entry_durable() -> None:
     vanished = empty = 0
     for seed in range(60):
