@@ -21,6 +21,7 @@ else:
 
 _KEYS_MOST = cython.declare(cython.int, 64)  # index entries of one record that are looked at here
 _SECONDS_MOST = cython.declare(cython.longlong, 2147483647)
+_UNITS_MOST = cython.declare(cython.longlong, 288230376151711744)  # bytes of so many have a number of 64 bits
 
 
 @cython.cclass
@@ -346,7 +347,9 @@ class Confirmation:
             return 0
         if kind != 4:
             queue = topic._queues.get(row[3])
-            if queue is None or not queue._window._holds(row[4] * 20, physical_offset, row[1], self._tags_code):
+            if queue is None or row[4] < queue.first_index or row[4] > _UNITS_MOST:  # no CRC covers a queue offset
+                return 0
+            if not queue._window._holds(row[4] * 20, physical_offset, row[1], self._tags_code):
                 return 0
         if self.cursor is not None:
             found = self.cursor._matches(
