@@ -204,6 +204,15 @@ def test_both_ways_find_the_same_in_stores_that_were_harmed(name: str, kind: str
     agree(disk, also_uncompiled=seed % 6 == 0)
 
 
+@pytest.mark.parametrize("bit", range(64))
+def test_no_bit_of_a_queue_offset_which_no_crc_covers_deceives_it(bit: int) -> None:
+    disk = own_disk()
+    batch = next(LogWalk(open_files(disk)).batches())
+    position = batch.rows[40 * rc.SCAN_WIDTH + rc.C_POSITION] + 20 + 7 - bit // 8
+    disk.flip_bit(batch.file.path, position, bit % 8)
+    assert agree(disk)["faults"]
+
+
 @pytest.mark.parametrize("form", both("maxq.store.tools.check_cy"), ids=["uncompiled", "installed"])
 def test_units_outside_the_window_and_topics_nobody_knows_are_left(form: ModuleType) -> None:
     window = form.Window()
