@@ -258,8 +258,7 @@ class CleanService:
         """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
         of it without building queues anew."""
         await self._flusher.flush_all()
-        while self._dispatch.is_late:  # noqa: ASYNC110 - each turn of the loop dispatches some
-            await asyncio.sleep(0)
+        await self._dispatch.finish_turns()
         begun = self._queue_flusher.begun
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:

@@ -5,6 +5,7 @@ group commit made durable, a slave what arrived, recovery what the queues lack. 
 records; what has a meaning beyond topic and queue id comes back here as `dispatch_special`.
 """
 
+import asyncio
 import logging
 import struct
 from collections.abc import Callable
@@ -155,6 +156,11 @@ class DispatchService:
             self.on_arrival(arrived)
         if self.is_late:
             self.on_late()
+
+    async def finish_turns(self) -> None:
+        """Wait until nothing is left for the next turn of the loop."""
+        while self.is_late:  # noqa: ASYNC110 - each turn of the loop dispatches some
+            await asyncio.sleep(0)
 
     def _advance_a_turn(self, end: int) -> bool:
         """Dispatch in pieces until `end`, or until a turn is over: then True. A message may have 16,000 keys, and one

@@ -207,8 +207,10 @@ class MessageStore:
         return self.flusher.joins_next(then)
 
     async def flush(self) -> None:
-        """Wait until everything that is in the log now is durable, or flushing has failed: compare `flushed_offset`."""
+        """Wait until everything that is in the log now is durable and dispatched, as far as readers may see it, or
+        flushing has failed: compare `flushed_offset`."""
         await self.flusher.flush_all()
+        await self.dispatch.finish_turns()
 
     def settle(self) -> None:
         """Have all that is stored in the files: it then outlives the process, though not the machine."""

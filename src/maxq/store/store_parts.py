@@ -130,9 +130,13 @@ class StoreParts:
         return True
 
     def dispatch_all(self) -> None:
-        """Dispatch whatever readers may see by now."""
+        """Dispatch whatever readers may see by now; a member of a DLedger group first takes up what it appended."""
         if self.ledger is not None:
             self.ledger.appended()
+        self.dispatch_visible()
+
+    def dispatch_visible(self) -> None:
+        """Dispatch what readers may see, all of it in this turn of the loop."""
         self.dispatch.run(self._visible_end)
 
     @property

@@ -27,9 +27,11 @@ class StoreRole:
     def take(self) -> None:
         """Be what the settings say, from now on."""
         parts = self._parts
-        if parts.ledger is not None:
-            return
         is_slave = parts.context.config.broker_role == "SLAVE"
+        if parts.ledger is not None:
+            if not is_slave:
+                parts.dispatch_visible()  # what was committed before is read by services that begin
+            return
         if not is_slave:
             self._end_copying()
         parts.commit_log.stage(not is_slave)
@@ -52,10 +54,13 @@ class StoreRole:
         before = log.max_offset
         replica.believe()
         if log.max_offset > before:
-            if parts.flusher.is_sync:
-                parts.flusher.flush_inline()
             parts.appended()
-            parts.dispatch_all()
+        if parts.flusher.is_sync and log.flushed_offset < log.max_offset:
+            try:
+                parts.flusher.flush_inline()
+            except OSError as error:
+                parts.flusher.fail(error)
+        parts.dispatch_visible()
         for queue in parts.queues:  # the master has numbered what came
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
 

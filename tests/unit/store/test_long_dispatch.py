@@ -1,15 +1,19 @@
 """What takes longer to dispatch than a turn of the loop: others are served meanwhile, and nothing is forgotten."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maxq.protocol.message import Message, encode_batch
+from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 
 COUNT = 8_000
+LONG_BATCH = encode_batch([Message("T", b"b", {"KEYS": f"k{number}"}) for number in range(COUNT)])
 
 
 class SlowMachine(TestClock):
@@ -20,15 +24,18 @@ class SlowMachine(TestClock):
         return super().monotonic_ns()
 
 
-def store_with_long_batch(root: Path, **changes: str) -> MessageStore:
+def store_of_long_batches(root: Path, **changes: Any) -> MessageStore:
     config = small_config(
         root, mapped_file_size_commit_log=8 << 20, mapped_file_size_consume_queue=200_000, max_message_size=4 << 20,
         max_index_num=20_000, **changes,
     )  # fmt: skip
-    store = opened(config, SlowMachine())
-    batch = encode_batch([Message("T", b"b", {"KEYS": f"k{number}"}) for number in range(COUNT)])
+    return opened(config, SlowMachine())
+
+
+def store_with_long_batch(root: Path, **changes: Any) -> MessageStore:
+    store = store_of_long_batches(root, **changes)
     store.topic_tail("T").max_queue_id = 3
-    assert store.put_batch(message(body=batch)).ok
+    assert store.put_batch(message(body=LONG_BATCH)).ok
     return store
 
 
@@ -79,3 +86,54 @@ async def test_a_topic_that_is_deleted_behind_a_long_batch_is_gone_when_that_is_
     found = store.get_message("g", "T", 0, 0, 32, None)
     assert (found.message_count, found.next_begin_offset) == (1, 1)
     store.close()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_slave_that_becomes_master_in_the_middle_goes_on_with_the_next_queue_offset(
+    tmp_path: Path, flush: str
+) -> None:
+    master = store_with_long_batch(tmp_path / "master")
+    master.put_message(message(queue_id=1))
+    end = master.max_physical_offset
+    slave = store_of_long_batches(tmp_path / "slave", broker_role="SLAVE", flush_disk_type=flush)
+    while slave.max_physical_offset < end:
+        data = master.log_bytes(slave.max_physical_offset, end)
+        assert data is not None
+        slave.append_from_master(slave.max_physical_offset, data)
+    assert slave.dispatch_behind_bytes > 0
+    slave.update_config(replace(slave.config, broker_role="ASYNC_MASTER"))
+    assert [slave.put_message(message(queue_id=queue)).queue_offset for queue in range(3)] == [COUNT, 1, 0]
+    await slave.flush()
+    assert [slave.max_offset("T", queue) for queue in range(3)] == [COUNT + 1, 2, 1]
+    await slave.shutdown()
+    master.close()
+
+
+async def test_who_waits_for_a_flush_finds_everything_in_its_queue(tmp_path: Path) -> None:
+    store = store_with_long_batch(tmp_path)
+    store.flusher.flush_inline()  # then there is nothing left to flush
+    assert store.dispatch_behind_bytes > 0
+    await store.flush()
+    assert store.max_offset("T", 0) == COUNT
+    store.close()
+
+
+async def test_a_member_that_becomes_leader_in_the_middle_has_all_that_is_committed_in_its_queues(
+    tmp_path: Path,
+) -> None:
+    """Services that begin with the role read them: which transactions are open, which batches are staged."""
+    store = store_of_long_batches(
+        tmp_path, enable_dleger_commit_log=True, dleger_self_id="n0", mapped_file_size_dledger_index=320_000
+    )  # fmt: skip
+    ledger = store.ledger
+    assert ledger is not None
+    ledger.store_term(TermState(1, "n0"))
+    ledger.begin_leading(1)
+    store.topic_tail("T").max_queue_id = 0
+    assert store.put_batch(message(body=LONG_BATCH)).ok
+    store.update_config(replace(store.config, broker_role="SLAVE"))
+    ledger.commit(ledger.end_index)
+    assert store.dispatch_behind_bytes > 0
+    store.update_config(replace(store.config, broker_role="SYNC_MASTER"))
+    assert store.max_offset("T", 0) == COUNT
+    await store.shutdown()
