@@ -172,7 +172,10 @@ class DispatchService:
             stop = min(offset + piece, end)
             if self.advance(dispatcher, stop) == end or (dispatcher.dispatched_offset == offset and stop == end):
                 return False
-            piece = 2 * piece if dispatcher.dispatched_offset == offset else _PIECE  # a record may be longer
+            if dispatcher.dispatched_offset == offset:  # a record may be longer
+                piece *= 2
+                continue
+            piece = _PIECE
             if clock.monotonic_ns() - began_ns > _TURN_NS:
                 return True
 

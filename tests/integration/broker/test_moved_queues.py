@@ -18,12 +18,15 @@ from maxq.api import (
     async_transaction_producer,
 )
 from maxq.client.admin.static_topic_plan import BrokerPart
+from maxq.codes import RequestCode
+from maxq.protocol.message import encode_batch
+from maxq.store import dispatch
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
 FAST = {"poll_name_server_interval": 100, "heartbeat_broker_interval": 100}
 QUICK = {"messageDelayLevel": "1s 2s 3s", "timerPrecisionMs": "100", "transactionTimeOut": "300",
-         "transactionCheckInterval": "100"}  # fmt: skip
+         "transactionCheckInterval": "100", "mappedFileSizeCommitLog": str(8 << 20)}  # fmt: skip
 COUNT = 4
 
 
@@ -165,3 +168,29 @@ async def test_a_message_waits_until_the_broker_that_leads_its_queue_is_back(
 async def _has_messages(broker: RunningBroker, topic: str) -> None:
     store = broker.controller.store
     await until(lambda: any(store.max_offset(topic, queue_id) for queue_id in range(2)))
+
+
+async def test_a_message_behind_a_long_batch_is_read_after_the_move(
+    brokers: dict[str, RunningBroker], namesrv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is acknowledged before it has a place in its queue, which ends behind it all the same."""
+    monkeypatch.setattr(dispatch, "_PIECE", 1)
+    monkeypatch.setattr(dispatch, "_TURN_NS", -1)
+    body = encode_batch([Message("Long", b"x")] * 10_000)
+    old = brokers["broker-a"]
+    old.create_topic("Long", queues=1)
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+        reading(namesrv, "Static") as read,
+    ):
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        await producer.send(Message("Static", b"before"))
+        answer = await old.invoke(old.send_request("Long", body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True))
+        assert answer.code == 0, answer.remark
+        await producer.send(Message("Static", b"last"))
+        assert old.controller.store.dispatch_behind_bytes > 0
+        await admin.static_topics.remap("Static", ["broker-b"])
+        await producer.send(Message("Static", b"behind"))
+        await until(lambda: b"behind" in read)
+    assert read == [b"before", b"last", b"behind"]

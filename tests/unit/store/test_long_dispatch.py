@@ -40,7 +40,7 @@ def store_with_long_batch(root: Path, **changes: Any) -> MessageStore:
 
 
 async def until_dispatched(store: MessageStore) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):
         while store.dispatch_behind_bytes:  # noqa: ASYNC110 - each turn of the loop dispatches some
             await asyncio.sleep(0)
 
@@ -137,3 +137,11 @@ async def test_a_member_that_becomes_leader_in_the_middle_has_all_that_is_commit
     store.update_config(replace(store.config, broker_role="SYNC_MASTER"))
     assert store.max_offset("T", 0) == COUNT
     await store.shutdown()
+
+
+async def test_a_long_message_is_dispatched_however_slow_the_machine_is(tmp_path: Path) -> None:
+    store = store_of_long_batches(tmp_path)
+    assert store.put_message(message(body=bytes(1 << 20))).ok
+    await until_dispatched(store)
+    assert store.max_offset("T", 0) == 1
+    store.close()

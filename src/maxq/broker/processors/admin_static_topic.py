@@ -4,7 +4,6 @@ Source:
     broker/processor/AdminBrokerProcessor.java (updateAndCreateStaticTopic); broker-api.md §1.2.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -67,15 +66,12 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return request.reply()
 
     async def _until_seen(self) -> None:
-        """With SYNC_FLUSH nobody reads what is not on the disk yet, and it does not count for where a queue ends."""
-        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def on_durable(is_durable: bool) -> None:
-            if not seen.done():
-                seen.set_result(is_durable)
-
-        if self._store.when_durable(self._store.max_physical_offset, on_durable) and not await seen:
-            refuse_if("the mapping is taken, but what was sent before is not on the disk in time: repeat the command")
+        """What readers do not see yet does not count for where a queue ends: what is not on the disk with SYNC_FLUSH,
+        what is not committed in a DLedger group, what is behind a long batch."""
+        marks = self._store.marks
+        if not await marks.make_final(marks.mark()):
+            refuse_if("the mapping is taken, but what was sent before is not safe in time: repeat the command")
+        await self._store.dispatch.finish_turns()
 
     def _config(self, topic: str, fields: HeaderFields) -> TopicConfig:
         known = self._topics.select_topic_config(topic)
