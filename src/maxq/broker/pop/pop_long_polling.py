@@ -182,7 +182,14 @@ class PopLongPollingService:
             self._working = asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        self._working = None
+        try:
+            self._work_a_turn()
+        finally:
+            self._working = None
+            if self._pokes and not self._is_stopped:
+                self._working = asyncio.get_running_loop().call_soon(self._work)
+
+    def _work_a_turn(self) -> None:
         tries, began_ns = 0, self._clock.monotonic_ns()
         while self._pokes and tries < _TRIES_A_TURN and self._clock.monotonic_ns() - began_ns <= _TURN_NS:
             topic, group, queue_id = next(iter(self._pokes))
@@ -192,8 +199,6 @@ class PopLongPollingService:
                 tries += self._try_all((topic, group, queue_id))
                 if topic in self._groups:
                     self._watch(topic, (queue_id,))
-        if self._pokes:
-            self._working = asyncio.get_running_loop().call_soon(self._work)
 
     def _try_all(self, key: WaitKey) -> int:
         """Try who waits under `key`; how many were tried."""

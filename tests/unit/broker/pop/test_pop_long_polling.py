@@ -122,3 +122,27 @@ async def test_limits_of_all_and_of_one_key() -> None:
     assert world.park("e", group="I") is PollingResult.POLLING_FULL
     world.service.stop()
     assert world.service.total == 0
+
+
+async def test_a_pop_that_goes_on_again_and_again_takes_one_turn_of_the_loop_at_a_time() -> None:
+    """As one whose long filter rejects what it looks at."""
+    world = World()
+    now_ns = 0
+
+    def look(request: PopRequest, last: bool) -> bool:
+        nonlocal now_ns
+        now_ns += 6_000_000
+        world.service.poke("T", "G")
+        return False
+
+    world.monotonic_ns = lambda: now_ns  # type: ignore[method-assign]
+    request = PopRequest(Connection(), RemotingCommand(1), ("T", "G", -1), look, in_order=False)  # type: ignore[arg-type]
+    world.service.polling(request, born_time=NOW_MS, poll_time=60_000)
+    world.service.poke("T", "G")
+    turns = []
+    for _ in range(8):
+        before = now_ns
+        await asyncio.sleep(0)
+        turns.append((now_ns - before) // 6_000_000)
+    world.service.stop()
+    assert turns == [1] * 8
