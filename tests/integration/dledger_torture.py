@@ -44,7 +44,7 @@ from tests.mounted_disk import NotAllowedError
 
 _ANSWER_SECONDS = 30.0
 #: No block for the log, or above diskSpaceWarningLevelRatio: cause, value, limit.
-_FULL = re.compile(r"the disk is full: .* bytes are free|the disk of .*% full, the limit")
+_FULL = re.compile(r"the disk is full: |the disk of .*% full, the limit")
 
 
 class DLedgerTorture(ReplicationTorture):
@@ -207,8 +207,8 @@ class DLedgerTorture(ReplicationTorture):
             for member in self.members:
                 filled.enter_context(self._filled(member))
             await self.until(
-                lambda: any(_FULL.search(reason) for reason in self.senders.reasons),
-                "no refusal says why",
+                lambda: any(map(_FULL.search, [*self.senders.reasons, *(one.log_text() for one in self.members)])),
+                "no refusal says why, and no log",  # nobody leads if none can store the term of a hand-over
             )
             await self.pause(up_to=3.0)
             for member in self.members:

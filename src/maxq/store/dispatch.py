@@ -28,6 +28,7 @@ from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name, may_name_queues
 from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
+from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch_cy import Dispatcher
 from maxq.store.index_service import IndexService
 from maxq.store.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
@@ -184,7 +185,11 @@ class DispatchService:
         dispatcher = self.dispatcher
         dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
         self._half_done = True
-        reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; free or repair the disk"
+        reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; "
+        if lacks_room(error):
+            reason = f"the disk is full: {reason}free space, shorten fileReservedTime, or give the store a larger disk"
+        else:
+            reason += "free or repair the disk"
         if not self._context.flags.has(LOGICS_ERROR):
             log.error("%s; it is tried again", reason)
         self._context.flags.set(LOGICS_ERROR, reason)

@@ -107,7 +107,7 @@ class DLedgerServer:
         self._links = {
             peer: PeerLink(
                 peer, config.peers[peer], self.client, clock,
-                timeout_ms=raft.rpc_timeout_ms, on_reply=self._replied, on_lost=self._peer_lost,
+                timeout_ms=raft.rpc_timeout_ms, on_reply=self._replied, on_lost=self._link_lost,
             )
             for peer in raft.others
         }  # fmt: skip
@@ -265,9 +265,20 @@ class DLedgerServer:
         if self._is_running:
             self._hear(self.node.reply, request_id, reply)
 
-    def _peer_lost(self, peer: str) -> None:
+    def _link_lost(self, peer: str) -> None:
         """This member's connection to another one broke."""
         if self._is_running:
+            self._hear(self.node.link_lost, peer)
+            self._look_for(peer)
+
+    def went(self, peer: str) -> None:
+        """See Member (member_port.py)."""
+        if self._is_running:
+            self._look_for(peer)
+
+    def _look_for(self, peer: str) -> None:
+        """The system closes all connections of a process that ends; while one is open it may live, and lead."""
+        if not self._links[peer].is_connected and not self.member_port.hears(peer):
             self._hear(self.node.peer_lost, peer)
 
     def _own_appended(self, first: int, last: int) -> None:

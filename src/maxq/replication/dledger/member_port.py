@@ -13,6 +13,7 @@ from maxq.protocol.dledger_codec import decode_request, encode_reply
 from maxq.protocol.dledger_messages import (
     DLedgerRequestCode,
     DLedgerResponseCode,
+    HeartBeatRequest,
     Message,
     MetadataReply,
     Reply,
@@ -53,6 +54,9 @@ class Member(Protocol):
     def requested(self, token: object, request: Request) -> None:
         """A request for the core; it is answered by `answer_token`."""
 
+    def went(self, peer: str) -> None:
+        """The connection ended over which this peer last sent a heart-beat."""
+
 
 class MemberPort:
     """Registers itself with the member's server."""
@@ -60,6 +64,9 @@ class MemberPort:
     def __init__(self, config: DLedgerConfig, member: Member, server: RemotingServer) -> None:
         self._config = config
         self._member = member
+        self._others = frozenset(config.peers) - {config.self_id}
+        self._heard_on: dict[str, Connection] = {}  # by member: where its last heart-beat came from
+        server.add_listener(self)
         for code in _CORE_CODES:
             server.register(code, self._requested)
         server.register(DLedgerRequestCode.METADATA, self._metadata)
@@ -70,8 +77,25 @@ class MemberPort:
         except RemoteProtocolError as error:
             log.warning("%s sent a request %d that is refused: %s", connection.remote_address, command.code, error)
             return answer(command, TransferReply(group=self._config.group, code=DLedgerResponseCode.UNSUPPORTED))
+        if isinstance(request, HeartBeatRequest) and (peer := request.local_id) in self._others:
+            self._heard_on[peer] = connection
         self._member.requested(_Remote(connection, command), request)
         return None
+
+    def hears(self, peer: str) -> bool:
+        """Is the connection open over which this peer last sent a heart-beat?"""
+        return peer in self._heard_on
+
+    def on_connect(self, connection: Connection) -> None: ...
+
+    def on_close(self, connection: Connection) -> None:
+        for peer in [peer for peer, heard_on in self._heard_on.items() if heard_on is connection]:
+            del self._heard_on[peer]
+            self._member.went(peer)
+
+    def on_idle(self, connection: Connection) -> None: ...
+
+    def on_exception(self, connection: Connection) -> None: ...
 
     def _metadata(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         request, leader_id = decode_request(command.code, command.body), self._member.leader_id

@@ -11,7 +11,8 @@ wants done is fetched with `take()` after each of them, in the same turn of the 
     appended(first, last, now)            the leader's store has entries first..last, not durable yet (`on_appended`)
     durable(index, now)                   this member's log is durable up to index (`on_durable`)
     term_stored(state, now)               a StoreTerm is durable
-    peer_lost(peer, now)                  the connection with a peer broke: if it was the leader, no need to wait
+    link_lost(peer, now)                  the connection to a peer broke: what it answered a leader counts no more
+    peer_lost(peer, now)                  so did the one from there: if it was the leader, no need to wait
     read_index(token, now)                output ReadReady(token, code, index)
     append_refusal(now) -> code | None    why a client's append cannot be taken now; None: it can
     take() -> list[Output]

@@ -220,12 +220,17 @@ class RaftNode:
         if self._outbox.stored(state):
             self._elector.term_stored(state, now)
 
-    def peer_lost(self, peer: str, now: int) -> None:
-        """The connection with `peer` broke. If it leads, its process has probably ended; if not, nothing is lost but a
-        question to the others. If it follows this member, it may have been started again."""
+    def link_lost(self, peer: str, now: int) -> None:
+        """This member's connection to `peer` broke. If it follows this member, it may have been started again. If it
+        leads, it may go on, and trusts what this member answered it for: this one goes on following."""
         self._now = now
         if self._leading is not None and peer in self._leading.beats.contacts:
             self._leading.beats.lost(peer, now)
+
+    def peer_lost(self, peer: str, now: int) -> None:
+        """The connections with `peer` broke, in both directions. If it leads, its process has probably ended; if not,
+        its own connection broke, too, and it promises nothing on this member's word any more."""
+        self.link_lost(peer, now)
         if self._state.role is Role.FOLLOWER and self._state.leader_id == peer:
             self._elector.leader_lost(now)
 

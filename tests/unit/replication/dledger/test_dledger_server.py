@@ -280,8 +280,31 @@ def test_a_member_that_does_not_lead_sends_clients_to_the_leader() -> None:
     simulate(story)
 
 
+def test_a_leader_that_nobody_reaches_and_that_reaches_the_others_leads_on() -> None:
+    """Its followers answer it, and it promises on their word: they must not elect another one meanwhile."""
+
+    async def story(group: Group) -> None:
+        await group.start()
+        await group.append(b"before")
+        leader = await group.leader()
+        term = leader.server.node.term
+        followers = [member for member in group.members.values() if member is not leader]
+        seen = set[tuple[str | None, int]]()
+        for _ in range(200):
+            for member in followers:
+                link = member.server._links[leader.name]
+                if link._connection is not None:
+                    link._connection.abort("cut")
+            await asyncio.sleep(0.02)
+            seen |= {(member.server.leader_id, member.server.node.term) for member in group.members.values()}
+            assert leader.server.promise_refusal() is None
+        assert seen == {(leader.name, term)}
+
+    simulate(story)
+
+
 def test_whoever_names_the_leader_and_goes_changes_nothing() -> None:
-    """Only the connection that a follower itself has of its leader says that the leader may have ended."""
+    """That the leader may have ended is said by both connections, the one to it and the one from it."""
 
     async def story(group: Group) -> None:
         await group.start()
