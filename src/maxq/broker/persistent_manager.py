@@ -109,7 +109,7 @@ class PersistentManager(ConfigManager):
             await asyncio.shield(self._begin(asyncio.get_running_loop()))
 
     async def _write(self) -> None:
-        """Once: who waits for a change waits for two writes at most."""
+        """Write the table once. Who waits for a change waits for two writes at most: one under way, and the next."""
         await TABLES.run(self.persist)
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:

@@ -172,7 +172,7 @@ class SystemMappedRegion:
             raise OSError(errno.EIO, f"the device cannot read all of bytes {first} to {last}")
 
     def touch_by_page(self) -> None:
-        """See PagewiseRegion (store/mapped_file.py)."""
+        """From now on the first touch of a page brings that page alone (PagewiseRegion, store/mapped_file.py)."""
         self._map.madvise(mmap.MADV_RANDOM)
 
     def _expect_writer(self) -> None:

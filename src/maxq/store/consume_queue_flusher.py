@@ -125,7 +125,8 @@ class ConsumeQueueFlusher:
             self._completed = self.begun
 
     async def flush_thoroughly_since(self, begun: int) -> None:
-        """The same, unless that was done by a flush that came after the first `begun`: many who wait share one."""
+        """Flush as `flush_thoroughly` does, unless such a flush that began after the first `begun` is complete: many
+        who wait share one."""
         if self._completed <= begun:
             await self.flush_thoroughly()
 

@@ -209,7 +209,7 @@ def load_pages(region: MappedRegion, start: int, end: int) -> None:
 
 
 def touch_by_page(region: MappedRegion) -> None:
-    """See PagewiseRegion; nothing if the region is none."""
+    """Have the first touch of a page bring that page alone, if the region can do that (PagewiseRegion)."""
     if isinstance(region, PagewiseRegion):
         region.touch_by_page()
 

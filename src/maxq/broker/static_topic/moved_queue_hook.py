@@ -13,7 +13,7 @@ from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 
 
 class MovedQueueHook:
-    """One of PutHooks; the last, for it looks at where the others have put a message."""
+    """A hook before messages are stored (PutHooks); the last one, for it looks where the others have put a message."""
 
     def __init__(
         self, mappings: TopicQueueMappingManager, deliver_soon: Callable[[MessageExtBrokerInner], None]
@@ -23,7 +23,7 @@ class MovedQueueHook:
         self._deliver_soon = deliver_soon
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """See PutHooks. Refuses nothing."""
+        """Before a message is stored: look where the other hooks have put it (PutHooks). No message is refused."""
         home = self._mappings.home_of(message.topic, message.queue_id)
         if home.queue_id is None:
             self._deliver_soon(message)

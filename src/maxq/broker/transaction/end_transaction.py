@@ -109,7 +109,8 @@ class EndTransactionProcessor(RequestProcessor):
     async def _end_when_ready(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, since: object
     ) -> RemotingCommand:
-        """It was let through when the rules of access control were `since`."""
+        """End the transaction when the store is ready for it, if the account that asked may still do so. The request
+        was let through when the access rules were at `since`."""
         await self._checks.ready()
         if self._guard is not None:
             refused = self._guard.again(connection, request, since) or self._refusal_of(connection, request, header)

@@ -272,7 +272,7 @@ class DLedgerServer:
             self._look_for(peer)
 
     def went(self, peer: str) -> None:
-        """See Member (member_port.py)."""
+        """The connection ended over which `peer` last sent a heart-beat (Member, member_port.py)."""
         if self._is_running:
             self._look_for(peer)
 

@@ -49,7 +49,7 @@ class LedgerIndex:
         return ""
 
     def opened(self) -> None:
-        """What was there has been looked at; units are written as they come from now on."""
+        """The recovery has read the index; from now on units are written one after the other."""
         if self.files.files:
             touch_by_page(self.files.files[-1].region)
 

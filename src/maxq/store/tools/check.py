@@ -132,7 +132,7 @@ class StoreCheck:
         return report
 
     def _look_at(self, batch: Batch, number: int, queues: QueueCheck, index: IndexCheck) -> None:
-        """One record that `Confirmation` left."""
+        """Judge one record that the compiled check (`Confirmation`) did not find in order."""
         row = batch.rows[number * rc.SCAN_WIDTH : (number + 1) * rc.SCAN_WIDTH]
         if is_filler(batch.view, row):
             self._note_filler(batch, row)
