@@ -221,7 +221,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return list(self.slave_commits.ahead_of(masters))
 
     def _read(self, value: dict[str, Any]) -> OffsetTable:
-        """All offsets of another broker's table."""
+        """Return all offsets that the JSON of another broker's offset table holds."""
         return read_offset_table(value)
 
     def take_from_master(self, page: dict[str, Any]) -> None:

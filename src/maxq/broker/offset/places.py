@@ -19,7 +19,7 @@ class Places:
         self._gone = 0  # keys, since the table is there
 
     def count_gone(self) -> None:
-        """A key has gone."""
+        """Note that one key was removed from the table."""
         self._gone += 1
 
     def mark_of(self, position: int) -> str:

@@ -39,7 +39,7 @@ class SlaveCommits(PeriodicManager):
         return len(self._pending)
 
     def keys(self) -> set[str]:
-        """`topic@group` of all of them."""
+        """Return `topic@group` of all commits that the master has not been told of."""
         return {f"{topic}@{group}" for topic, group, _ in self._pending}
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:

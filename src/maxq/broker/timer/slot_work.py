@@ -69,5 +69,5 @@ def recalled_keys(marker: TimerRecord) -> list[str]:
 
 
 def message_key(record: TimerRecord) -> str:
-    """What markers name a message by."""
+    """Return the key by which the marker of a recall names this timer message."""
     return delete_key(record.real_topic, record.unique_key)

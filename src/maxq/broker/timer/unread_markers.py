@@ -11,7 +11,7 @@ from maxq.store.timer.timer_topic import TimerTopic
 
 
 class UnreadMarkers:
-    """Of one topic of timer messages."""
+    """Markers of recalls in one topic of timer messages that the timer has not read yet."""
 
     def __init__(self, topic: TimerTopic) -> None:
         self._topic = topic

@@ -308,7 +308,7 @@ class TimerMessageStore:
         return None
 
     def _is_laps_behind(self, now: int) -> bool:
-        """Years of nothing may follow."""
+        """Is the wheel's read time at least a lap behind `now`, so that the next message may be far ahead?"""
         return now - self.read_time_ms > SLOTS * self.precision_ms
 
     def _skip_laps(self, now: int, most: int) -> None:

@@ -19,7 +19,7 @@ class Window:
         """`view` is mapped. It must be cleared before the mapping is closed."""
 
     def clear(self) -> None:
-        """Nothing is mapped any longer."""
+        """Forget the mapped view; call it before the mapping is closed."""
 
 class ConfirmedUnits:
     """Which units of one ConsumeQueue the log confirms.
@@ -118,7 +118,7 @@ class Confirmation:
 
     def __init__(self, delay_levels_ms: tuple[int, ...]) -> None: ...
     def forget(self, names: Iterable[bytes]) -> None:
-        """Take these topics out of `topics`."""
+        """Remove the topics of these names from `topics`, because they were deleted."""
 
     def run(self, view: memoryview, rows: array[int], start: int, count: int, unindexed: bool) -> int:
         """Confirm rows of record_cy.scan from number `start` on, below `count`.

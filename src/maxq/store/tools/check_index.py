@@ -277,7 +277,7 @@ class IndexCheck:
         return infer_geometry(self._files, file)
 
     def _open_next(self) -> bool:
-        """Begin the next file; False: there is none."""
+        """Begin with the next index file. Returns False if there is none."""
         reader = self._reader = next(self._readers, None)
         if reader is None:
             return False

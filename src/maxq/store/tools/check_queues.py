@@ -395,7 +395,7 @@ class QueueCheck:
 
 
 def _queue(files: QueueFiles, ext: ExtFiles) -> _Queue:
-    """Nothing of it is confirmed yet."""
+    """The state of a queue's check before any unit is confirmed."""
     return _Queue(files, ext, ConfirmedUnits(files.first_index, files.window))
 
 
