@@ -235,7 +235,10 @@ class QueueCheck:
     # -- one queue, after the log --
 
     def _finish_queue(self, key: tuple[str, int], queue: _Queue) -> None:
+        elsewhere = self._standing_elsewhere(key, queue)
         for missing in queue.missing:
+            if missing.last == 0 and missing.physical_offset in elsewhere.values():
+                continue
             # A queue that was deleted and began again at 0 leaves messages with its old numbers in the log.
             if missing.first > queue.confirmed.last and missing.physical_offset < queue.confirmed.last_physical:
                 continue
@@ -245,7 +248,34 @@ class QueueCheck:
                 self._report_wrong(key, queue, wrong)
         if queue.wrong_count > len(queue.wrong):
             self.notes.append(f"{_title(key)}: {queue.wrong_count} wrong units in all")
-        self._check_unconfirmed(key, queue)
+        self._check_unconfirmed(key, queue, elsewhere)
+
+    def _standing_elsewhere(self, key: tuple[str, int], queue: _Queue) -> dict[int, int]:
+        """Messages that say they are the first of their queue, behind others: their places, which dispatch gave them,
+        and their physical offsets. A topic was deleted and made again, but the record that deletes it is lost, or a
+        Java broker wrote none; or a bit has changed. A start leaves such records as they are."""
+        found: dict[int, int] = {}
+        for index, unit, _ in self._unconfirmed(queue):
+            if index and unit.is_good and self._says_it_is_first(key, queue, unit):
+                found[index] = unit.physical_offset
+                self._end = max(self._end, unit.physical_offset + unit.size)
+                self._units += 1
+                self.notes.append(
+                    f"{_title(key)}: the message at physical offset {unit.physical_offset} says that it is the first; "
+                    f"it is kept at queue offset {index}, behind those that were there"
+                )
+        return found
+
+    def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: Unit) -> bool:
+        """Does a unit that no record claims point to one that claims place 0, and has not got it?"""
+        if unit.physical_offset < max(self._log_start, self._deleted.get(key[0], 0)):
+            return False
+        expected = self._expectation_at(unit.physical_offset)
+        own = [one for one in expected.units if one[:2] == key and one.queue_offset == 0] if expected else []
+        if expected is None or not own:
+            return False
+        wanted = Unit(expected.physical_offset, expected.size, own[0].tags_code)
+        return self._equal(queue, unit, wanted) and self._unit(queue, 0) != unit
 
     def _report_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> None:
         count = missing.last - missing.first + 1
@@ -280,13 +310,13 @@ class QueueCheck:
         what = f"unit {wrong.queue_offset} says {_words(wrong.unit)}, the log says {_words(wrong.expected)}"
         self._fault(key, queue, wrong.queue_offset * UNIT_SIZE, what)
 
-    def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue) -> None:
+    def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue, elsewhere: Collection[int]) -> None:
         """Units that no message of the pass over the log claimed; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
         first: tuple[int, Unit] | None = None  # of the run of units that must not be there
         last = -1
         for index, unit, leading in self._unconfirmed(queue):
-            stands = index in reported or self._may_stand(key, index, unit, leading)
+            stands = index in reported or index in elsewhere or self._may_stand(key, index, unit, leading)
             if first is not None and (stands or index != last + 1):
                 self._report_units(key, queue, first, last)
                 first = None
