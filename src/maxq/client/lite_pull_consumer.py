@@ -135,7 +135,9 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
 
     async def _commit_what_is_done(self) -> None:
         for owner in list(self._given_out):
-            self._finish(owner)
+            if not self._has_failed(owner):
+                self._finish(owner)
+        self._given_out.clear()
         if self._config.auto_commit:
             self._commit_to_memory()
         self._instance = None
@@ -269,12 +271,20 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             if other is owner:
                 self._finish(other)
             elif isinstance(other, asyncio.Task) and other.done():
-                if not other.cancelled() and (error := other.exception()) is None:
+                if self._has_failed(other):
+                    del self._given_out[other]
+                else:
                     self._finish(other)
-                    continue
-                why = None if other.cancelled() else error
-                log.error("a task of group %s ended before what it had polled was done", self.group, exc_info=why)
-                del self._given_out[other]
+
+    def _has_failed(self, owner: object) -> bool:
+        """Is this a task that ended by an exception, or was cancelled? What it got last is not done."""
+        if not (isinstance(owner, asyncio.Task) and owner.done()):
+            return False
+        why = None if owner.cancelled() else owner.exception()
+        if why is None and not owner.cancelled():
+            return False
+        log.error("a task of group %s ended before what it had polled was done", self.group, exc_info=why)
+        return True
 
     def _finish(self, owner: object) -> None:
         given_out = self._given_out.pop(owner, None)
@@ -528,10 +538,23 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             self._moved_offsets.tell(assigned.queue, assigned.pull_offset, result.next_begin_offset)
+            self._move(assigned, result.next_begin_offset)
+            return
         assigned.pull_offset = result.next_begin_offset
         if result.messages:
             assigned.process_queue.put_messages(result.messages, result.max_offset)
             self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
+
+    def _move(self, assigned: AssignedQueue, offset: int) -> None:
+        """Go on where the broker says. What is here of messages that it no longer has is given out; but where the queue
+        ends before what was read, new messages get the numbers of those, and nothing of the old ones is committed."""
+        held = assigned.process_queue
+        if offset >= assigned.pull_offset and held.message_count:
+            assigned.pull_offset = offset
+            held.queue_offset_max = max(held.queue_offset_max, offset - 1)
+            return
+        self._offsets.update(assigned.queue, offset, increase_only=False)
+        self._seek(assigned.queue, offset)
 
     # --- names ---
 

@@ -169,7 +169,7 @@ class ConsumeQueueStore:
         for batch in self._batches_of(topic):
             next_offset = batch.next_queue_offset if is_numbered else 0
             batch.forget()
-            batch.next_queue_offset = next_offset
+            batch.next_queue_offset, batch.end_at_start = next_offset, 0
 
     def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
         """The record at `physical_offset` is the first of a queue that was deleted and made again.

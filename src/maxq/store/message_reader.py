@@ -64,7 +64,8 @@ class MessageReader:
         damaged_units: queue units met whose record is not where they say.
         may_lack_messages: messages that readers had before this start may be gone, by a loss of power, or because this
             was the slave of a master that had more: who asks for what lies behind a queue's end goes on where the
-            queue ended at the start, for all that came since is new to it.
+            queue ended at the start, for all that came since is new to it. So does a reader of a topic that was deleted
+            and made again: what it has read was of the topic before.
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class MessageReader:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif offset > high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
-            end = max(low, queue.end_at_start) if self.may_lack_messages else high
+            is_of_before = self.may_lack_messages or self._deletions.at(queue.topic) > 0
+            end = max(low, queue.end_at_start) if is_of_before else high
             result.next_begin_offset = self._corrected(offset, end)
         return result
 

@@ -312,3 +312,35 @@ async def test_offsets_of_the_new_topic_stay_when_a_java_broker_has_run_on_the_s
     path.write_bytes(json_dialect.dumps(table))
     again = await start_broker("store")
     assert again.controller.offsets.query_offset("G", "T", 0) == 5
+
+
+@pytest.mark.parametrize("queue_type", ["SimpleCQ", "BatchCQ"])
+async def test_a_reader_of_the_deleted_topic_goes_on_at_the_beginning_of_the_new_one(
+    start_broker: Start, queue_type: str
+) -> None:
+    """What is in the new topic is new to it, though it has read as many messages as that."""
+    broker = await start_broker("store")
+    broker.create_topic("T", attributes={"+queue.type": queue_type})
+    await send(broker, "T", OLD)
+    await broker.stop()
+    broker = await start_broker("store")
+    await delete(broker, "T")
+    broker.create_topic("T", attributes={"+queue.type": queue_type})
+    await send(broker, "T", NEW)
+    answer = await broker.pull("T", len(OLD))
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+
+
+async def test_a_consumer_of_the_deleted_topic_commits_nothing_to_the_new_one(start_broker: Start) -> None:
+    """It has not pulled since, and does not know yet."""
+    broker = await start_broker("store")
+    broker.create_topic("T")
+    await send(broker, "T", OLD)
+    await commit(broker, "T", len(OLD))
+    await delete(broker, "T")
+    broker.create_topic("T")
+    await send(broker, "T", NEW)
+    await commit(broker, "T", len(OLD))
+    assert broker.controller.offsets.query_offset("G", "T", 0) == -1
+    await commit(broker, "T", len(NEW))
+    assert broker.controller.offsets.query_offset("G", "T", 0) == len(NEW)

@@ -10,7 +10,7 @@ from maxq.client.lite_pull_consumer import LitePullConsumer
 from maxq.client.pull_api import PullAPIWrapper
 from maxq.client.pull_result import PullResult
 from maxq.client.simple_consumer import SimpleConsumer
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.offsets import ResetOffsetBody
@@ -250,3 +250,89 @@ def test_a_pull_that_fails_in_an_unforeseen_way_is_tried_again(monkeypatch: pyte
     monkeypatch.setattr(PullAPIWrapper, "pull", pull)
     simulate(story)
     assert not failures
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_after_the_end_of_a_queue_went_back_nothing_behind_it_is_committed(auto_commit: bool) -> None:
+    """Its topic was made anew, or its broker lost the end of its log: new messages have the numbers of old ones."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 20)
+        real = cluster.broker.serve_pull
+
+        async def from_the_beginning(request: RemotingCommand) -> RemotingCommand:
+            answer = await real(request)
+            if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+                answer.ext["nextBeginOffset"] = "0"
+            return answer
+
+        cluster.broker.scripts[LITE_PULL] = from_the_beginning
+        consumer = make(cluster, auto_commit=auto_commit)
+        await consumer.assign([Q0])
+        async with consumer:
+            assert len(await consumer.poll()) == 20
+            if not auto_commit:
+                await consumer.commit()
+            await asyncio.sleep(1)
+            cluster.broker.queues[Q0].clear()
+            cluster.broker.committed["G", Q0] = 0
+            cluster.broker.put("T", b"new")
+            assert [m.body for m in await consumer.poll(60_000)] == [b"new"]
+            await asyncio.sleep(30)
+            assert cluster.broker.committed["G", Q0] <= 1
+            if not auto_commit:
+                await consumer.commit()
+        assert cluster.broker.committed["G", Q0] == 1
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_what_was_pulled_of_messages_that_are_gone_from_the_broker_is_still_given_out(auto_commit: bool) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 20)
+        consumer = make(cluster, auto_commit=auto_commit, pull_batch_size=5, pull_threshold_for_queue=8)
+        await consumer.assign([Q0])
+        async with consumer:
+            got = [message.body for message in await consumer.poll()]
+            await asyncio.sleep(1)  # ten are here, or given out
+            script = cluster.broker.serve_pull
+
+            async def expired(request: RemotingCommand) -> RemotingCommand:
+                answer = await script(request)
+                if int(request.ext["queueOffset"]) < 15:
+                    answer.code, answer.body = ResponseCode.PULL_OFFSET_MOVED, None
+                    answer.ext["nextBeginOffset"] = answer.ext["minOffset"] = "15"
+                return answer
+
+            cluster.broker.scripts[LITE_PULL] = expired
+            while len(got) < 15:
+                got += [message.body for message in await consumer.poll()]
+            await consumer.commit()
+        assert got == [b"%d" % n for n in (*range(10), *range(15, 20))]
+        assert cluster.broker.committed["G", Q0] == 20
+
+    simulate(story)
+
+
+def test_what_a_task_held_that_failed_is_not_done_at_the_shutdown() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8, queues=2)
+        queues = [Q0, MessageQueue("T", "broker-a", 1)]
+        consumer = make(cluster)
+        await consumer.assign(queues)
+        await consumer.start()
+
+        async def work(*, fails: bool) -> int:
+            messages = await consumer.poll()
+            if fails:
+                raise ZeroDivisionError
+            return messages[0].queue_id
+
+        done = await asyncio.create_task(work(fails=False))
+        await asyncio.gather(asyncio.create_task(work(fails=True)), return_exceptions=True)
+        await consumer.shutdown()
+        assert cluster.broker.committed["G", queues[done]] == 4
+        assert cluster.broker.committed.get(("G", queues[1 - done]), 0) == 0
+
+    simulate(story)

@@ -87,7 +87,8 @@ class ConsumerManageProcessor(RequestProcessor):
 
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
-        While a reset waits for the next pull, what the client still commits of before it is passed over. A slave keeps
+        While a reset waits for the next pull, what the client still commits of before it is passed over; so is what it
+        has read of a topic that was deleted and made again since, for new messages get these numbers. A slave keeps
         in mind what it was told, for its master (offset/slave_commits.py), and hands it over with maxqIfAhead: clients
         may have committed more here meanwhile."""
         fields = HeaderFields(request.ext)
@@ -110,12 +111,25 @@ class ConsumerManageProcessor(RequestProcessor):
         if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
             log.info("group %s, %s queue %d: commit of %d passed over, a reset waits", group, topic, queue_id, offset)
             return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        if self._is_of_deleted_topic(topic, queue_id, offset):
+            log.info("group %s, %s queue %d: commit of %d passed over, the topic was made anew and has not that many "
+                     "messages", group, topic, queue_id, offset)  # fmt: skip
+            return request.reply(ResponseCode.SUCCESS, "The topic was deleted since, and made again")
         if fields.opt_bool("maxqIfAhead") and self._offsets.query_offset(group, topic, queue_id) >= offset:
             return request.reply()
         self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
             self._offsets.slave_commits.note(group, topic, queue_id, offset)
         return request.reply()
+
+    def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Has a reader come further than the topic that was made again after its deletion? A slave cannot tell: it may
+        lack what its master gave."""
+        return (
+            self._store.deletions.at(topic) > 0
+            and self._settings.store.broker_role != SLAVE
+            and offset > self._store.max_offset(topic, queue_id)
+        )
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
