@@ -78,8 +78,8 @@ class BrokerController(BrokerParts):
     # ---- starting ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load, recover, listen, register. On return clients can send, and every name server that answers knows this
-        broker.
+        """Load, recover, listen, register. On return clients can send, and every name server that answers in time knows
+        this broker: once one does, the others are waited for a moment only.
 
         Raises:
             StoreRefusedError: the store cannot be used: which file, what is wrong, what to do.
@@ -176,12 +176,20 @@ class BrokerController(BrokerParts):
             log.warning("the VIP port %d is not served: %s; clients with vipChannelEnabled cannot send", port, error)
 
     async def _register_first(self) -> None:
-        self._registering = asyncio.get_running_loop().create_task(self.member.acting.go_online())
-        done, _ = await asyncio.wait([self._registering], timeout=_FIRST_REGISTRATION_SECONDS)
-        if not done:
-            is_isolated = self.registration.is_isolated
-            what = "preparations to go online have not ended" if is_isolated else "some name server has not answered"
-            log.warning("%s within %g s; going on", what, _FIRST_REGISTRATION_SECONDS)
+        loop = asyncio.get_running_loop()
+        self._registering = loop.create_task(self.member.acting.go_online())
+        known = loop.create_task(self.registration.known())
+        try:
+            await asyncio.wait(
+                [self._registering, known], timeout=_FIRST_REGISTRATION_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            known.cancel()
+        if self.registration.is_isolated:
+            log.warning("preparations to go online have not ended within %g s; going on", _FIRST_REGISTRATION_SECONDS)
+        elif not self._registering.done():
+            silent = ", ".join(self.registration.silent_servers)
+            log.warning("no answer from name server %s yet; going on, it is told when it answers", silent)
         self.member.acting.start()
 
     # ---- changing the role ------------------------------------------------------------------------------------

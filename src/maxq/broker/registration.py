@@ -6,7 +6,8 @@ asks first who holds its name (`refuse_taken_name`), and looks again before each
 A change registers the changed topics alone. A name server that missed one (unreachable, or restarted and now refusing
 an incremental registration of a broker it does not know) gets what it missed with the next one, or the whole table. One
 that fails, or closes its connection, is tried again every second until it knows this broker, for clients find
-no route there meanwhile. A failing name server never delays the others.
+no route there meanwhile. A name server that fails or hangs never delays the others, nor a start, an end, or a slave
+that looks for its master: what is asked of all of them goes on a moment after one has answered.
 
 Source:
     broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll);
@@ -17,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import field, replace
+from typing import TypeVar
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.outer_api import BrokerOuterApi, RegisterResult
@@ -25,8 +27,11 @@ from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, ConfigError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig, TopicQueueMappingInfo
+from maxq.remoting.first_answers import SILENT_SECONDS, until_answered
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ASK_HOLDER_MS = 1_000
 _RETRY_MS = 100  # before a name server that failed is tried again; doubled each time
@@ -81,10 +86,11 @@ class BrokerRegistration:
         self._mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]] = lambda topics: {}
         self._on_result: Callable[[RegisterResult], None] = lambda result: None
         self._servers: dict[str, _NameServer] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[object]] = set()
         self._stopped = False
         self._is_isolated = False
         self._is_elected = is_elected
+        self._is_known = asyncio.Event()
         self.other_holder = ""
 
     @property
@@ -108,6 +114,16 @@ class BrokerRegistration:
     def registered_with(self) -> list[str]:
         """The name servers that know this broker, as far as we were told."""
         return [server.address for server in self._servers.values() if server.registered]
+
+    @property
+    def silent_servers(self) -> list[str]:
+        """The name servers that do not know this broker yet."""
+        return [server.address for server in self._servers.values() if not server.registered]
+
+    async def known(self) -> None:
+        """Returns when a name server knows this broker, and the others have had a moment for it."""
+        await self._is_known.wait()
+        await asyncio.sleep(SILENT_SECONDS)
 
     def topics_changed(self, changed: Iterable[TopicConfig], deleted: Iterable[str] = ()) -> None:
         """Tell every name server of these topics now; returns at once.
@@ -140,13 +156,19 @@ class BrokerRegistration:
             self._tell_other_holder(next(filter(None, holders), ""))
 
     async def refuse_taken_name(self) -> None:
-        """Before a start.
+        """Before a start. Name servers that are silent when another one has answered are not waited for.
 
         Raises:
             ConfigError: another broker that answers has this broker's name and id.
         """
-        holders = await asyncio.gather(*(self._other_holder_at(server.address) for server in self._current_servers()))
-        for other in filter(None, holders):
+        asked = [self._run(self._holder_at(server.address)) for server in self._current_servers()]
+        try:
+            holders = await until_answered(asked)
+        finally:
+            for task in asked:
+                task.cancel()
+        others = await asyncio.gather(*(self._if_called(holder) for holder in dict.fromkeys(holders)))
+        for other in filter(None, others):
             broker = self._broker
             raise ConfigError(
                 f"brokerName={broker.broker_name}, brokerId={broker.broker_id}: the broker at {other} has this name "
@@ -173,16 +195,26 @@ class BrokerRegistration:
         self.other_holder = other
 
     async def _other_holder_at(self, name_server: str) -> str:
-        """A holder that is silent, or answers to another name by now, is none."""
+        try:
+            return await self._if_called(await self._holder_at(name_server))
+        except MaxQError as error:
+            log.debug("name server %s does not say who else has this broker's name: %s", name_server, error)
+            return ""
+
+    async def _holder_at(self, name_server: str) -> str:
+        """Who has this broker's name and id there."""
         if self._is_elected:
             return ""
+        return await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)
+
+    async def _if_called(self, holder: str) -> str:
+        """`holder`, if it is another broker that answers to this name and id; one that is silent is none."""
+        if holder in ("", self._broker.address):
+            return ""
         try:
-            holder = await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)
-            if holder in ("", self._broker.address):
-                return ""
             is_called = await self._api.is_called(holder, self._broker, timeout_ms=_ASK_HOLDER_MS)
         except MaxQError as error:
-            log.debug("who else has this broker's name was not found out: %s", error)
+            log.debug("the broker at %s does not say what it is called: %s", holder, error)
             return ""
         return holder if is_called else ""
 
@@ -190,7 +222,7 @@ class BrokerRegistration:
         """Hear again where the master is. The answer to any registration says so, and one of a single topic is small:
         a slave without its master may ask every few seconds."""
         topic = next(iter(self._topics.topic_config_table), None)
-        await asyncio.gather(*(self._ask_master_of(server, topic) for server in self._current_servers()))
+        await until_answered([self._run(self._ask_master_of(server, topic)) for server in self._current_servers()])
 
     async def _ask_master_of(self, server: _NameServer, topic: str | None) -> None:
         if not server.registered or topic is None:
@@ -236,14 +268,17 @@ class BrokerRegistration:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        servers = [server for server in self._servers.values() if server.registered]
-        results = await asyncio.gather(
-            *(self._api.unregister_broker(server.address, self._broker) for server in servers), return_exceptions=True
-        )
-        for server, result in zip(servers, results, strict=True):
-            server.registered = False
-            if isinstance(result, BaseException):
-                log.warning("name server %s was not told that this broker goes: %s", server.address, result)
+        leaving = {
+            server.address: self._run(self._api.unregister_broker(server.address, self._broker))
+            for server in self._servers.values()
+            if server.registered
+        }
+        await until_answered(leaving.values())
+        for address, task in leaving.items():
+            self._servers[address].registered = False
+            why = "no answer" if task.cancel() else task.exception()  # who hangs reads it when it goes on
+            if why is not None:
+                log.warning("name server %s does not say that it knows that this broker goes: %s", address, why)
 
     # ---- one name server --------------------------------------------------------------------------------------
 
@@ -256,7 +291,7 @@ class BrokerRegistration:
                 self._servers[address] = _NameServer(address)
         return list(self._servers.values())
 
-    def _run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def _run(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -326,6 +361,7 @@ class BrokerRegistration:
             server.everything = True
             raise
         server.registered = True
+        self._is_known.set()
         if result.order_topics:
             self._topics.update_order_topic_config(result.order_topics)
 

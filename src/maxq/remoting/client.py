@@ -30,6 +30,7 @@ from maxq.errors import (
 from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
+from maxq.remoting.first_answers import SILENT_SECONDS
 from maxq.remoting.tls import ClientTls
 from maxq.remoting.tls_channel import TlsChannel
 from maxq.runtime.interfaces import Clock, Rng
@@ -39,7 +40,6 @@ __all__ = ["Connection", "ConnectionListener", "Processor", "RemotingClient"]
 log: Final = logging.getLogger("maxq.remoting")
 
 _WRITE_MARKS: Final = (4 * 1024 * 1024, 1024 * 1024)
-_SILENT_SECONDS: Final = 0.25  # so long the answer of one name server is waited for before the next one is asked, too
 _UNSENT_LIMIT: Final = 256 * 1024 * 1024  # above it the server does not read: requests fail rather than fill memory
 _UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answer what we ask
 
@@ -270,19 +270,21 @@ class RemotingClient(RemotingEndpoint):
             return await self.invoke(left[0], command, timeout_ms)
         failure: RemotingError = RemotingConnectError("no name server address is set", address="")
         answers: list[RemotingCommand] = []
-        asked: dict[asyncio.Task[RemotingCommand], str] = {}
+        asked: dict[asyncio.Task[RemotingCommand], tuple[str, int]] = {}  # address, and since when, ms
         try:
             while left or asked:
+                now = self._clock.monotonic_ms()
                 if left:
                     address = left.pop(0)
-                    left_ms = max(1, deadline - self._clock.monotonic_ms())
-                    asked[asyncio.create_task(self.invoke(address, command, left_ms))] = address
-                patience = _SILENT_SECONDS if left or answers else None  # each request ends at the deadline
+                    asked[asyncio.create_task(self.invoke(address, command, max(1, deadline - now)))] = address, now
+                patience = None  # each request ends at the deadline
+                if left or answers:
+                    patience = max(0.0, SILENT_SECONDS - (now - max(since for _, since in asked.values())) / 1000)
                 done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if not done and not left:
                     break
                 for task in done:
-                    address = asked.pop(task)
+                    address, _ = asked.pop(task)
                     try:
                         answer = task.result()
                     except RemotingError as error:

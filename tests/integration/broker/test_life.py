@@ -9,9 +9,11 @@ import pytest
 
 from maxq.broker.controller import BrokerController, resolve
 from maxq.codes import RequestCode
+from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError, RemotingError
+from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
@@ -312,3 +314,38 @@ def test_the_shipped_broker_runs_in_virtual_time() -> None:
     code, ended_ms = run_simulation(main, seed=7)
     assert code == 0
     assert ended_ms >= 1_120_000
+
+
+@pytest.mark.parametrize(
+    "acting", [{}, {"enableSlaveActingMaster": "true", "totalReplicas": "2"}], ids=["alone", "with a stand-in"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_name_server_that_hangs_holds_up_neither_start_nor_end(acting: dict[str, str], seed: int) -> None:
+    async def main(world: SimWorld) -> None:
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(say_nothing, "127.0.0.1", 9875)
+        names = NamesrvController(
+            NamesrvSettings(NamesrvConfig(kv_config_path="/ns/kv.json"), NettyServerConfig(bind_address="127.0.0.1")),
+            disk=world.disk, clock=world.clock, rng=world.rng,
+        )  # fmt: skip
+        await names.start()
+        settings, _ = BrokerSettings.from_properties(
+            small_store(Path("/store"))
+            | {"listenPort": "10911", "namesrvAddr": f"127.0.0.1:9875;127.0.0.1:{names.port}"} | acting,
+            source="test",
+        )  # fmt: skip
+        broker = BrokerController(settings, disk=world.disk, clock=world.clock, rng=world.rng)
+        began = world.loop.time()
+        await broker.start()
+        assert world.loop.time() - began < 1
+        assert broker.registration.registered_with == [f"127.0.0.1:{names.port}"]
+        began = world.loop.time()
+        await broker.shutdown()
+        assert world.loop.time() - began < 1
+        await names.shutdown()
+        silent.close()
+
+    run_simulation(main, seed=seed)

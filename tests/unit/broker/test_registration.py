@@ -32,6 +32,13 @@ class NameServers:
     master_address: str = ""
     holders: dict[str, str] = field(default_factory=dict)  # name server → whom it has under the broker's name and id
     called: set[str] = field(default_factory=set)  # addresses that answer to that name and id
+    hanging: set[str] = field(default_factory=set)  # name servers that never answer
+
+    async def _meet(self, address: str) -> None:
+        if address in self.hanging:
+            await asyncio.Event().wait()
+        if address in self.failing:
+            raise self.failing[address]
 
     async def register_broker(
         self,
@@ -46,8 +53,7 @@ class NameServers:
         mappings: object = None,
     ) -> RegisterResult:
         await asyncio.sleep(0)
-        if address in self.failing:
-            raise self.failing[address]
+        await self._meet(address)
         if len(topics) == 1 and address in self.refuses_increments:
             raise BrokerError(1, "register broker failed")
         self.told.append((address, list(topics), data_version.counter))
@@ -65,8 +71,7 @@ class NameServers:
         self.single.append(topic.topic_name)
 
     async def holder(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> str:
-        if address in self.failing:
-            raise self.failing[address]
+        await self._meet(address)
         return self.holders.get(address, "")
 
     async def is_called(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> bool:
@@ -75,8 +80,7 @@ class NameServers:
         return address in self.called
 
     async def unregister_broker(self, address: str, broker: BrokerAddress) -> None:
-        if address in self.failing:
-            raise self.failing[address]
+        await self._meet(address)
         self.left.append(address)
 
 
@@ -341,6 +345,49 @@ async def test_only_groups_with_acting_masters_tell_how_long_a_silence_is_death(
     scene.config = replace(scene.config, enable_slave_acting_master=True, broker_not_active_timeout_millis=7000)
     await scene.registration.register_now()
     assert scene.api.heartbeat_timeouts == [None, 7000]
+
+
+# ---- name servers that hang ---------------------------------------------------------------------------------------
+
+
+async def test_who_is_known_to_one_name_server_waits_for_no_other_one() -> None:
+    scene = Scene("A")
+    scene.api.hanging.add("ns1")
+    registering = asyncio.create_task(scene.registration.register_now())
+    async with asyncio.timeout(10):
+        await scene.registration.known()
+        assert scene.registration.registered_with == ["ns2"]
+        assert scene.registration.silent_servers == ["ns1"]
+        scene.api.master_address = "10.0.0.2:10911"
+        heard: list[str] = []
+        scene.registration.set_result_listener(lambda result: heard.append(result.master_address))
+        for _ in range(2):
+            await scene.registration.ask_master()
+        assert heard == ["10.0.0.2:10911"] * 2
+        await scene.registration.unregister()
+    assert scene.api.left == ["ns2"]
+    registering.cancel()
+
+
+async def test_a_broker_leaves_a_name_server_that_fails_and_one_that_hangs_and_one_that_answers() -> None:
+    scene = Scene("A", servers=("ns1", "ns2", "ns3"))
+    await scene.registration.register_now()
+    scene.api.failing["ns1"] = RemotingConnectError("refused", address="ns1")
+    scene.api.hanging.add("ns2")
+    async with asyncio.timeout(10):
+        await scene.registration.unregister()
+    assert (scene.api.left, scene.registration.registered_with) == (["ns3"], [])
+
+
+async def test_a_taken_name_is_refused_by_the_word_of_the_name_server_that_answers() -> None:
+    scene = Scene("A")
+    scene.api.hanging.add("ns1")
+    scene.api.holders["ns2"] = OTHER
+    async with asyncio.timeout(10):
+        await scene.registration.refuse_taken_name()  # nobody answers there
+        scene.api.called.add(OTHER)
+        with pytest.raises(ConfigError, match="has this name"):
+            await scene.registration.refuse_taken_name()
 
 
 # ---- two brokers of one name --------------------------------------------------------------------------------------

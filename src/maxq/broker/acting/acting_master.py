@@ -21,6 +21,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.acting.group_api import GroupApi
@@ -33,6 +34,7 @@ from maxq.broker.registration import BrokerRegistration
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID
+from maxq.remoting.first_answers import until_answered
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class ActingMasterService:
         self._clock = clock
         self._looked_ms = clock.monotonic_ms()  # when the last look at the group began that has ended
         self._tasks = PeriodicTasks()
+        self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
         registration.set_isolated(self._prepares())
@@ -143,6 +146,8 @@ class ActingMasterService:
     async def shutdown(self) -> None:
         """Stop watching, and stop answering for the group."""
         await self._tasks.stop()
+        for sign in self._signs.values():
+            sign.cancel()
         self._services.change(False)
 
     def role_changed(self) -> None:
@@ -171,12 +176,23 @@ class ActingMasterService:
         self._services.change(self._group.own_id == MASTER_ID)
 
     async def send_heartbeat(self) -> None:
-        """Tell every name server that this broker lives, at the same time."""
+        """Tell every name server that this broker lives, at the same time. One that has not answered the last sign of
+        life yet gets no other, and when one has answered, the others are not waited for: it may hang."""
         if self.is_isolated:
             return
         compatible = self._settings.broker.compatible_with_old_name_srv
         give = self._ask_for_change if compatible else self._give_sign
-        await asyncio.gather(*(self._heard(give, address) for address in self._name_servers()))
+        loop = asyncio.get_running_loop()
+        for address in self._name_servers():
+            if address not in self._signs:
+                sign = self._signs[address] = loop.create_task(self._heard(give, address))
+                sign.add_done_callback(partial(self._sign_ended, address))
+        await until_answered(list(self._signs.values()))
+
+    def _sign_ended(self, name_server: str, sign: asyncio.Task[None]) -> None:
+        del self._signs[name_server]
+        if not sign.cancelled():
+            sign.exception()  # it is logged
 
     async def _ask_for_change(self, name_server: str) -> None:
         """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
@@ -189,10 +205,12 @@ class ActingMasterService:
 
     @staticmethod
     async def _heard(give: Callable[[str], Awaitable[None]], name_server: str) -> None:
+        """Raises MaxQError, which is logged."""
         try:
             await give(name_server)  # made here: who is cancelled before its first step would leave it behind
         except MaxQError as error:
             log.warning("name server %s did not take a sign of life: %s", name_server, error)
+            raise
 
     # --- who speaks for the group -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from maxq.broker.acting.special_services import SpecialServices
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.registration import BrokerRegistration
 from maxq.config.settings import BrokerSettings
-from maxq.errors import MaxQError, RemotingConnectError
+from maxq.errors import MaxQError, RemotingConnectError, RemotingTimeoutError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
@@ -56,7 +56,8 @@ class FakeSync:
 
 @dataclass
 class FakeGroupApi:
-    """Name servers and the other brokers. An address in `silent` does not answer; `members` None: no name server.
+    """Name servers and the other brokers. An address in `silent` does not answer, one in `hanging` takes all the time
+    there is for that; `members` None: no name server.
     A master that is asked sets `was_asked`, and answers while `answers` is set."""
 
     members: dict[int, str] | None = field(default_factory=dict)
@@ -64,6 +65,7 @@ class FakeGroupApi:
         default_factory=lambda: ExchangeHAInfoHeader(MASTER_HA, INIT_MAX_OFFSET, MASTER)
     )
     silent: set[str] = field(default_factory=set)
+    hanging: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     told: list[tuple[str, ExchangeHAInfoHeader]] = field(default_factory=list)
     heartbeats: list[str] = field(default_factory=list)
@@ -82,6 +84,9 @@ class FakeGroupApi:
         return dict(self.members)
 
     async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
+        if name_server in self.hanging:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise RemotingTimeoutError("silent", address=name_server, timeout_ms=timeout_ms)
         self._meet(name_server)
         self.heartbeats.append(name_server)
 

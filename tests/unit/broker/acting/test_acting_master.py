@@ -243,11 +243,31 @@ async def test_a_sign_of_life_that_is_cancelled_before_it_begins_leaves_nothing_
     giving.cancel()
     with warnings.catch_warnings(record=True) as left:
         warnings.simplefilter("always")
+        await member.acting.shutdown()
         await asyncio.gather(giving, return_exceptions=True)
         gc.collect()
     said = [str(one.message) for one in left]  # also of what other tests left behind
     assert not [text for text in said if "ActingMasterService" in text]
     assert member.api.heartbeats == []
+
+
+@pytest.mark.parametrize("compatible", ["true", "false"])
+def test_a_name_server_that_hangs_holds_up_no_look_and_no_sign_of_life(compatible: str) -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(
+            1, world.clock, brokerHeartbeatInterval=200, brokerNotActiveTimeoutMillis=1500, skipPreOnline="true",
+            compatibleWithOldNameSrv=compatible,
+        )  # fmt: skip
+        member.api.hanging.add("ns1:9876")
+        await member.acting.go_online()
+        member.acting.start()
+        for _ in range(200):
+            await asyncio.sleep(0.05)
+            assert member.acting.doubt() is None
+        assert member.api.heartbeats.count("ns2:9876") >= 10 / (0.2 + 0.3)
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
 
 
 async def test_a_name_server_that_was_started_anew_is_told_everything_at_once() -> None:
