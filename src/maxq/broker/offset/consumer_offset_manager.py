@@ -225,12 +225,16 @@ class ConsumerOffsetManager(PeriodicManager):
         return read_offset_table(value)
 
     def take_from_master(self, page: dict[str, Any]) -> None:
-        """The offsets in a page of the master's table win over ours; what only we know stays.
+        """The offsets in a page of the master's table win over ours; what only we know stays, and what clients have
+        committed here that the master is to be told yet.
 
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
         """
         taken = self._of_living_topics(page)
+        own = self.slave_commits.table()
+        for key in own.keys() & taken.keys():
+            _move_on(taken[key], own[key])
         known = self.offset_table
         changed = {key: table for key, table in taken.items() if known.get(key) != table}
         if changed:

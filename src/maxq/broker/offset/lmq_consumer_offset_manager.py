@@ -74,6 +74,9 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
     def take_from_master(self, page: dict[str, Any]) -> None:
         taken = _flat_offsets(page)
         super().take_from_master(page)
+        own = self.slave_commits.table()
+        for key in own.keys() & taken.keys():
+            taken[key] = max(taken[key], *own[key].values())
         if any(self.lmq_offset_table.get(key) != offset for key, offset in taken.items()):
             self.lmq_offset_table.update(taken)
             self._is_dirty = True

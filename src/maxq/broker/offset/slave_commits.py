@@ -42,6 +42,13 @@ class SlaveCommits(PeriodicManager):
         """Return `topic@group` of all commits that the master has not been told of."""
         return {f"{topic}@{group}" for topic, group, _ in self._pending}
 
+    def table(self) -> OffsetTable:
+        """What was committed here and the master has not been told of."""
+        table: OffsetTable = {}
+        for (topic, group, queue_id), offset in list(self._pending.items()):
+            table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        return table
+
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A client committed this here. The newest counts, also if it is smaller."""
         self._pending[topic, group, queue_id] = offset
@@ -78,10 +85,7 @@ class SlaveCommits(PeriodicManager):
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        table: OffsetTable = {}
-        for (topic, group, queue_id), offset in list(self._pending.items()):
-            table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
-        return {"offsetTable": table}
+        return {"offsetTable": self.table()}
 
     def from_json(self, value: dict[str, Any]) -> None:
         table = read_offset_table(value)

@@ -223,6 +223,8 @@ class LeaderElector:
                 round_.results[peer] = None
                 self._count(round_, now)
             return
+        if state.role is Role.FOLLOWER:
+            return  # of a question from before: its leader may promise what this member answered it for since
         if reply.term > state.term:
             state.step_down(reply.term, now)
         elif round_ is self._round:

@@ -302,6 +302,23 @@ async def test_what_is_handed_over_takes_nothing_back_that_was_committed_at_the_
     assert len(scene.slave.offsets.slave_commits) == 0
 
 
+@pytest.mark.parametrize("group", ["G", "%LMQ%G"])
+async def test_what_is_committed_here_while_the_masters_table_comes_is_not_taken_back(group: str) -> None:
+    """Who asks this slave in the meantime, or after it has become the master, goes on where he was."""
+    scene = Scene(enableLmq="true")
+    scene.master.offsets.commit_offset("c", group, "T", 0, 5)
+
+    def meanwhile(request: RemotingCommand) -> RemotingCommand:
+        page = request.reply(body=scene.master.offsets.encode_compact())
+        scene.slave.offsets.commit_offset("c", group, "T", 0, 9)
+        scene.slave.offsets.slave_commits.note(group, "T", 0, 9)
+        return page
+
+    scene.client.answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = meanwhile
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offset(group, "T", 0) == 9
+
+
 async def test_what_a_master_does_not_take_now_is_handed_over_later() -> None:
     """It is not sure of its role, say; only what it knows no more is let go."""
     scene = with_commit_for_master(5)

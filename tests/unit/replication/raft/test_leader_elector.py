@@ -73,6 +73,27 @@ def test_who_follows_elects_nobody_else_in_a_later_term_either() -> None:
     assert vote(member, vote_request(6, candidate="n2", is_transfer=True)) == (VoteResult.ACCEPT, 6)
 
 
+@pytest.mark.parametrize("is_probe", [True, False])
+def test_an_answer_from_before_it_followed_does_not_end_what_it_answered_its_leader(is_probe: bool) -> None:
+    """n2 stood on this member's word while n1 was elected: its later term comes as the answer to an old question."""
+    member = OneMember(3, 3, 3, state=HardState(4))
+    member.at(50)
+    member.sent("n2", VoteRequest)
+    if not is_probe:
+        old = member._last
+        member.sent("n1", VoteRequest)
+        member.reply_last(VoteReply(term=4, vote_result=VoteResult.ACCEPT))
+        assert member.sent("n2", VoteRequest)
+        assert member._last != old
+    late = member._last
+    term = member.node.term
+    member.follow("n1", term)
+    member.node.reply(late, VoteReply(term=term + 1, vote_result=VoteResult.REJECT_EXPIRED_VOTE_TERM), member.now)
+    member.settle()
+    assert (member.node.role, member.node.term, member.node.leader_id) == (Role.FOLLOWER, term, "n1")
+    assert vote(member, vote_request(term + 1, candidate="n2")) == (VoteResult.UNKNOWN, term)
+
+
 def test_who_was_started_elects_nobody_until_a_leader_that_it_answered_before_is_sure_no_more() -> None:
     member = OneMember(3, 3, 3, state=HardState(4), began=0)
     for is_probe in (True, False):
