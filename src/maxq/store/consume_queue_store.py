@@ -9,9 +9,17 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import PurePath
 
+from maxq.protocol.message import MessageExt
+from maxq.protocol.message_const import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+)
 from maxq.store.batch_consume_queue import BatchConsumeQueue
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.consume_queue_ext import ConsumeQueueExt
+from maxq.store.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.mapped_file import MappedFile
 from maxq.store.store_context import StoreContext
 from maxq.store.tails_cy import QueueTail, TopicTail
@@ -29,6 +37,9 @@ LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
+_INNER_BATCH = 0x80
+_ROLLBACK = 0xC
+_UNCOUNTED = (0x4, 0xC)  # transaction types prepared and rollback
 
 
 def is_folder_name(topic: str) -> bool:
@@ -131,6 +142,34 @@ class ConsumeQueueStore:
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         tail = self.topics.get(topic.encode())
         return [] if tail is None else [queue.owner for _, queue in sorted(tail.queues.items())]
+
+    # --- numbering ---
+
+    def count(self, message: MessageExt) -> None:
+        """The next offsets of its queues follow `message`, which is in the log and not dispatched yet."""
+        if message.sys_flag & _ROLLBACK in _UNCOUNTED:
+            if message.topic == DELETED_TOPIC and message.sys_flag & _ROLLBACK == _ROLLBACK:
+                for topic in deleted_names(message):
+                    self.number_anew(topic, message.physical_offset)
+            return
+        if message.sys_flag & _INNER_BATCH or self.topic_tail(message.topic).batch:
+            batch = self.open_batch(message.topic, message.queue_id)
+            base, count = message.queue_offset, 1
+            if message.sys_flag & _INNER_BATCH:
+                base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
+                count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
+            batch.next_queue_offset = max(batch.next_queue_offset, base + count)
+            return
+        self._number_on(message.topic, message.queue_id, message.queue_offset)
+        names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
+        if names and self._context.config.enable_multi_dispatch and may_name_queues(message.topic):
+            offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+            for name, offset in zip(names.split(","), offsets, strict=False):
+                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))
+
+    def _number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        tail = self.open(topic, queue_id).tail
+        tail.next_queue_offset = max(tail.next_queue_offset, queue_offset + 1)
 
     # --- deleted topics ---
 
@@ -332,3 +371,8 @@ class ConsumeQueueStore:
 
     def folder(self) -> PurePath:
         return self._context.consume_queue_folder
+
+
+def _number(text: str) -> int:
+    """-1 if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

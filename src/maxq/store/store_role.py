@@ -2,7 +2,10 @@
 (DefaultMessageStore.changeToMaster, changeToSlave, appendToCommitLog). Members of a DLedger group have none."""
 
 import contextlib
+from collections.abc import Iterator
 
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import MessageExt, decode_record
 from maxq.store.doubtful_record import DoubtfulRecord
 from maxq.store.recovery_report import RecoveryReport
 from maxq.store.replica_append import ReplicaAppender
@@ -63,6 +66,19 @@ class StoreRole:
         parts.dispatch_visible()
         for queue in parts.queues:  # the master has numbered what came
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
+        for message in self._not_dispatched():  # for want of room, say
+            parts.queues.count(message)
+
+    def _not_dispatched(self) -> Iterator[MessageExt]:
+        log, offset = self._parts.commit_log, self._parts.dispatch.dispatcher.dispatched_offset
+        while offset < log.max_offset:
+            record = log.record(offset)
+            if record is None:  # the BLANK at the end of a file
+                offset = log.next_file_offset(offset)
+                continue
+            offset += len(record)
+            with contextlib.suppress(RemoteProtocolError):  # dispatch passes over it, too
+                yield decode_record(record)
 
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
         """See MessageStore.append_from_master."""

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store import consume_queue
 from maxq.store.block_reserve import BlockReserve, back_units
 from maxq.store.executor_jobs import ExecutorJobs
 from maxq.store.message_store import MessageStore
@@ -20,7 +23,7 @@ from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.mounted_disk import MountedDisk, NotAllowedError
-from tests.unit.store.stores import IDENTITY, TestClock, message, small_config
+from tests.unit.store.stores import IDENTITY, TestClock, message, opened, small_config
 
 KIB = 1 << 10
 
@@ -142,6 +145,41 @@ def test_queue_that_begins_late_and_finds_no_room_begins_there_all_the_same(monk
     assert (queue.max_offset, queue.min_offset(0)) == (1001, 1000)
     assert not disk.unbacked()
     store.close()
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_slave_that_becomes_master_while_dispatch_waits_for_room_gives_no_place_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    master, full, back = opened(small_config(tmp_path / "master")), [True], back_units
+    for number in range(30):
+        assert master.put_message(message(queue_id=number % 3)).ok
+    if deleted:
+        assert master.put_deletion(["T"]).ok
+        assert master.put_message(message(queue_id=1)).ok
+
+    def back_until_full(region: MappedRegion, position: int, size: int) -> int:
+        if full[0] and position >= 100:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        end = back(region, position, size)
+        return min(end, 100) if full[0] else end
+
+    monkeypatch.setattr(consume_queue, "back_units", back_until_full)
+    slave = opened(small_config(tmp_path / "slave", broker_role="SLAVE"))
+    while slave.max_physical_offset < master.max_physical_offset:
+        data = master.log_bytes(slave.max_physical_offset, 1 << 20)
+        assert data is not None
+        slave.append_from_master(slave.max_physical_offset, data)
+    assert slave.flags.has(LOGICS_ERROR)
+    slave.update_config(replace(slave.config, broker_role="ASYNC_MASTER"))
+    full[0] = False
+    slave.disk_room.try_again()
+    expected = [0, 1, 0] if deleted else [10, 10, 10]
+    assert [slave.put_message(message(queue_id=queue)).queue_offset for queue in range(3)] == expected
+    assert stored(slave) == [offset + 1 for offset in expected]
+    assert slave.dispatch.faults == []
+    slave.close()
+    master.close()
 
 
 def test_store_on_a_full_disk_starts_and_serves_readers() -> None:

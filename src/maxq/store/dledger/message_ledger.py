@@ -10,15 +10,8 @@ import struct
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message import MessageExt, decode_record, encode_record
-from maxq.protocol.message_const import (
-    PROPERTY_INNER_BASE,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    PROPERTY_INNER_NUM,
-)
 from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
-from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, may_name_queues
-from maxq.store.deletions import DELETED_TOPIC, deleted_names
+from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
@@ -27,8 +20,6 @@ from maxq.store.store_context import StoreContext
 
 BARRIER_TOPIC = "rmq_sys_maxq_barrier"
 _ROLLBACK = 0xC
-_INNER_BATCH = 0x80
-_UNCOUNTED = (0x4, 0xC)  # transaction types prepared and rollback
 _HEAD = struct.Struct(">iI")
 _PHYSICAL_OFFSET = slice(28, 36)
 
@@ -60,7 +51,7 @@ class MessageLedger(FileLedger):
         for batch in self._queues.batch_queues.values():
             batch.next_queue_offset = batch.max_offset
         for record in self._records_from(self._dispatch.dispatcher.dispatched_offset):
-            self._count(record)
+            self._queues.count(record)
         self._context.is_leading = True
 
     def end_leading(self) -> None:
@@ -92,32 +83,6 @@ class MessageLedger(FileLedger):
             except RemoteProtocolError:
                 continue  # dispatch passes over it, too
         return found
-
-    def _count(self, message: MessageExt) -> None:
-        """The next offsets of its queues follow `message`, which is not dispatched yet."""
-        if message.sys_flag & _ROLLBACK in _UNCOUNTED:
-            if message.topic == DELETED_TOPIC and message.sys_flag & _ROLLBACK == _ROLLBACK:
-                for topic in deleted_names(message):
-                    self._queues.number_anew(topic, message.physical_offset)
-            return
-        if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
-            batch = self._queues.open_batch(message.topic, message.queue_id)
-            base, count = message.queue_offset, 1
-            if message.sys_flag & _INNER_BATCH:
-                base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
-                count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
-            batch.next_queue_offset = max(batch.next_queue_offset, base + count)
-            return
-        self._number_on(message.topic, message.queue_id, message.queue_offset)
-        names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
-        if names and self._context.config.enable_multi_dispatch and may_name_queues(message.topic):
-            offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-            for name, offset in zip(names.split(","), offsets, strict=False):
-                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))
-
-    def _number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        tail = self._queues.open(topic, queue_id).tail
-        tail.next_queue_offset = max(tail.next_queue_offset, queue_offset + 1)
 
     # --- entries ---
 
@@ -178,8 +143,3 @@ def is_record(body: bytes | memoryview) -> bool:
         return False
     size, magic = _HEAD.unpack_from(body)
     return size == len(body) and magic in MESSAGE_MAGICS
-
-
-def _number(text: str) -> int:
-    """-1 if it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
