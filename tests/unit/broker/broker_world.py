@@ -201,6 +201,7 @@ class BrokerWorld:
         self.registrations = 0
         self.topics.create_system_topics()
         self.groups.create_system_groups()
+        self.acknowledgement = Acknowledgement(cast(MessageStore, self.store))
         self.handlers: dict[int, Any] = {}
         for processor in admin_processors(self._parts()):
             for code, handler in processor.routes().items():
@@ -226,7 +227,7 @@ class BrokerWorld:
             request_modes=self.modes,
             carried_files=CarriedFiles(self.disk, CONFIG_DIR),
             stats=self.stats,
-            acknowledgement=Acknowledgement(cast(MessageStore, self.store)),
+            acknowledgement=self.acknowledgement,
             guard=None,
             runtime_info=lambda: self.runtime,
             ha_runtime_info=lambda: self.ha_status,

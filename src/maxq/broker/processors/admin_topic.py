@@ -7,7 +7,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
@@ -51,6 +51,7 @@ from maxq.store.message_store import MessageStore
 log = logging.getLogger(__name__)
 
 _DELETED_AT_ONCE: Final = 100  # topics that one record deletes
+_Outcome: TypeAlias = "asyncio.Future[ResponseCode] | None"  # of Acknowledgement
 _MAX_PERM: Final = 15  # inherit 1, write 2, read 4, priority 8
 
 
@@ -160,9 +161,9 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if("The specified topic is blank.")
         self._refuse_system_topic(topic)
         doomed = [topic, *self._pop_retry_topics(topic)]
-        end_offset = 0
+        outcomes = []
         for some in _parts(doomed):
-            end_offset = self._put_deletion(some)
+            outcomes.append(self._put_deletion(some))
             self._mappings.delete(some)
             self._topics.delete_topic_configs(some)
             for name in some:
@@ -171,11 +172,12 @@ class AdminTopicProcessor(RequestProcessor):
         self._offsets.request_persist()
         await self._topics.persisted()
         await self._offsets.persisted()
-        await self._finish_deletion(doomed, end_offset)
+        await self._finish_deletion(doomed, outcomes)
         return request.reply()
 
-    def _put_deletion(self, topics: Sequence[str]) -> int:
-        """Where the record ends that deletes these topics."""
+    def _put_deletion(self, topics: Sequence[str]) -> _Outcome:
+        """Store the record that deletes these topics. Returns what is known of its safety: it is asked for here, for
+        later another leader's entries may be committed in its place."""
         if (remark := self._acknowledgement.refusal()) is not None:
             raise RequestRefusedError(self._acknowledgement.refusal_code, remark)
         stored = self._store.put_deletion(topics)
@@ -184,11 +186,13 @@ class AdminTopicProcessor(RequestProcessor):
             raise RequestRefusedError(
                 refusal.code, f"not deleted: {topics[0]} and what was to be deleted with and after it: {refusal.remark}"
             )
-        return stored.end_offset
+        return self._acknowledgement.outcome(stored.end_offset)
 
-    async def _finish_deletion(self, topics: Collection[str], end_offset: int) -> None:
-        outcome = self._acknowledgement.outcome(end_offset)
-        code = ResponseCode.SUCCESS if outcome is None else await outcome
+    async def _finish_deletion(self, topics: Collection[str], outcomes: Sequence[_Outcome]) -> None:
+        code = ResponseCode.SUCCESS
+        for outcome in outcomes:
+            found = ResponseCode.SUCCESS if outcome is None else await outcome
+            code = found if code is ResponseCode.SUCCESS else code
         await self._store.finish_deletion(topics)
         if code is not ResponseCode.SUCCESS:
             remark = f"deleted on this broker, but not safely yet ({code.name}): delete again"
@@ -207,13 +211,13 @@ class AdminTopicProcessor(RequestProcessor):
         log.warning("clean unused topics, called by %s", connection.remote_address)
         known = self._topics.topic_config_table
         unused = sorted(await self._store.unused_topics(known))
-        end_offset = 0
+        outcomes = []
         for part in _parts(unused):
             if some := [topic for topic in part if topic not in known]:  # one may have been made meanwhile
-                end_offset = self._put_deletion(some)
+                outcomes.append(self._put_deletion(some))
             await asyncio.sleep(0)
         if unused:
-            await self._finish_deletion(unused, end_offset)
+            await self._finish_deletion(unused, outcomes)
         return request.reply()
 
     # --- show ---------------------------------------------------------------------------------------------------------

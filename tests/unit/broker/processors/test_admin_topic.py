@@ -1,9 +1,11 @@
 """Topics made, changed, deleted and shown by administrators."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from maxq.codes import ResponseCode
 from maxq.protocol.body.data_version import DataVersion
 from tests.unit.broker.broker_world import BrokerWorld, parsed
 
@@ -47,7 +49,8 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         ({"attributes": "+cleanup.policy=COMPACTION,+queue.type=BatchCQ"}, 29, "needs queue.type=SimpleCQ"),
         ({"attributes": "+message.type=MIXED"}, 29, "MIXED message type is not supported"),
         (
-            {"readQueueNums": "1025"}, 29,
+            {"readQueueNums": "1025"},
+            29,
             "readQueueNums of topic T is 1025, allowed is 0 to 1024 (maxQueuesOfTopic); use fewer, or raise",
         ),
         ({"writeQueueNums": "-1"}, 29, "allowed is 0 to 1024"),
@@ -123,6 +126,32 @@ async def test_a_topic_is_deleted_also_where_the_timer_is_off() -> None:
     world = BrokerWorld({"timerWheelEnable": "false"})
     world.add_topic("T")
     assert (await world.call(215, {"topic": "T"})).code == 0
+
+
+async def test_a_deletion_that_its_leader_lost_meanwhile_is_not_acknowledged_by_what_stands_there_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The member of a DLedger group was deposed and leads again: others' entries are committed where the record was."""
+    world = BrokerWorld()
+    world.add_topic("T")
+    asked: list[Callable[[ResponseCode], None]] = []
+    is_lost = False
+
+    def when(end_offset: int, done: Callable[[ResponseCode], None]) -> bool:
+        asked.append(done)
+        return not is_lost
+
+    async def persisted() -> None:
+        nonlocal is_lost
+        is_lost = True
+        for done in asked:
+            done(ResponseCode.SYSTEM_ERROR)
+
+    monkeypatch.setattr(world.acknowledgement, "when", when)
+    monkeypatch.setattr(world.topics, "persisted", persisted)
+    answer = await world.call(215, {"topic": "T"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "not safely yet" in (answer.remark or "")
 
 
 async def test_blank_and_system_topics_cannot_be_deleted() -> None:
