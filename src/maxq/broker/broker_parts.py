@@ -54,8 +54,8 @@ class BrokerParts(BrokerBase):
         register_admin(self.server, self._admin_parts())
         register_access(self.server, self.access, self.address)
         sends, pulls = self._send_path(), self._pull_path()
-        self._build_static_topics(pulls)
         self._build_message_kinds()
+        self._build_static_topics(pulls)
         backs = self._send_back_parts()
         SendBackProcessor(backs).register(self.server)
         self._build_operations(sends, pulls)
@@ -275,6 +275,7 @@ class BrokerParts(BrokerBase):
                 store=self.store,
                 acknowledgement=self.acknowledgement,
                 topics=self.topics,
+                mappings=self.mappings,
                 hooks=self.put_hooks,
                 stats=self.stats,
                 services=self.member.services,

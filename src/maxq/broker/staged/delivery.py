@@ -6,6 +6,7 @@ the last step that exist are those found behind its entry, by their unique keys,
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from maxq.broker.processors.send_checks import SendChecks
@@ -17,6 +18,7 @@ from maxq.broker.staged.staged_record import (
     batch_positions,
     read_staged,
 )
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
@@ -40,6 +42,9 @@ class StagedDelivery:
     """Reads and delivers staged requests of one broker.
 
     Args:
+        mappings: where the queues of static topics are that messages were staged for.
+        hooks: what messages meet that are not delivered as a batch; the last of them has those whose queue has moved
+            given to the broker that leads it.
         frame_limit: longest frame, bytes.
         on_stored: told topic, queue id and the result of what did not take the compiled way.
     """
@@ -48,6 +53,7 @@ class StagedDelivery:
         self,
         store: MessageStore,
         checks: SendChecks,
+        mappings: TopicQueueMappingManager,
         hooks: PutHooks,
         own_properties: BrokerProperties,
         frame_limit: int,
@@ -55,6 +61,7 @@ class StagedDelivery:
     ) -> None:
         self._store = store
         self._checks = checks
+        self._mappings = mappings
         self._hooks = hooks
         self._own_properties = own_properties
         self._scanner = SendScanner(frame_limit)
@@ -122,8 +129,10 @@ class StagedDelivery:
         config = self._checks.topic(staged.topic, AUTO_CREATE_TOPIC, "staged", _QUEUES, unit_mode=False)
         if not isinstance(config, TopicConfig) or self._checks.queue_id(config, staged.queue_id, "staged"):
             return count
-        if not staged.plain:
+        home = self._mappings.home_of(staged.topic, staged.queue_id)
+        if not staged.plain or home.queue_id is None:
             return self._deliver_singly(staged, body)
+        staged = replace(staged, queue_id=home.queue_id)
         if self._append_plainly(staged, body):
             return 0
         message = self._message(staged, body, {})

@@ -11,6 +11,7 @@ from maxq.broker.put_hooks import PutHooks
 from maxq.broker.staged.delivery import StagedDelivery
 from maxq.broker.staged.staged_processor import StagedProcessor
 from maxq.broker.staged.staged_service import StagedService
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.settings import BrokerSettings
@@ -32,6 +33,7 @@ class StagedParts:
     store: MessageStore
     acknowledgement: Acknowledgement
     topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
     hooks: PutHooks
     stats: BrokerStatsManager
     services: SpecialServices
@@ -49,6 +51,7 @@ class StagedMessages:
         delivery = StagedDelivery(
             store,
             checks,
+            parts.mappings,
             parts.hooks,
             BrokerProperties(parts.own, lambda: settings.broker),
             settings.server.frame_max_length,

@@ -119,6 +119,7 @@ class StaticTopicGate:
             RequestCode.SEND_MESSAGE: ("topic queueId", self._send),
             RequestCode.SEND_MESSAGE_V2: ("b e", self._send),
             RequestCode.SEND_BATCH_MESSAGE: ("b e", self._send),
+            RequestCode.MAXQ_STAGE_MESSAGES: ("topic queueId", self._stage),
             RequestCode.PULL_MESSAGE: ("topic queueId", self._pull),
             RequestCode.LITE_PULL_MESSAGE: ("topic queueId", self._pull),
             RequestCode.QUERY_CONSUMER_OFFSET: ("topic queueId", self._query_consumer_offset),
@@ -145,7 +146,7 @@ class StaticTopicGate:
 
         def process(connection: Connection, request: RemotingCommand) -> Answer:
             detail = mappings.table.get(request.ext.get(topic_field, ""))
-            is_physical = request.ext.get("lo") == "false" and handle != self._send
+            is_physical = request.ext.get("lo") == "false" and handle not in (self._send, self._stage)
             if is_physical and self._is_slave():
                 return self._here(connection, request, {}, _by_a_stand_in)
             if detail is None or is_physical:
@@ -180,6 +181,10 @@ class StaticTopicGate:
 
         queue_field = "queueId" if request.code == RequestCode.SEND_MESSAGE else "e"
         return self._here(connection, request, {queue_field: str(leader.queue_id)}, rewrite)
+
+    def _stage(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
+        """The physical queue is kept with the messages: their delivery finds the global one by it, wherever that is."""
+        return self._here(connection, request, {"queueId": str(queue.leader.queue_id)}, lambda reply: reply)
 
     def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
         fields = HeaderFields(request.ext)

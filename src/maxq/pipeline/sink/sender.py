@@ -40,7 +40,12 @@ MAY_PASS: Final = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-_MAY_PASS: Final = MAY_PASS | {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION}  # of a topic that moves
+#: Of a topic that moves, or a queue of a static one.
+_MAY_PASS: Final = MAY_PASS | {
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.NOT_LEADER_FOR_QUEUE,
+}
 _MOST_REQUESTS: Final = 256  # at one broker, however small
 _PAUSE_S: Final = 0.05
 _AVOID_MS: Final = 5_000
@@ -54,7 +59,7 @@ class Outgoing:
     Attributes:
         queue: the only one it may go to; None: any of its topic's.
         header: its header fields, once its queue is known.
-        answered: told the queue and the answer.
+        answered: told the name of the broker that answered, and the answer.
         failing_since_ms: monotonic; None: it has not failed, or not yet.
     """
 
@@ -63,7 +68,7 @@ class Outgoing:
     queue: MessageQueue | None
     body: bytes
     header: Callable[[MessageQueue], dict[str, str]]
-    answered: Callable[[MessageQueue, RemotingCommand], None]
+    answered: Callable[[str, RemotingCommand], None]
     failing_since_ms: int | None = None
     failures: int = 0
 
@@ -72,6 +77,7 @@ class Outgoing:
 class _Link:
     """What is under way at one broker: opaque → (request, queue), in the order of sending."""
 
+    broker_name: str
     requests: dict[int, tuple[Outgoing, MessageQueue]] = field(default_factory=dict)
     size: int = 0
 
@@ -83,6 +89,7 @@ class PublishRoutes:
         self._client = client
         self._queues: dict[str, Sequence[MessageQueue]] = {}
         self._addresses: dict[MessageQueue, str] = {}
+        self._leaders: dict[MessageQueue, str] = {}
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Of a topic that is not there yet: the queues it will have, where brokers make topics of themselves.
@@ -104,8 +111,12 @@ class PublishRoutes:
         if queue not in self._addresses:
             self._look(queue.topic)
         if queue not in self._addresses:
-            raise NoRouteError(ResponseCode.TOPIC_NOT_EXIST, f"broker {queue.broker_name} has no master")
+            raise NoRouteError(ResponseCode.TOPIC_NOT_EXIST, f"broker {self.broker_name(queue)} has no master")
         return self._addresses[queue]
+
+    def broker_name(self, queue: MessageQueue) -> str:
+        """Name of the broker that serves a queue: of a global queue of a static topic, who led it last."""
+        return self._leaders.get(queue, queue.broker_name)
 
     def forget_addresses(self) -> None:
         """Masters change; queues are kept, so that keys stay where they are while this task runs."""
@@ -131,8 +142,9 @@ class PublishRoutes:
     def _learn(self, topic: str, route: TopicRouteData, queues: Sequence[MessageQueue]) -> None:
         masters = {one.broker_name: one.broker_addrs.get(MASTER_ID) for one in route.broker_datas}
         static = global_queues(topic, route.topic_queue_mapping_by_broker or {})
+        self._leaders |= static
         for queue in queues:
-            address = masters.get(static.get(queue, queue.broker_name))
+            address = masters.get(self.broker_name(queue))
             if address is not None:
                 self._addresses[queue] = address
 
@@ -183,7 +195,7 @@ class Sender:
             try:
                 address = self._routes.address(queue)
             except MaxQError as error:
-                self._note_failure(request, queue.broker_name, str(error))
+                self._note_failure(request, queue, str(error))
                 continue
             if request.queue in self._busy_queues:
                 self._receive(next(a for a, link in self._links.items() if _is_under_way(link, queue)))
@@ -204,7 +216,7 @@ class Sender:
         for _ in queues:
             self._turn += 1
             queue = queues[self._turn % len(queues)]
-            if self._avoided.get(queue.broker_name, 0) <= now_ms:
+            if self._avoided.get(self._routes.broker_name(queue), 0) <= now_ms:
                 return queue
         self._turn += 1
         return queues[self._turn % len(queues)]
@@ -216,7 +228,7 @@ class Sender:
             self._waiting.appendleft(request)
             self._broken(address, error, request, queue)
             return
-        link = self._links.setdefault(address, _Link())
+        link = self._links.setdefault(address, _Link(self._routes.broker_name(queue)))
         link.requests[opaque] = request, queue
         link.size += len(request.body)
         if request.queue is not None:
@@ -240,11 +252,11 @@ class Sender:
         link.size -= len(request.body)
         self._busy_queues.discard(queue)
         if answer.code == ResponseCode.SUCCESS:
-            request.answered(queue, answer)
+            request.answered(link.broker_name, answer)
         elif answer.code in _MAY_PASS:
             self._waiting.appendleft(request)
             why = f"<{address}> answered {_code(answer.code)}: {answer.remark}"
-            self._note_failure(request, queue.broker_name, why)
+            self._note_failure(request, queue, why)
         else:
             raise PipelineError(
                 f"<{address}> refuses messages for {queue.topic}, queue {queue.queue_id}: {_code(answer.code)}: "
@@ -254,13 +266,13 @@ class Sender:
     def _broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
         """Everything that was under way there goes again, in its order, before all else."""
         self._client.drop(address)
-        link = self._links.pop(address, _Link())
-        for request, where in reversed(link.requests.values()):
+        link = self._links.pop(address, None)
+        for request, where in reversed(link.requests.values() if link is not None else ()):
             self._busy_queues.discard(where)
             self._waiting.appendleft(request)
-        self._note_failure(cause, queue.broker_name, str(error))
+        self._note_failure(cause, queue, str(error))
 
-    def _note_failure(self, request: Outgoing, broker_name: str, why: str) -> None:
+    def _note_failure(self, request: Outgoing, queue: MessageQueue, why: str) -> None:
         """Others take its place if there are others; wait a moment before the next attempt, longer each time."""
         now_ms = self._clock.monotonic_ms()
         request.failures += 1
@@ -271,7 +283,7 @@ class Sender:
             raise PipelineError(
                 f"messages for topic {request.topic} could not be sent for {limit_ms} ms (rocketmq.brokerWait): {why}"
             )
-        self._avoided[broker_name] = now_ms + _AVOID_MS
+        self._avoided[self._routes.broker_name(queue)] = now_ms + _AVOID_MS
         self._routes.forget_addresses()
         if request.failures > 1:
             sleep(min(_PAUSE_S * request.failures, _LONGEST_PAUSE_S))

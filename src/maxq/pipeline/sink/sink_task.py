@@ -145,15 +145,15 @@ class SinkTask:
         def header(queue: MessageQueue) -> dict[str, str]:
             return fields | {"topic": queue.topic, "queueId": str(queue.queue_id)}
 
-        def answered(queue: MessageQueue, answer: RemotingCommand) -> None:
-            self._staged.setdefault(queue.broker_name, []).append((sequence, int(answer.ext["queueOffset"])))
+        def answered(broker_name: str, answer: RemotingCommand) -> None:
+            self._staged.setdefault(broker_name, []).append((sequence, int(answer.ext["queueOffset"])))
 
         self._sender.send(
             Outgoing(RequestCode.MAXQ_STAGE_MESSAGES, encoded.topic, encoded.queue, encoded.body, header, answered)
         )
 
 
-def _nothing_more(queue: MessageQueue, answer: RemotingCommand) -> None:
+def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
     """An acknowledgement is all that is wanted."""
 
 
