@@ -275,15 +275,16 @@ class MessageStore:
 
     def restore_places(self, physical_offset: int, size: int) -> int:
         """A range that a start had sealed as damaged holds its records again: give them their places in the queues, and
-        index their keys.
+        index their keys. Compacted queues copy them in the next round.
 
         Returns:
             How many queue units were written.
         """
         dispatcher = self.dispatch.dispatcher
         written = restore_places(
-            self.commit_log, self.queues, self.deletions, dispatcher.delay_table, physical_offset, size
-        )
+            self.commit_log, self.queues, self.deletions, dispatcher.delay_table, physical_offset, size,
+            self.compaction.came_back,
+        )  # fmt: skip
         if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
             restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
         return written

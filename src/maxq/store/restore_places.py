@@ -7,7 +7,7 @@ full takes these entries away, and the start finds the messages in the log only 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.protocol.message_const import (
@@ -39,6 +39,7 @@ def restore_places(
     delays_ms: list[int],
     physical_offset: int,
     size: int,
+    came_back: Callable[[str, int, int], None],
 ) -> int:
     """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
     their queue ends: no message behind them has made a place for them yet. Topics that were deleted since have no place
@@ -46,6 +47,7 @@ def restore_places(
 
     Args:
         delays_ms: of delay level 1, 2, …
+        came_back: called with topic, queue id and queue offset of each.
 
     Returns:
         How many were written.
@@ -64,11 +66,13 @@ def restore_places(
             known = queue.unit(queue_offset)
             if known is not None and known[2] == DAMAGED_TAGS_CODE:
                 queue.put_unit(queue_offset, unit)
+                came_back(topic, queue_id, queue_offset)
                 written += 1
             elif queue_offset >= queue.max_offset:
                 queue.roll(queue_offset, physical_offset, len(record))
                 queue.append(*unit)
                 queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
+                came_back(topic, queue_id, queue_offset)
                 written += 1
         physical_offset += len(record)
     return written

@@ -75,6 +75,7 @@ class CompactionStore:
         self._due_ms: dict[tuple[str, int], int] = {}  # monotonic: when a queue is compacted next
         self._waiting_ms: dict[tuple[str, int], int] = {}  # monotonic: since when older messages do not come
         self._complete: set[tuple[str, int]] = set()  # older messages came, or were given up
+        self._came_back: dict[tuple[str, int], int] = {}  # offset of the first message that the log has again
         self._lock = asyncio.Lock()  # flushing, compaction and deletion exclude each other
         self.topics: set[str] = set()
         self.compactions = 0
@@ -167,6 +168,7 @@ class CompactionStore:
     async def _serve(self, topic: str, queue_id: int) -> None:
         key = (topic, queue_id)
         try:
+            await self._copy_again(key)
             await self._catch_up_slowly(*key)
             await self._flush(*key)
             now_ms, interval_ms = self._context.clock.monotonic_ms(), self._context.config.compaction_schedule_internal
@@ -227,6 +229,24 @@ class CompactionStore:
                 found.append(record, unit[2], offset)
         found.next_offset = max(found.next_offset, start)
         return end < queue.max_offset
+
+    def came_back(self, topic: str, queue_id: int, offset: int) -> None:
+        """The log has this message of a topic, which a start had sealed as damaged, again. If it was passed over, it is
+        copied in the next round, and what came after it once more."""
+        if topic in self.topics:
+            key = (topic, queue_id)
+            self._came_back[key] = min(offset, self._came_back.get(key, offset))
+
+    async def _copy_again(self, key: tuple[str, int]) -> None:
+        if key not in self._came_back:
+            return
+        async with self._lock:
+            found, queue = self._logs.get(key), self._queues.find(*key)
+            if found is not None and found.is_replacing:
+                await self._replace(found)
+            offset = self._came_back.pop(key)
+            if found is not None and queue is not None and offset >= queue.min_offset(self._commit_log.min_offset):
+                found.copy_again(offset)
 
     # --- what only the master has ---
 

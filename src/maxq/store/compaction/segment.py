@@ -105,7 +105,8 @@ class Segment:
         return bytes(self._units.view[place : place + UNIT_SIZE]) == _END_UNIT
 
     def cut(self, offset: int) -> None:
-        """Forget the messages at or behind a message offset. Blocks."""
+        """Forget the messages at or behind a message offset; others may be appended then. Blocks."""
+        self._is_closed = False
         self.count = self.find(offset)
         last = self._unit(self.count - 1) if self.count else None
         self.wrote = self._allocated = 0 if last is None else last.position + last.size

@@ -11,6 +11,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
 from maxq.protocol.message import decode_records
 from maxq.store.compaction.compaction_log import CompactionLog, SegmentSizes
+from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.segment import Segment
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
@@ -178,6 +179,55 @@ async def test_readers_go_on_wherever_they_are_and_never_loop(tmp_path: Path) ->
     assert (too_far.status, too_far.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_BADLY, len(sent))
     unknown = store.get_message("g", "T", 7, 0, 32, None)
     assert unknown.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    store.close()
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+async def test_a_message_that_the_log_has_again_is_shown_and_nobody_is_sent_back(
+    tmp_path: Path, is_compacted: bool
+) -> None:
+    """A start has sealed it, and the master has given it back (replication/ha/repair.py)."""
+    store = compacting(tmp_path)
+    sent = fill(store)
+    queue = store.queue("T", 0)
+    assert queue is not None
+    unit = queue.unit(12)
+    assert unit is not None
+    offset, size, _ = unit
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    good = path.read_bytes()
+    path.write_bytes(good[: offset + 130] + bytes([good[offset + 130] ^ 8]) + good[offset + 131 :])
+    shutil.rmtree(tmp_path / "compaction", ignore_errors=True)
+    (tmp_path / "inventory.json").unlink()
+    store = compacting(tmp_path)
+    if is_compacted:
+        await compacted(store)
+    assert sent[12] not in kept(store)
+    before = kept(store)
+    store.commit_log.files.files[0].view[offset : offset + size] = good[offset : offset + size]
+    assert store.restore_places(offset, size) == 1
+    compaction, copied = store.compaction, CompactionStore.catch_up
+    behind = [0]
+
+    def slowly(self: CompactionStore, topic: str, queue_id: int, most: int = 1) -> bool:
+        found = self._logs["T", 0]
+        if found.next_offset < len(sent):
+            behind[0] += 1
+            waits = found.get_message(len(sent), 32, 1 << 20, None)
+            assert (waits.status, waits.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, len(sent))
+        return copied(self, topic, queue_id, 1)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CompactionStore, "catch_up", slowly)
+        await compaction._round()
+    assert behind[0] > 40
+    assert kept(store) == (sent if not is_compacted else [row for row in before if row[0] < 12] + sent[12:])
+    await compacted(store)
+    assert newest(kept(store)) == newest(sent)
+    await store.shutdown()
+    store = compacting(tmp_path)
+    assert newest(kept(store)) == newest(sent)
     store.close()
 
 
