@@ -215,6 +215,8 @@ class MessageWriter:
             return _illegal(
                 "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
             )
+        if self._queues.topic_tail(message.topic).batch:
+            return _illegal(f"topic {message.topic} is a BatchCQ topic: send it an inner batch, or single messages")
         try:
             count = batch_count(message.body)
         except RemoteProtocolError as error:

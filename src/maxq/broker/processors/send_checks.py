@@ -144,12 +144,13 @@ class SendChecks:
             or self._handle_of_broker(properties),
         )  # fmt: skip
 
-    def staged(self, body: bytes, count: int, *, is_plain: bool) -> Refusal | None:
+    def staged(self, config: TopicConfig, body: bytes, count: int, *, is_plain: bool) -> Refusal | None:
         """What each of `count` staged messages must satisfy; those that are not plain may be of a later time."""
         names = const.NOT_IN_BATCHES if is_plain else (const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_POP_CK)
         return self._one_by_one(
-            body, count, _names_in(body, names),
-            lambda properties: self._transaction(properties, 0, "a staged message")
+            body, count, self._why_each(config) or _names_in(body, names),
+            lambda properties: self._properties(config, properties, 0)
+            or self._transaction(properties, 0, "a staged message")
             or (self.delay_in_batch(properties) if is_plain else None)
             or self._handle_of_broker(properties),
         )  # fmt: skip
@@ -223,11 +224,15 @@ class SendChecks:
 
     def _why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
         """Why the messages of a batch body must be checked one by one; None: no check can object to any of them."""
+        return self._why_each(config) or _names_in(body, const.NOT_IN_BATCHES)
+
+    def _why_each(self, config: TopicConfig) -> str | None:
+        """Why each message of a topic must be checked; None: the topic takes all that are messages."""
         if self._settings.broker.enable_topic_message_type_check:
             return "enableTopicMessageTypeCheck is true"
         if is_compacted(config):
             return f"{config.topic_name} keeps one message for each key ({CLEANUP_POLICY}={COMPACTION})"
-        return _names_in(body, const.NOT_IN_BATCHES)
+        return None
 
     @staticmethod
     def delay_in_batch(properties: Mapping[str, str]) -> Refusal | None:

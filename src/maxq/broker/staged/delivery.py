@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.processors.send_checks import SendChecks
+from maxq.broker.processors.send_message import BATCH_CQ
 from maxq.broker.processors.send_properties import BrokerProperties
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.staged.ledger import Piece
@@ -130,7 +132,7 @@ class StagedDelivery:
         if not isinstance(config, TopicConfig) or self._checks.queue_id(config, staged.queue_id, "staged"):
             return count
         home = self._mappings.home_of(staged.topic, staged.queue_id)
-        if not staged.plain or home.queue_id is None:
+        if not staged.plain or home.queue_id is None or config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
             return self._deliver_singly(staged, body)
         staged = replace(staged, queue_id=home.queue_id)
         if self._append_plainly(staged, body):

@@ -88,7 +88,7 @@ class StagedProcessor(RequestProcessor):
         if count != header.count or count == 0:
             remark = f"the request says {header.count} messages, its body has {count}; send at least one"
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        refusal = self._checks.staged(request.body_bytes, count, is_plain=header.plain)
+        refusal = self._checks.staged(config, request.body_bytes, count, is_plain=header.plain)
         if refusal is not None:
             return refusal.reply_to(request)
         result = self._store.put_message(staged_message(header, request.body_bytes, connection.remote_host))

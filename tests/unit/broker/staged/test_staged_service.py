@@ -12,7 +12,8 @@ from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError, RequestRefusedError
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.message import Message, decode_record, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
@@ -197,3 +198,46 @@ async def test_a_staged_message_that_waits_is_not_plain(server: StandaloneServer
     body = encode_batch([Message("T", b"x", {"UNIQ_KEY": "U", "DELAY": "3"})])
     assert (await stage(server, body, 1, plain="true")).code == ResponseCode.MESSAGE_ILLEGAL
     assert (await stage(server, body, 1, plain="false")).code == ResponseCode.SUCCESS
+
+
+async def test_a_topic_that_keeps_one_message_for_each_key_is_staged_none_without(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    """Nobody would ever see it."""
+    assert server._broker is not None
+    topic = TopicConfig("T", 1, 1, 6, attributes={"+cleanup.policy": "COMPACTION"})
+    server._broker.topics.update_topic_config(topic)
+    refused = await stage(server, batch_of(b"a", b"b"), 2)
+    assert (refused.code, "set KEYS" in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    with_key = encode_batch([Message("T", b"a", {"UNIQ_KEY": "A" * 32, "KEYS": "k"})])
+    staged = await stage(server, with_key, 1)
+    found = await service.deliver("app", 0, [["x", 0, int(staged.ext["queueOffset"]), 1]])
+    assert (staged.code, found.lost) == (ResponseCode.SUCCESS, 0)
+    assert server._broker.store.get_message("G", "T", 0, 0, 32, None).message_count == 1
+
+
+async def test_staged_messages_are_checked_for_their_type_as_sent_ones_are(server: StandaloneServer) -> None:
+    assert server._broker is not None
+    server._broker.staged._processor._settings.update({"enableTopicMessageTypeCheck": "true"})
+    topic = TopicConfig("T", 1, 1, 6, attributes={"+message.type": "FIFO"})
+    server._broker.topics.update_topic_config(topic)
+    refused = await stage(server, batch_of(b"a"), 1)
+    assert (refused.code, "TopicMessageType" in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+
+
+async def test_messages_that_are_staged_for_a_batch_queue_have_places_of_their_own(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    assert server._broker is not None
+    store = server._broker.store
+    server._broker.topics.update_topic_config(TopicConfig("T", 1, 1, 6, attributes={"+queue.type": "BatchCQ"}))
+    for batch in range(3):
+        body = b"sent %d" % batch
+        assert store.put_message(MessageExtBrokerInner("T", 0, body, {"UNIQ_KEY": f"{100 + batch:032X}"})).ok
+        staged = await stage(server, batch_of(b"a %d" % batch, b"b %d" % batch), 2, sequence=str(batch))
+        found = await service.deliver("app", batch, [["x", batch, int(staged.ext["queueOffset"]), 1]])
+        assert (found.done, found.lost) == (True, 0)
+    await store.flush()
+    read = [decode_record(record) for record in store.get_message("G", "T", 0, 0, 32, None).buffers]
+    expected = [b"%b %d" % (what, batch) for batch in range(3) for what in (b"sent", b"a", b"b")]
+    assert [(message.queue_offset, message.body) for message in read] == list(enumerate(expected))
