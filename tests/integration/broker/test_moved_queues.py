@@ -43,6 +43,13 @@ class Undecided:
         return LocalTransactionState.COMMIT_MESSAGE if self.decided else LocalTransactionState.UNKNOW
 
 
+class Decided(Undecided):
+    """Commits at once."""
+
+    async def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
 @pytest.fixture
 async def brokers(start_broker: Start, namesrv: str) -> dict[str, RunningBroker]:
     return {
@@ -194,3 +201,19 @@ async def test_a_message_behind_a_long_batch_is_read_after_the_move(
         await producer.send(Message("Static", b"behind"))
         await until(lambda: b"behind" in read)
     assert read == [b"before", b"last", b"behind"]
+
+
+async def test_a_transaction_on_a_queue_that_has_moved_is_ended_by_its_producer(
+    brokers: dict[str, RunningBroker], namesrv: str
+) -> None:
+    """What an answer says of a half message is its place among half messages, no place of the global queue."""
+    async with (
+        async_admin(namesrv) as admin,
+        async_transaction_producer("PG", namesrv, Decided(), **FAST) as producer,
+    ):
+        await admin.static_topics.create("Static", 2, ["broker-a"])
+        await producer.send(Message("Static", b"before"))
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for number in range(COUNT):
+            result = await producer.send_message_in_transaction(Message("Static", b"%d" % number), None)
+            assert result.end_error is None, result

@@ -19,6 +19,7 @@ from maxq.auth.signature import unsigned
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.pull_answers import STANDS_IN, global_pull_answer
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.transaction.half_message import opens_transaction
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
@@ -30,6 +31,7 @@ from maxq.protocol.body.static_topic import (
     item_at,
 )
 from maxq.protocol.header_fields import HeaderFields
+from maxq.protocol.message_properties import decode_properties
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
@@ -172,14 +174,18 @@ class StaticTopicGate:
 
     def _send(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
         leader = queue.leader
+        is_v1 = request.code == RequestCode.SEND_MESSAGE
+        queue_field, properties_field = ("queueId", "properties") if is_v1 else ("e", "i")
+        is_half = opens_transaction(decode_properties(request.ext.get(properties_field)))
 
         def rewrite(reply: RemotingCommand) -> RemotingCommand:
             if "queueOffset" not in reply.ext:
                 return reply
-            offset = leader.to_logic_within(int(reply.ext["queueOffset"]))
+            offset = int(reply.ext["queueOffset"])
+            if not is_half:  # else it is a place among half messages, and the transaction is ended by its number
+                offset = leader.to_logic_within(offset)
             return replace(reply, ext={**reply.ext, "queueId": str(queue.global_id), "queueOffset": str(offset)})
 
-        queue_field = "queueId" if request.code == RequestCode.SEND_MESSAGE else "e"
         return self._here(connection, request, {queue_field: str(leader.queue_id)}, rewrite)
 
     def _stage(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
