@@ -104,7 +104,7 @@ class MessageReader:
         """See MessageStore.get_message."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
-            result = self._result_at(batch, offset)
+            result = self.result_at(batch, offset)
             if result.status is GetMessageStatus.FOUND:
                 self._collect_batch(batch, offset, max_nums, max_bytes, result)
             return result
@@ -113,13 +113,13 @@ class MessageReader:
             return GetMessageResult(
                 GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0)
             )
-        result = self._result_at(queue, offset)
+        result = self.result_at(queue, offset)
         if result.status is GetMessageStatus.FOUND:
             pull = _Pull(max_nums, max_bytes, may_wait, bulk)
             self._collect(queue, offset, subscription, wanted, pull, result)
         return result
 
-    def _result_at(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> GetMessageResult:
+    def result_at(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> GetMessageResult:
         """An empty one: FOUND if `offset` lies in the queue, else why there is nothing, and where to go on."""
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)

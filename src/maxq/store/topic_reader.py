@@ -5,10 +5,11 @@ from collections.abc import Callable
 from maxq.protocol.enums import BoundaryType
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_store import CompactionStore
+from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_store import ConsumeQueueStore
 from maxq.store.message_reader import MessageReader, TagFilter, tags_codes
 from maxq.store.property_filter import PropertyFilter
-from maxq.store.store_results import BulkRead, GetMessageResult
+from maxq.store.store_results import BulkRead, GetMessageResult, GetMessageStatus
 
 
 class TopicReader:
@@ -35,13 +36,26 @@ class TopicReader:
         bulk: BulkRead | None,
     ) -> GetMessageResult:
         """See MessageStore.get_message."""
-        if topic in self._compaction.topics:
-            return self._compaction.get_message(
-                topic, queue_id, offset, max_nums, max_bytes, tags_codes(subscription), _test_of(wanted)
+        if topic not in self._compaction.topics:
+            return self._reader.get_message(
+                topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
             )
-        return self._reader.get_message(
-            topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
+        kept = self._compaction.get_message(
+            topic, queue_id, offset, max_nums, max_bytes, tags_codes(subscription), _test_of(wanted)
         )
+        queue = self._queues.find(topic, queue_id)
+        return kept if queue is None or kept.max_offset > offset else self._not_kept_yet(queue, offset, kept)
+
+    def _not_kept_yet(self, queue: ConsumeQueue, offset: int, kept: GetMessageResult) -> GetMessageResult:
+        """What a reader is told at or behind the end of a compacted queue. It follows the ordinary one, sometimes far
+        behind: whoever has read further waits for it, and is not sent back."""
+        result = self._reader.result_at(queue, offset)
+        if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            return kept
+        if result.status is not GetMessageStatus.OFFSET_OVERFLOW_BADLY:
+            result.status, result.next_begin_offset = GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+        result.min_offset = kept.min_offset
+        return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """See MessageStore.min_offset."""

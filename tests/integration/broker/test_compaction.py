@@ -1,5 +1,6 @@
 """Compaction topics on a running broker."""
 
+import shutil
 from pathlib import Path
 
 from maxq.broker.slave.master_api import MasterApi
@@ -99,3 +100,27 @@ async def test_with_compaction_switched_off_the_topic_is_an_ordinary_one(start_b
         assert (await broker.send("Prices", b"x", KEYS=f"k{number % 2}")).code == 0
     assert len(await everything(broker)) == 120
     assert broker.controller.store.compaction.compactions == 0
+
+
+async def test_a_reader_waits_for_what_is_not_copied_yet_and_is_not_sent_back(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    """The compacted copy was switched off for a while, or a crash took its end; it follows the queue in pieces."""
+    broker = await start_broker("store", **SMALL)
+    await create(broker)
+    for number in range(700):
+        assert (await broker.send("Prices", b"%d" % number, KEYS=f"k{number}")).code == 0
+    await broker.stop()
+    shutil.rmtree(tmp_path / "store" / "compaction", ignore_errors=True)
+    again = await start_broker("store", **SMALL)
+    answer = await again.pull("Prices", 700)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "700")
+
+    async def is_there() -> bool:
+        return [message.body for message in await again.pull_messages("Prices", 690)] == [
+            b"%d" % number for number in range(690, 700)
+        ]
+
+    await until(is_there)
+    answer = await again.pull("Prices", 701)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "700")
