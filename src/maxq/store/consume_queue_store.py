@@ -36,6 +36,8 @@ ASIDE_NAME = "deleted"
 LMQ_PREFIX = "%LMQ%"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
+#: Topics of what producers have not committed, and of what nobody decided.
+OF_TRANSACTIONS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
 _INNER_BATCH = 0x80
 _ROLLBACK = 0xC
@@ -51,11 +53,18 @@ def is_folder_name(topic: str) -> bool:
     )
 
 
-def may_name_queues(topic: str) -> bool:
-    """Do the messages of this topic get units in the queues that INNER_MULTI_DISPATCH names? Copies that wait for
-    another try, or for a time, do not: what they say of places is of the message that they were made from
+def may_hold_places(topic: str) -> bool:
+    """Can records of this topic have places in the queues that INNER_MULTI_DISPATCH names? Copies that wait for another
+    try, or for a time, have none: what they say of places is of the message that they were made from
     (isNeedHandleMultiDispatch)."""
     return not topic.startswith(_NAME_NO_QUEUES) and topic != DELAY_TOPIC
+
+
+def may_name_queues(topic: str) -> bool:
+    """Are the messages of this topic given such places, and shown there? Messages of open transactions and dead letters
+    are not: the one that is committed has its own place, and the one that nobody could consume had it. Where Java gave
+    them places, these are ones of lost messages."""
+    return may_hold_places(topic) and topic not in OF_TRANSACTIONS and not topic.startswith("%DLQ%")
 
 
 class ConsumeQueueStore:
@@ -162,7 +171,7 @@ class ConsumeQueueStore:
             return
         self._number_on(message.topic, message.queue_id, message.queue_offset)
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
-        if names and self._context.config.enable_multi_dispatch and may_name_queues(message.topic):
+        if names and self._context.config.enable_multi_dispatch and may_hold_places(message.topic):
             offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
             for name, offset in zip(names.split(","), offsets, strict=False):
                 self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))

@@ -25,7 +25,13 @@ from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_ext import CqExtUnit, is_ext_address
-from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore, is_folder_name, may_name_queues
+from maxq.store.consume_queue_store import (
+    LMQ_PREFIX,
+    ConsumeQueueStore,
+    is_folder_name,
+    may_hold_places,
+    may_name_queues,
+)
 from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
 from maxq.store.disk_room import lacks_room
@@ -420,10 +426,11 @@ class DispatchService:
             self.dispatcher.arrived.append(queue.tail)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        if not may_name_queues(message.topic):
+        is_shown = may_name_queues(message.topic)
+        places = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "")
+        if not may_hold_places(message.topic) or not (places or is_shown):
             return
-        names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
-        offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        names, offsets = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(","), places.split(",")
         if len(names) != len(offsets):
             log.warning(
                 "the record at physical offset %d names %d queues and %d offsets",
@@ -432,11 +439,12 @@ class DispatchService:
                 len(offsets),
             )
             return
+        tags_code = _tags_code(message) if is_shown else DAMAGED_TAGS_CODE
         for name, text in zip(names, offsets, strict=True):
             queue_offset = _number(text)
             if queue_offset >= 0 and is_folder_name(name):
                 queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
-                self.put_unit(name, queue_id, queue_offset, physical_offset, size, _tags_code(message))
+                self.put_unit(name, queue_id, queue_offset, physical_offset, size, tags_code)
 
     def put_unit(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int

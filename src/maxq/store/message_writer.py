@@ -22,6 +22,7 @@ from maxq.store.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.consume_queue_store import (
     FOLDER_NAME_MAX,
     LMQ_PREFIX,
+    OF_TRANSACTIONS,
     ConsumeQueueStore,
     is_folder_name,
     may_name_queues,
@@ -114,8 +115,10 @@ class MessageWriter:
             message.properties_data = None
         if self._queues.topic_tail(message.topic).batch:
             return self._put_in_batch_queue(message)
-        if self._is_multi_dispatch(message):
-            return self._put_multi_dispatch(message)
+        if names := self._named_queues(message):
+            refused = self._check_multi_dispatch(names)
+            if refused is not None or may_name_queues(message.topic):
+                return refused or self._put_multi_dispatch(message, names)
         tail = self._queues.open(message.topic, message.queue_id).tail
         counted = message.sys_flag & 0xC not in _NO_QUEUE_OFFSET
         result = self._append(message, tail.next_queue_offset if counted else 0, message.encoded_properties())
@@ -407,18 +410,15 @@ class MessageWriter:
 
     # --- several queues ---
 
-    def _is_multi_dispatch(self, message: MessageExtBrokerInner) -> bool:
-        return (
-            self._context.config.enable_multi_dispatch
-            and bool(message.properties.get(PROPERTY_INNER_MULTI_DISPATCH))
-            and may_name_queues(message.topic)
-        )
+    def _named_queues(self, message: MessageExtBrokerInner) -> list[str]:
+        """Those that the message is put into as well; if it opens a transaction, when that is committed."""
+        names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH)
+        is_held_back = message.topic in OF_TRANSACTIONS
+        if not names or not self._context.config.enable_multi_dispatch:
+            return []
+        return names.split(",") if is_held_back or may_name_queues(message.topic) else []
 
-    def _put_multi_dispatch(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
-        refused = self._check_multi_dispatch(names)
-        if refused is not None:
-            return refused
+    def _put_multi_dispatch(self, message: MessageExtBrokerInner, names: list[str]) -> PutMessageResult:
         tails = [self._queues.open(name, 0).tail for name in names]
         offsets: list[str] = []
         for number, tail in enumerate(tails):  # a name may be listed twice: each listing takes an offset

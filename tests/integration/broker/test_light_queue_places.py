@@ -7,6 +7,7 @@ from maxq.protocol.message import MessageExt, encode_batch
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
+from tests.integration.broker.transaction_world import COMMIT, ROLLBACK, TransactionClient
 
 PLACES = {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": "0"}
 
@@ -61,3 +62,33 @@ async def test_a_batch_brings_no_places(start_broker: Start, name: str) -> None:
     assert answer.code == 0, answer.remark
     await assert_nothing_is_lost(broker)
     assert [message.body for message in await broker.pull_messages("T")][:5] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
+
+
+@pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
+async def test_a_message_of_a_transaction_comes_to_its_light_queue_when_it_is_committed(
+    start_broker: Start, how: int
+) -> None:
+    client = TransactionClient(await started(start_broker))
+    half = await client.prepare("T", b"in a transaction", INNER_MULTI_DISPATCH="%LMQ%x")
+    assert len(await client.bodies("%LMQ%x")) == 5
+    assert (await client.end(half, how)).code == 0
+    assert (await client.bodies("%LMQ%x"))[5:] == ([b"in a transaction"] if how == COMMIT else [])
+    await assert_nothing_is_lost(client.broker, 7)
+
+
+async def test_a_transaction_that_names_what_is_no_light_queue_is_refused_when_it_begins(start_broker: Start) -> None:
+    broker = await started(start_broker)
+    assert (await broker.send("T", b"bad", INNER_MULTI_DISPATCH="T", TRAN_MSG="true")).code == 13
+
+
+async def test_a_dead_letter_does_not_come_to_its_light_queue_again(start_broker: Start) -> None:
+    broker = await started(start_broker)
+    first = (await broker.pull_messages("T"))[0]
+    broker.controller.groups.find_subscription_group_config("G")
+    ext = {
+        "offset": str(first.physical_offset), "group": "G", "delayLevel": "-1", "originMsgId": "", "originTopic": "T",
+        "unitMode": "false", "maxReconsumeTimes": "16",
+    }  # fmt: skip
+    assert (await broker.invoke(RemotingCommand(RequestCode.CONSUMER_SEND_MSG_BACK, ext))).code == 0
+    assert [message.body for message in await broker.pull_messages("%DLQ%G")] == [b"m0"]
+    await assert_nothing_is_lost(broker)

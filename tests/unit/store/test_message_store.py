@@ -8,11 +8,14 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.message import Message, decode_record, encode_batch
-from maxq.runtime.system import SystemMappedRegion
+from maxq.protocol.message import Message, decode_record, decode_records, encode_batch
+from maxq.runtime.system import SystemDisk, SystemMappedRegion
+from maxq.store import message_writer
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
 from maxq.store.tails_cy import QueueTail, jhash
+from maxq.store.tools.check import StoreCheck
+from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
@@ -360,6 +363,32 @@ def test_a_message_reaches_every_light_queue_it_names(tmp_path: Path) -> None:
     assert found is not None
     assert found.properties["INNER_MULTI_QUEUE_OFFSET"] == "0,0"
     assert store.get_message("g", "%LMQ%b", 0, 0, 32, None).message_count == 2
+    store.close()
+
+
+@pytest.mark.parametrize("topic", ["RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "%DLQ%G"])
+def test_what_java_gave_a_place_that_it_must_not_have_is_passed_over_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    config = small_config(tmp_path, enable_lmq=True, enable_multi_dispatch=True)
+    store = opened(config)
+    named = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    assert store.put_message(message(body=b"0", **named)).ok
+    with monkeypatch.context() as java:
+        java.setattr(message_writer, "may_name_queues", lambda topic: True)
+        assert store.put_message(message(topic, body=b"hidden", **named)).ok
+    assert store.put_message(message(body=b"2", **named)).ok
+    assert store.put_message(message(topic, body=b"not placed", **named)).ok
+    assert store.put_message(message(body=b"3", **named)).ok
+    for _ in range(2):
+        found = store.get_message("g", "%LMQ%a", 0, 0, 32, None)
+        bodies = [record.body for buffer in found.buffers for record in decode_records(buffer)]
+        assert bodies == [b"0", b"2", b"3"]
+        assert store.max_offset("%LMQ%a", 0) == 4
+        store.close()
+        assert StoreCheck(StoreFiles(SystemDisk(), tmp_path)).run().faults == []
+        shutil.rmtree(tmp_path / "consumequeue")
+        store = opened(config)
     store.close()
 
 

@@ -27,7 +27,13 @@ from maxq.runtime.interfaces import Disk
 from maxq.store import record_cy as rc
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
-from maxq.store.consume_queue_store import DELAY_TOPIC, LMQ_PREFIX, is_folder_name, may_name_queues
+from maxq.store.consume_queue_store import (
+    DELAY_TOPIC,
+    LMQ_PREFIX,
+    is_folder_name,
+    may_hold_places,
+    may_name_queues,
+)
 from maxq.store.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.deletions import DELETED_TOPIC, FILE_NAME, deleted_names
 from maxq.store.dispatch_cy import Dispatcher
@@ -304,17 +310,18 @@ class PieceDispatch:
         self._result.batch_units.setdefault((message.topic, message.queue_id), []).append(unit)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        if not may_name_queues(message.topic):
+        if not may_hold_places(message.topic):
             return
         names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
         offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         if len(names) != len(offsets):
             return  # multi-dispatch was off when it was stored
+        tags_code = _tags_code(message) if may_name_queues(message.topic) else DAMAGED_TAGS_CODE
         for name, text in zip(names, offsets, strict=True):
             queue_offset = _number(text)
             if queue_offset >= 0 and is_folder_name(name):
                 queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
-                self._put_unit(name, queue_id, queue_offset, physical_offset, size, _tags_code(message))
+                self._put_unit(name, queue_id, queue_offset, physical_offset, size, tags_code)
 
     # -- index --
 

@@ -14,7 +14,7 @@ from maxq.protocol import message_const as const
 from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message_sys_flag import MessageSysFlag
 from maxq.store import record_cy as rc
-from maxq.store.consume_queue_store import is_folder_name, may_name_queues
+from maxq.store.consume_queue_store import is_folder_name, may_hold_places
 from maxq.store.tails_cy import jhash
 from maxq.store.tools.message_json import properties_of, topic_of
 
@@ -103,7 +103,7 @@ def _multi_dispatch(topic: str, queue_id: int, properties: dict[str, str], tags_
         return ()
     names = properties[const.PROPERTY_INNER_MULTI_DISPATCH].split(",")
     offsets = properties.get(const.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-    if len(names) != len(offsets) or not may_name_queues(topic):
+    if len(names) != len(offsets) or not may_hold_places(topic):
         return ()
     return tuple(
         ExpectedUnit(name, 0 if name.startswith(LMQ_PREFIX) else queue_id, int(offset), tags_code)
