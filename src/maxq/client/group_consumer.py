@@ -103,8 +103,8 @@ class GroupConsumer(ABC, Generic[Config]):
             raise ClientError(f"consumer of group {self.group} is already started")
         client_id = self._manager.client_id(self._config, keep_default_name=self._broadcasting)
         instance = await self._manager.acquire(client_id, self._config)
+        self._offsets = self._make_offset_store(instance)
         try:
-            self._offsets = self._make_offset_store(instance)
             await self._offsets.load()
             self._pull_api = PullAPIWrapper(
                 instance,
@@ -116,7 +116,7 @@ class GroupConsumer(ABC, Generic[Config]):
             self._build(instance)
             instance.register_consumer(self)
         except BaseException:
-            await self._manager.release(instance)
+            await in_turn(self._offsets.close, partial(self._manager.release, instance))
             raise
         self._instance = instance
         if self._trace is not None:
@@ -148,7 +148,10 @@ class GroupConsumer(ABC, Generic[Config]):
         """Give the place up; brokers are told."""
         trace = [] if self._trace is None else [self._trace.shutdown]
         await in_turn(
-            *trace, partial(instance.unregister_consumer, self.group), partial(self._manager.release, instance)
+            *trace,
+            self._offsets.close,
+            partial(instance.unregister_consumer, self.group),
+            partial(self._manager.release, instance),
         )
 
     # --- subscriptions ---

@@ -20,7 +20,7 @@ from maxq.client.mq_client import MQClientInstance
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.json_body import JsonBody
 from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.interfaces import Disk
+from maxq.runtime.interfaces import Disk, DiskLock
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,10 @@ class OffsetStore(ABC):
         self._table: dict[MessageQueue, _Offset] = {}
 
     async def load(self) -> None:  # noqa: B027 - a store at the broker has nothing to load
-        """Read what an earlier process left."""
+        """Read what an earlier process left. Whoever has called it calls `close` at the end."""
+
+    async def close(self) -> None:  # noqa: B027 - a store at the broker has nothing to close
+        """Another consumer may use the store from now on."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
         """The consumer got this far."""
@@ -174,7 +177,8 @@ class OffsetSerializeWrapper(JsonBody):
 
 
 class LocalFileOffsetStore(OffsetStore):
-    """Broadcasting: every client keeps its own, in `<folder>/<client id>/<group>/offsets.json` and `.bak`."""
+    """Broadcasting: every client keeps its own, in `<folder>/<client id>/<group>/offsets.json` and `.bak`. It holds a
+    lock beside them: of two that wrote there, each would go on where the other was, and miss messages."""
 
     def __init__(self, disk: Disk, folder: PurePath, client_id: str, group: str) -> None:
         super().__init__()
@@ -182,15 +186,42 @@ class LocalFileOffsetStore(OffsetStore):
         self._path = folder / client_id / group / "offsets.json"
         self._backup = self._path.with_name("offsets.json.bak")
         self._stored: dict[MessageQueue, int] = {}
+        self._lock: DiskLock | None = None
+        self._turn = asyncio.Lock()  # of those who write
+        self._writing: asyncio.Future[None] | None = None
 
     async def load(self) -> None:
         """Read the file, or its backup if the file is missing or damaged.
 
         Raises:
-            ClientError: both are unreadable; names them and says what to do.
+            ClientError: another consumer has them in use, or both are unreadable; names them and says what to do.
         """
-        self._stored = await asyncio.get_running_loop().run_in_executor(None, self._read_files)
+        loop = asyncio.get_running_loop()
+        self._lock = await loop.run_in_executor(None, self._take_lock)
+        try:
+            self._stored = await loop.run_in_executor(None, self._read_files)
+        except BaseException:
+            await self.close()
+            raise
         self._table = {queue: _Offset(offset) for queue, offset in self._stored.items()}
+
+    def _take_lock(self) -> DiskLock | None:
+        try:
+            self._disk.make_dirs(self._path.parent)
+            return self._disk.lock(self._path.with_name("offsets.json.lock"), b"")
+        except BlockingIOError:
+            raise ClientError(
+                f"another consumer of the group, here or in another process, keeps its offsets in {self._path}: give "
+                "each member that broadcasts an instance_name of its own"
+            ) from None
+        except OSError as error:
+            log.warning("nothing keeps other consumers from using the offsets in %s: %s", self._path, error)
+            return None
+
+    async def close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            await asyncio.get_running_loop().run_in_executor(None, lock.release)
 
     def _read_files(self) -> dict[MessageQueue, int]:
         problems = []
@@ -210,18 +241,22 @@ class LocalFileOffsetStore(OffsetStore):
 
     async def persist_all(self, queues: Collection[MessageQueue], *, certain: bool = False) -> None:
         wanted = set(queues)
-        fresh = {queue: entry.value for queue, entry in self._table.items() if queue in wanted and entry.value >= 0}
-        merged = {**self._stored, **fresh}
-        if merged != self._stored:
-            await self._write(merged)
+        async with self._turn:
+            fresh = {queue: entry.value for queue, entry in self._table.items() if queue in wanted and entry.value >= 0}
+            merged = {**self._stored, **fresh}
+            if merged != self._stored:
+                await self._write(merged)
 
     async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
         await self.persist_all([queue])
 
     async def _write(self, table: dict[MessageQueue, int]) -> None:
         data = OffsetSerializeWrapper(dict(sorted(table.items()))).encode_pretty()
+        if self._writing is not None:  # whoever began it may have been cancelled
+            await asyncio.wait([self._writing])
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._write_files, data)
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_files, data)
+            await asyncio.shield(self._writing)
             self._stored = table
         except OSError as error:
             log.warning("offsets were not written to %s: %s", self._path, error)

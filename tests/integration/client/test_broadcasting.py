@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from maxq.api import Message, MessageModel, async_producer, async_push_consumer
 from maxq.client.push_consumer import PushConsumer
+from maxq.errors import ClientError
 from tests.integration.client.helpers import FROM_FIRST, Collector
 
 Name = Callable[[str], str]
@@ -38,6 +41,22 @@ async def test_every_member_gets_every_message(namesrv: str, name: Name, tmp_pat
     expected = Counter(b"%d" % n for n in range(40))
     assert got[0].counts() == expected
     assert got[1].counts() == expected
+
+
+async def test_two_members_do_not_keep_their_offsets_in_one_file(namesrv: str, name: Name, tmp_path: Path) -> None:
+    """The one that comes back would go on where the other is, and miss what that had got meanwhile."""
+    topic, group, got = name("T"), name("G"), Collector()
+    async with async_producer(name("P"), namesrv) as producer:
+        await producer.send(Message(topic, b"0"))
+        one, two = (member(namesrv, group, topic, got, tmp_path, "same") for _ in range(2))
+        async with one:
+            with pytest.raises(ClientError, match="instance_name"):
+                await two.start()
+            await got.wait_for(1)
+        async with two:
+            await producer.send(Message(topic, b"1"))
+            await got.wait_for(2)
+    assert got.counts() == Counter([b"0", b"1"])
 
 
 async def test_a_member_goes_on_from_its_local_file(namesrv: str, name: Name, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Offsets in a local file, and what freezing means."""
 
-from pathlib import PurePosixPath
+import asyncio
+from pathlib import PurePath, PurePosixPath
 
 import pytest
 
@@ -8,6 +9,7 @@ from maxq.client.offset_store import LocalFileOffsetStore, ReadOffsetType
 from maxq.errors import ClientError
 from maxq.protocol import json_dialect
 from maxq.protocol.message_queue import MessageQueue
+from maxq.runtime.interfaces import DiskLock
 from maxq.testing.simulation import SimWorld, run_simulation
 
 Q0, Q1 = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
@@ -30,6 +32,7 @@ def test_what_is_persisted_is_there_after_a_restart_in_javas_form() -> None:
         text = world.disk.read(FILE)
         assert json_dialect.loads(text) == {"offsetTable": {Q0: 12, Q1: 5}}
         assert b"{\n" not in text.split(b'"offsetTable":')[0][1:]
+        await offsets.close()
         again = store(world)
         await again.load()
         assert await again.read(Q0, ReadOffsetType.READ_FROM_STORE) == 12
@@ -46,12 +49,50 @@ def test_the_backup_serves_when_the_file_is_damaged() -> None:
             offsets.update(Q0, value, increase_only=True)
             await offsets.persist_all([Q0])
         world.disk.replace(FILE, b"{{{ rubbish")
+        await offsets.close()
         again = store(world)
         await again.load()
         assert again.in_memory(Q0) == 1
+        await again.close()
         world.disk.replace(FILE.with_name("offsets.json.bak"), b"rubbish too")
         with pytest.raises(ClientError, match=r"offsets\.json.*repair or delete"):
             await store(world).load()
+
+    run_simulation(main, seed=1)
+
+
+def test_writes_that_overlap_leave_the_newest_and_a_whole_file() -> None:
+    """The timer writes while a queue is given up, and whoever waited for a write may be cancelled."""
+
+    async def main(world: SimWorld) -> None:
+        offsets = store(world)
+        await offsets.load()
+        for value in range(1, 40):
+            offsets.update(Q0, value, increase_only=True)
+            writes = [asyncio.create_task(offsets.persist_all([Q0])) for _ in range(2)]
+            await asyncio.sleep(0.0001 * (value % 5))
+            offsets.update(Q1, value, increase_only=True)
+            writes.append(asyncio.create_task(offsets.persist(Q1)))
+            if value % 3 == 0:
+                writes[0].cancel()
+            await asyncio.gather(*writes, return_exceptions=True)
+            assert json_dialect.loads(world.disk.read(FILE)) == {"offsetTable": {Q0: value, Q1: value}}
+        await offsets.close()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_folder_that_takes_no_lock_is_no_reason_not_to_begin() -> None:
+    async def main(world: SimWorld) -> None:
+        offsets = store(world)
+
+        def lock(path: PurePath, content: bytes) -> DiskLock:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        world.disk.lock = lock  # type: ignore[method-assign]
+        await offsets.load()
+        assert offsets.in_memory(Q0) == -1
+        await offsets.close()
 
     run_simulation(main, seed=1)
 
