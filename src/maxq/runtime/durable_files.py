@@ -24,6 +24,7 @@ whole. A replacement of many files is noted first, done name by name, and forgot
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import shutil
@@ -43,6 +44,11 @@ _BURST_NS: Final = 2_000_000
 _SLOW_NS: Final = 1_000_000
 #: the loop does not wait for this disk for so many times as long.
 _REST: Final = 30
+
+_BLOCK_UNIT: Final = 512  # bytes, of st_blocks
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+_renameat2: Final = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # of Linux, since glibc 2.28
 
 
 class DurableFiles:
@@ -110,6 +116,20 @@ class DurableFiles:
         _write_synced(temporary, data, 0o600 if private else 0o666)
         os.replace(temporary, path)
         _sync_folders(folders)
+
+    def replace_with(self, path: Path, data: bytes, *, spare: Path) -> None:
+        """See Disk.replace_with."""
+        fd = os.open(spare, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            if len(data) > _BLOCK_UNIT * os.fstat(fd).st_blocks:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spare))
+            write_all(fd, memoryview(data), 0)
+            os.ftruncate(fd, len(data))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        _exchange(spare, path)
+        _sync_folders([path.parent, spare.parent])
 
     def put_new(self, path: Path, data: bytes, *, temporary: Path) -> bool:
         """Make a file with its whole content at once, by way of `temporary` in the same folder, unless there is one of
@@ -318,6 +338,18 @@ def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
         raise
     finally:
         os.close(fd)
+
+
+def _exchange(first: Path, second: Path) -> None:
+    """Let two files have each other's names, at once. Where the file system cannot, the first one takes the name of the
+    second, which is gone."""
+    names = os.fsencode(first), os.fsencode(second)
+    if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return
+    number = errno.ENOSYS if _renameat2 is None else ctypes.get_errno()
+    if number not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        raise OSError(number, os.strerror(number), str(first), None, str(second))
+    os.replace(first, second)
 
 
 def _make_folders(folder: Path) -> list[Path]:

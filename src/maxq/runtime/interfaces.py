@@ -148,6 +148,11 @@ class Disk(Protocol):
         who runs this may read the file."""
         ...
 
+    def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
+        """The same, in the blocks of the file `spare`, which gets those of the old one for the next time: it works on a
+        full disk. Where names cannot be exchanged, `spare` is gone then."""
+        ...
+
     def rename(self, source: PurePath, target: PurePath) -> None:
         """Give a file or a folder, with all below it, another name: atomic, and durable on return."""
         ...

@@ -148,6 +148,9 @@ class OverlayDisk:
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         self._disk.replace(self._above(path), data, private=private)
 
+    def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
+        self.replace(path, data)
+
     def rename(self, source: PurePath, target: PurePath) -> None:
         above = self._above(source)
         if self._real(source).is_dir():

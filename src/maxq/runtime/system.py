@@ -315,6 +315,9 @@ class SystemDisk:
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         self._files.replace(Path(path), data, private=private)
 
+    def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
+        self._files.replace_with(Path(path), data, spare=Path(spare))
+
     def rename(self, source: PurePath, target: PurePath) -> None:
         self._files.rename(Path(source), Path(target))
 

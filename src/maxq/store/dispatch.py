@@ -21,6 +21,7 @@ from maxq.protocol.message_const import (
     PROPERTY_TAGS,
 )
 from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.runtime.refusals import Cause
 from maxq.store.batch_consume_queue import BatchUnit
 from maxq.store.commit_log import MIN_RECORD_SIZE, CommitLog
 from maxq.store.consume_queue import ConsumeQueue
@@ -192,13 +193,14 @@ class DispatchService:
         dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
         self._half_done = True
         reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; "
-        if lacks_room(error):
+        cause = Cause.DISK_NO_ROOM if lacks_room(error) else Cause.DISK_FAILED
+        if cause is Cause.DISK_NO_ROOM:
             reason = f"the disk is full: {reason}free space, shorten fileReservedTime, or give the store a larger disk"
         else:
             reason += "free or repair the disk"
         if not self._context.flags.has(LOGICS_ERROR):
             log.error("%s; it is tried again", reason)
-        self._context.flags.set(LOGICS_ERROR, reason)
+        self._context.flags.set(LOGICS_ERROR, reason, cause)
 
     def _finish_record(self) -> None:
         """Queues know what they have; the index is told which keys of the record come next."""

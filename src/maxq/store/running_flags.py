@@ -32,10 +32,10 @@ class RunningFlags:
         self.bits = 0
         self._reasons: dict[int, str] = {}
 
-    def set(self, bit: int, reason: str) -> None:
-        """From now on, for `reason`: cause, measured value, limit, remedy."""
+    def set(self, bit: int, reason: str, cause: Cause | None = None) -> None:
+        """From now on, for `reason`: measured value, limit, remedy. `cause`: if it is not the one that the bit says."""
         self.bits |= bit
-        self._reasons[bit] = reason
+        self._reasons[bit] = f"[{cause or _CAUSES.get(bit, Cause.DISK_FAILED)}]{reason}"
 
     def clear(self, bit: int) -> None:
         """No more."""
@@ -63,6 +63,4 @@ class RunningFlags:
 
     def why(self) -> str:
         """The reasons of all bits that are set, each behind its cause, for a remark; empty if none is."""
-        return "; ".join(
-            f"[{_CAUSES.get(bit, Cause.DISK_FAILED)}]{self._reasons[bit]}" for bit in sorted(self._reasons)
-        )
+        return "; ".join(self._reasons[bit] for bit in sorted(self._reasons))

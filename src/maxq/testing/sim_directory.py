@@ -15,7 +15,7 @@ from maxq.testing.sim_rng import SimRng
 class _Change:
     """A change of the directory that is not durable yet."""
 
-    kind: str  # link, resize (from nothing to its full length), unlink, rename
+    kind: str  # link, resize (from nothing to its full length), unlink, rename, swap
     path: str
     inode: SimFile
     target: str = ""
@@ -73,6 +73,12 @@ class SimDirectory:
         self.live[target] = inode
         self._journal.append(_Change("rename", source, inode, target))
 
+    def swap(self, source: str, target: str) -> None:
+        """Two files have each other's names."""
+        inode = self.live[source]
+        self.live[source], self.live[target] = self.live[target], inode
+        self._journal.append(_Change("swap", source, inode, target))
+
     def unlink(self, path: str) -> None:
         """The file has no name any more."""
         self._journal.append(_Change("unlink", path, self.live.pop(path)))
@@ -123,6 +129,12 @@ def _apply(names: dict[str, SimFile], change: _Change) -> None:
         change.inode.make_length_durable()
     elif change.kind == "unlink":
         names.pop(change.path, None)
+    elif change.kind == "swap":
+        old = names.get(change.target)
+        names.pop(change.path, None)
+        names[change.target] = change.inode
+        if old is not None:
+            names[change.path] = old
     else:
         names.pop(change.path, None)
         names[change.target] = change.inode

@@ -297,6 +297,19 @@ class SimDisk:
         self._directory.sync_folder(parent(key))
 
     @_alone
+    def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
+        key, other = _key(path), _key(spare)
+        self._step("replace", key)
+        self._check_writable(key)
+        self._set_content(other, self._inode(other), data)
+        self._step("replace", key)
+        self._sync_whole(other)
+        self._step("replace", key)
+        self._directory.swap(other, key)
+        self._step("replace", key)
+        self._directory.sync_folder(parent(key))
+
+    @_alone
     def rename(self, source: PurePath, target: PurePath) -> None:
         old, new = _key(source), _key(target)
         self._step("rename", old)

@@ -315,6 +315,27 @@ def test_a_table_whose_sync_failed_may_be_written_again(tmp_path: Path, monkeypa
     assert disk.read(path) == b"new"
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_table_is_replaced_in_the_blocks_of_a_spare_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    disk, path, spare = SystemDisk(), tmp_path / "table", tmp_path / "spare"
+    disk.replace(path, b"old")
+    disk.write(spare, bytes(4096))
+    blocks = {path.stat().st_ino, spare.stat().st_ino}
+    if not can_exchange:
+        monkeypatch.setattr(f"{DURABLE}._renameat2", None)
+    disk.replace_with(path, b"newer", spare=spare)
+    assert disk.read(path) == b"newer"
+    assert spare.exists() == can_exchange
+    if can_exchange:
+        assert spare.read_bytes() == b"old"
+        assert {path.stat().st_ino, spare.stat().st_ino} == blocks
+        with pytest.raises(OSError, match="No space left"):
+            disk.replace_with(path, bytes(100_000), spare=spare)
+        assert disk.read(path) == b"newer"
+
+
 def test_a_rename_syncs_both_folders_and_a_new_file_all_folders_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ def test_dispatch_that_finds_no_room_keeps_what_it_did_and_goes_on_there(monkeyp
     stopped = store.put_message(message(KEYS="d e f g"))  # in the log; its keys need another index file
     assert stopped.ok and store.flags.has(LOGICS_ERROR)
     assert not store.put_message(message()).ok
-    assert "the disk is full: dispatch at physical offset" in store.refusal_remark()
+    assert "[DISK_NO_ROOM]the disk is full: dispatch at physical offset" in store.refusal_remark()
     store.disk_room.try_again()
     full[0] = False
     store.disk_room.try_again()

@@ -171,6 +171,25 @@ def test_replace_is_atomic_wherever_the_power_goes() -> None:
     assert seen == {b"old", b"a longer new content"}
 
 
+def test_replace_with_a_spare_file_is_atomic_wherever_the_power_goes() -> None:
+    seen = set()
+    for seed in range(200):
+        disk = new_disk(seed)
+        disk.put("c/topics.json", b"old")
+        disk.put("c/spare", bytes(30))
+        disk.cut_power_after(seed % 6)
+        try:
+            disk.replace_with(P("c/topics.json"), b"a longer new content", spare=P("c/spare"))
+            disk.cut_power()
+        except PowerLoss:
+            pass
+        after = disk.boot()
+        found = after.read(P("c/topics.json"))
+        seen.add(found)
+        assert (found == b"old") or after.read(P("c/spare")) == b"old"
+    assert seen == {b"old", b"a longer new content"}
+
+
 def test_replace_and_write_are_durable_on_return() -> None:
     for seed in range(40):
         disk = new_disk(seed)

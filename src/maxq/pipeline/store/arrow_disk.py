@@ -97,6 +97,9 @@ class ArrowDisk:
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
         raise _read_only()
 
+    def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
+        raise _read_only()
+
     def rename(self, source: PurePath, target: PurePath) -> None:
         raise _read_only()
 

@@ -133,6 +133,7 @@ class FileLedger(EntryReader):
             self._term_state = found.state
             if found.faults:  # two good copies again
                 self._term_file.save(found.state)
+            self._term_file.keep_room()
         elif self._end < 0 and found.is_missing:
             self._amnesiac_until = max(self._amnesiac_until, 0)  # a new group, or a new disk: MemberState.is_new
             self.notes.write()

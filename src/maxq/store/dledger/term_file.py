@@ -1,13 +1,24 @@
-"""`currterm`: term and vote, durable before anybody hears of them (MemberState.java, S3)."""
+"""`currterm`: term and vote, durable before anybody hears of them (MemberState.java, S3).
 
+A group whose disks are all full must be able to elect a leader, for somebody must tell producers why nothing is taken,
+and serve readers. A new term is a new file, and takes a block before it gives the old one's back. So `currterm.room`
+holds a block for it: on a full disk the term is written there, and the two files change names. Neither process nor
+file system ever has that block to give to somebody else.
+"""
+
+import logging
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import Disk
+from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.text_file import TextFile, number
 
+log: Final = logging.getLogger(__name__)
+
 _TERM, _VOTE = "currTerm", "voteLeader"
+_ROOM_BYTES: Final = 4 << 10
 
 
 class TermFound(NamedTuple):
@@ -22,6 +33,8 @@ class TermFile:
     """The file `currterm` of a member."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:
+        self._disk = disk
+        self._room = folder / "currterm.room"
         self._file = TextFile(disk, folder / "currterm", frozenset((_TERM, _VOTE)))
 
     def load(self) -> TermFound:
@@ -40,7 +53,22 @@ class TermFile:
         Raises:
             OSError: it may be durable or not.
         """
-        self._file.save({_VOTE: state.voted_for or "", _TERM: str(state.term)})
+        values = {_VOTE: state.voted_for or "", _TERM: str(state.term)}
+        try:
+            self._file.save(values)
+        except OSError as error:
+            if not lacks_room(error) or not self._disk.exists(self._room):
+                raise
+            self._file.save(values, spare=self._room)
+        self.keep_room()
+
+    def keep_room(self) -> None:
+        """Have the block of a later `save`, if the disk has one. Blocks."""
+        try:
+            if not self._disk.exists(self._room) or not self._disk.stat(self._room).size:
+                self._disk.write(self._room, bytes(_ROOM_BYTES))
+        except OSError as error:
+            log.warning("DLedger: no room could be kept for the next term: %s", error)
 
 
 def term_state(values: dict[str, str]) -> TermState | None:

@@ -114,12 +114,18 @@ class TextFile:
             faults.append(f"{path}: no properties, or its CRC does not match")
         return found, True
 
-    def save(self, values: dict[str, str]) -> None:
+    def save(self, values: dict[str, str], *, spare: PurePath | None = None) -> None:
         """Make `values` durable. Blocks.
+
+        Args:
+            spare: a file in whose blocks this is to be done (Disk.replace_with).
 
         Raises:
             OSError: it is not known what the file holds now: the old values or these.
         """
         data = encode_text(values)
-        self._disk.replace(self._backup, data)
-        self._disk.replace(self.path, data)
+        for path in (self._backup, self.path):
+            if spare is None:
+                self._disk.replace(path, data)
+            else:
+                self._disk.replace_with(path, data, spare=spare)

@@ -11,7 +11,10 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.runtime.system import SystemDisk
+from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
+from maxq.store.dledger.term_file import TermFile, TermFound
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_region import SimMappedRegion
@@ -198,6 +201,18 @@ def test_cut_without_room_for_the_checkpoint_changes_nothing_and_can_be_done_lat
     again.close_inline()
 
 
+def test_terms_are_stored_on_a_full_disk_and_power_takes_none_of_them() -> None:
+    disk = sparse_disk()
+    store = leading(disk)
+    store.append(b"one")
+    with full(disk):
+        for term in range(2, 12):
+            store.store_term(TermState(term, "n1"))
+            assert opened(disk.boot()).term_state == TermState(term, "n1")
+    store.close_inline()
+    assert opened(disk).term_state == TermState(11, "n1")
+
+
 # ---- the real thing -------------------------------------------------------------------------------------------------
 
 #: A member on a real disk, in a process of its own: it fills the disk and is killed, or starts on it.
@@ -256,3 +271,23 @@ def test_a_member_that_was_killed_on_a_full_disk_starts_there_again(tmp_path: Pa
         assert member("start") == end
     finally:
         disk.unmount()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_terms_are_stored_on_a_disk_that_is_really_full(tmp_path: Path, kind: str) -> None:
+    """While somebody else takes every block that is given back."""
+    mounted = MountedDisk(tmp_path / "mounted", kind, 20 << 20)
+    try:
+        mounted.mount()
+    except NotAllowedError as error:
+        pytest.skip(str(error))
+    try:
+        folder = mounted.folder / "dledger-n0"
+        terms = TermFile(SystemDisk(), folder)
+        terms.save(TermState(8, "n0"))
+        for term in range(9, 102):
+            mounted.fill()
+            terms.save(TermState(term, "n1"))
+            assert TermFile(SystemDisk(), folder).load() == TermFound(TermState(term, "n1"), False, [])
+    finally:
+        mounted.unmount()

@@ -1,0 +1,108 @@
+"""A DLedger group of which all disks are full: who leads, what is answered, and how soon it goes on with room again."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from maxq.codes import ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import MaxQError
+from maxq.machine import system_seams
+from maxq.protocol.header.send import SendMessageRequestHeader
+from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from tests.integration.dledger_cluster import Cluster, Member
+
+BODY = bytes(30_000)
+SAYS_WHY = "[DISK_NO_ROOM]the disk is full: "
+
+
+class Group:
+    """Members with disks of their own, and a producer that tries all of them."""
+
+    def __init__(self, cluster: Cluster, client: RemotingClient) -> None:
+        self.cluster = cluster
+        self._client = client
+
+    async def send(self) -> dict[str, tuple[int, str]]:
+        """A message to each member that runs; code and remark of the answers."""
+        header = SendMessageRequestHeader("PG", "Full", "TBW102", 4, 0, 0, 1, 0, "", 0, False, False)
+        said = {}
+        for member in self.cluster.members:
+            if member.is_running:
+                request = RemotingCommand(310, header.encode_v2(), BODY)
+                with contextlib.suppress(MaxQError):
+                    answer = await self._client.invoke(f"{member.host}:{member.port}", request, 5_000)
+                    said[member.name] = answer.code, answer.remark or ""
+        return said
+
+    async def is_taken(self) -> bool:
+        return any(code == ResponseCode.SUCCESS for code, _ in (await self.send()).values())
+
+    async def why_not(self) -> str:
+        """Which member says that its disk is full, and nobody takes anything; empty: none does."""
+        said = await self.send()
+        found = [name for name, (code, remark) in said.items() if code != ResponseCode.SUCCESS and SAYS_WHY in remark]
+        return found[0] if found and all(code != ResponseCode.SUCCESS for code, _ in said.values()) else ""
+
+    async def refuses(self) -> bool:
+        return bool(await self.why_not())
+
+    async def term(self) -> int:
+        terms = [int((await self.cluster.status(member)).get("term", "0")) for member in self.cluster.members]
+        return max(terms)
+
+    def member(self, name: str) -> Member:
+        return next(member for member in self.cluster.members if member.name == name)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60) -> float:
+    """How long it took, s."""
+    began = time.monotonic()
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 other processes
+            await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[Group]:
+    cluster = Cluster(tmp_path, has_disks=True, has_links=False)
+    if cluster.why_no_disks:
+        pytest.skip(cluster.why_no_disks)
+    seams = system_seams()
+    client = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
+    try:
+        await cluster.start()
+        yield Group(cluster, client)
+    finally:
+        await client.close()
+        await cluster.end()
+
+
+async def test_with_all_disks_full_a_leader_says_so_and_room_is_enough_to_go_on(group: Group) -> None:
+    await until(group.is_taken)
+    before = await group.term()
+    for member in group.cluster.members:
+        assert member.disk is not None
+        member.disk.fill()
+    await until(group.refuses)
+    for _ in range(50):  # it goes on saying so, whoever asks
+        await until(group.refuses, 3)
+        await asyncio.sleep(0.1)
+    assert await group.term() <= before + 3, "the leadership goes round"
+    leader = group.member(await group.why_not())
+    await leader.kill()
+    await until(group.refuses, 10)
+    await leader.start()
+    await until(group.refuses)
+    for member in group.cluster.members:
+        assert member.disk is not None
+        member.disk.free()
+    assert await until(group.is_taken) < 3
+    for member in group.cluster.members:
+        member.check_alive()
