@@ -233,9 +233,28 @@ class ConsumeQueueStore:
 
     def empty(self, queue: ConsumeQueue) -> None:
         """Move a queue's files aside. It goes on numbering where it was."""
+        if queue.files.files:
+            self._set_aside(queue.files.folder, 0)
+        self._forget_units(queue)
+
+    def empty_all(self, physical_offset: int) -> None:
+        """The log begins anew at `physical_offset`: move the files of all queues aside, in one step. Queues go on
+        numbering where they were, or further on. Those of batches keep their files: they may have gaps.
+
+        Raises:
+            OSError: the files could not be moved; nothing has changed.
+        """
+        for folder in (self._context.consume_queue_folder, self._context.root / EXT_NAME):
+            self._set_aside(folder, physical_offset)
+        for queue in self:
+            self._forget_units(queue)
+
+    def _forget_units(self, queue: ConsumeQueue) -> None:
         end, next_offset = queue.tail.write_offset, queue.tail.next_queue_offset
-        self.restart(queue, 0)
+        queue.begin_anew()
         queue.tail.write_offset, queue.tail.next_queue_offset = end, next_offset
+        self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
 
     def _set_aside(self, folder: PurePath, physical_offset: int) -> None:
         disk = self._context.disk

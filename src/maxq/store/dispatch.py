@@ -273,7 +273,8 @@ class DispatchService:
             return True
         judged: int | None = queue_offset
         if self._context.is_dledger:  # the entry's CRC stands for the field
-            judged = queue_offset if end <= queue_offset <= end + MOST_PLACES or self._may_begin(queue, end) else end
+            is_near = end <= queue_offset <= end + MOST_PLACES
+            judged = queue_offset if is_near or not queue.files.files else end  # its older messages were deleted
         elif not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
             judged = self.judge.judge(queue, queue_offset, physical_offset, size)
         if judged is None:
@@ -308,11 +309,6 @@ class DispatchService:
         if queue_offset:
             return False
         return self._context.is_dledger or self.is_copy or self.judge.begins_anew(queue, physical_offset, size)
-
-    @staticmethod
-    def _may_begin(queue: ConsumeQueue, end: int) -> bool:
-        """May the first unit of `queue` have any place? So it is when its older messages were deleted."""
-        return end == 0 and not queue.files.files
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""

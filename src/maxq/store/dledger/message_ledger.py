@@ -109,8 +109,11 @@ class MessageLedger(FileLedger):
         return bytes(placed)
 
     def reset(self, index: int, position: int) -> None:
-        """See LedgerStore."""
+        """See LedgerStore. Nothing of what the queues had is left: they begin with what comes, wherever that has its
+        place."""
         super().reset(index, position)
+        with self._changing():
+            self._queues.empty_all(position)
         self._dispatch.begin_at(self.committed_position)
 
     # --- what is committed ---

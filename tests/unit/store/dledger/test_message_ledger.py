@@ -16,6 +16,7 @@ from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, EntryRun
 from maxq.protocol.message import Message, decode_record, encode_batch
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
+from maxq.store import dispatch
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.message_ledger import BARRIER_TOPIC, MessageLedger
 from maxq.store.log_rows_cy import append_rows as append_a_row
@@ -492,6 +493,55 @@ async def test_retention_takes_committed_files_that_no_follower_needs(tmp_path: 
     with pytest.raises(IndexError):
         ledger.entry(first - 1)
     store.close()
+
+
+@pytest.mark.parametrize("missing", [18, 50])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_member_that_was_away_for_long_has_its_leaders_queue_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int, restarts: bool
+) -> None:
+    """What it had, and what came then, the leader's log has no more; of queue 1 nothing at all."""
+    monkeypatch.setattr(dispatch, "MOST_PLACES", 20)
+    leader, ledger = leading(tmp_path / "leader")
+    follower = opened(dledger_config(tmp_path / "follower"))
+
+    def send(count: int, queue_id: int = 0) -> None:
+        for _ in range(count):
+            assert leader.put_message(message(queue_id=queue_id, body=bytes(500))).ok
+        ledger.commit(ledger.end_index)
+
+    send(10)
+    send(3, queue_id=1)
+    copied(ledger, ledger_of(follower))
+    ledger_of(follower).commit(ledger.end_index)
+    send(missing)
+    kept_from = leader.max_physical_offset
+    send(30)
+    while leader.commit_log.files.files[0].end_offset <= kept_from:
+        leader.commit_log.forget_first().destroy()
+    ledger.files_deleted()
+    first = ledger.begin_index
+    ledger_of(follower).reset(first, ledger.unit(first).position)
+    copied(ledger, ledger_of(follower))
+    ledger_of(follower).commit(ledger.end_index)
+    if restarts:
+        follower.close()
+        follower = opened(follower.config)
+    for store in (leader, follower):
+        low, high = store.min_offset("T", 0), store.max_offset("T", 0)
+        assert (low, high) == (leader.min_offset("T", 0), 40 + missing)
+        offset = low
+        while offset < high:
+            found = store.get_message("g", "T", 0, offset, 100, None)
+            assert found.message_count == found.next_begin_offset - offset > 0
+            offset = found.next_begin_offset
+        assert store.min_offset("T", 1) == store.max_offset("T", 1) == 3
+    assert follower.dispatch.faults == []
+    lead(follower, term=2)
+    assert follower.put_message(message()).queue_offset == 40 + missing
+    assert follower.put_message(message(queue_id=1)).queue_offset == 3
+    follower.close()
+    leader.close()
 
 
 # --- a store of Java's ---
