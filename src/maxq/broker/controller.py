@@ -145,7 +145,7 @@ class BrokerController(BrokerParts):
             self.table_records.start()
         self.offsets.follow_deletions(self.store.deletions_since, self.store.deletions.newest, self.store.max_offset)
         self.store.set_deletion_listener(self._take_deletion)
-        if role != SLAVE and self.dledger is None:  # an elected master has all that was ever shown to consumers
+        if role != SLAVE:  # who becomes the master later looks then (RoleService)
             self.store.reader.may_lack_messages |= self.store_owner.was_slave
             self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role)

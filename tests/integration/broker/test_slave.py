@@ -378,6 +378,22 @@ async def test_a_slave_becomes_master_and_the_old_master_its_slave(
     assert (owner["role"], owner["brokerId"]) == ("ASYNC_MASTER", 0)
 
 
+async def test_a_group_that_had_more_gets_what_comes_after_its_slave_became_the_master(
+    start_broker: Start, namesrv: str, master: RunningBroker
+) -> None:
+    """Its master's messages were not all here; or this is a member of a DLedger group whose log begins behind them."""
+    master.create_topic("T", queues=1)
+    slave = await start_slave(start_broker, namesrv)
+    assert (await master.send("T", b"one")).code == ResponseCode.SUCCESS
+    await until_copied(master, slave)
+    await synchronized(slave)
+    slave.controller.offsets.commit_offset("c", "G", "T", 0, 5)
+    await slave.controller.change_to_master("ASYNC_MASTER")
+    answer = await slave.send("T", b"two")
+    assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.SUCCESS, "1")
+    assert slave.controller.offsets.query_offset("G", "T", 0) == 1
+
+
 # ---- a master with another log ------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
 from maxq.remoting.connection import Connection
+from maxq.store.deletions import Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
@@ -97,6 +98,7 @@ class FakeStore:
     max_physical_offset: int = 16910
     unused: set[str] = field(default_factory=set)
     incarnations: dict[str, int] = field(default_factory=dict)
+    deletions: Deletions = field(default_factory=lambda: Deletions(SimDisk(SimRng(0), SimClock()), PurePath("/")))
 
     def fill(self, topic: str, queue_id: int, times: list[int], *, first: int = 0) -> None:
         self.times[topic, queue_id] = times

@@ -177,29 +177,32 @@ class ConsumerOffsetManager(PeriodicManager):
         return offset
 
     def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
-        """At the start of a master: no group stands behind the end of a queue, `max_offset(topic, queue_id)`. A loss of
-        power may have taken messages that were consumed already, or this was the slave of a master that had more. The
-        next messages get the numbers of those, and are new to the group. Its consumers, which remember the offset, are
-        told with their next pull."""
-        for topic, group, queue_id, offset in self._all_offsets():
-            end = max_offset(topic, queue_id)
-            if offset > end:
+        """Before a master takes messages: no group stands behind the end of a queue, `max_offset(topic, queue_id)`. A
+        loss of power may have taken messages that were consumed already, this was the slave of a master that had more,
+        or a member of a DLedger group whose log begins behind them. The next messages get the numbers of those, and are
+        new to the group. Its consumers, which remember the offset, are told with their next pull."""
+        known: dict[str, dict[int, int]] = {}  # ends of the queues of each topic
+        for key, table in self._all_offsets():
+            topic, group = split_key(key)
+            ends = known.setdefault(topic, {})
+            for queue_id in table:
+                if queue_id not in ends:
+                    ends[queue_id] = max_offset(topic, queue_id)
+            behind = [(queue_id, offset) for queue_id, offset in table.items() if offset > ends[queue_id]]
+            for queue_id, offset in behind:
+                end = ends[queue_id]
                 log.warning(
                     "group %s had consumed %s queue %d up to %d, and the queue ends at %d: what lay behind that is "
-                    "lost, and the group goes on there", group, topic, queue_id, offset, end,
+                    "not here, and the group goes on there", group, topic, queue_id, offset, end,
                 )  # fmt: skip
                 if group.startswith(SYSTEM_GROUP_PREFIX):
                     self.commit_offset("start", group, topic, queue_id, end)
                 else:
                     self.assign_reset_offset(topic, group, queue_id, end)
 
-    def _all_offsets(self) -> list[tuple[str, str, int, int]]:
-        """(topic, group, queue id, committed offset) of all that were committed."""
-        return [
-            (*split_key(key), queue_id, offset)
-            for key, table in self.offset_table.items()
-            for queue_id, offset in table.items()
-        ]
+    def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
+        """The committed offsets by queue id of each `topic@group`."""
+        return list(self.offset_table.items())
 
     # --- on a slave ---------------------------------------------------------------------------------------------------
 

@@ -64,9 +64,8 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         self.lmq_offset_table[key] = next(iter(offsets.values()))  # such a group has one queue of each topic
         self._on_commit()
 
-    def _all_offsets(self) -> list[tuple[str, str, int, int]]:
-        flat = [(*split_key(key), 0, offset) for key, offset in self.lmq_offset_table.items()]
-        return super()._all_offsets() + flat
+    def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
+        return [*super()._all_offsets(), *((key, {0: offset}) for key, offset in self.lmq_offset_table.items())]
 
     def _read(self, value: dict[str, Any]) -> OffsetTable:
         return super()._read(value) | {key: {0: offset} for key, offset in _flat_offsets(value).items()}

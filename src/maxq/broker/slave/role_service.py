@@ -210,4 +210,6 @@ class RoleService:
         settings.broker = replace(settings.broker, broker_id=broker_id)
         parts.address.broker_id = broker_id
         parts.store.update_config(settings.store)
+        if role != SLAVE:
+            parts.offsets.not_beyond(parts.store.max_offset)
         await TABLES.run(parts.owner.record, role)

@@ -76,7 +76,6 @@ class CompactionLog:
         self._unflushed: set[Segment] = set()
         self._replacing: _Replacing | None = None
         self.next_offset = 0
-        self._shown_end = 0  # where readers have been; behind `next_offset` while messages are copied again
 
     # --- loading ---
 
@@ -159,10 +158,9 @@ class CompactionLog:
         self._keep_all(self._segments)
 
     def copy_again(self, offset: int) -> None:
-        """Messages from `offset` on are copied once more: one that the log lacked is there again. Who has read further
-        waits meanwhile. No replacement may be under way. Blocks."""
+        """Messages from `offset` on are copied once more: one that the log lacked is there again. No replacement may be
+        under way. Blocks."""
         if self.next_offset > offset:
-            self._shown_end = max(self._shown_end, self.next_offset)
             self._cut_segments(offset)
             self.next_offset = offset
 
@@ -280,14 +278,13 @@ class CompactionLog:
             test: is this record wanted? None: it is.
         """
         high = self.next_offset
-        end = max(high, self._shown_end)
         result = GetMessageResult(
-            GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=self.min_offset, max_offset=end
+            GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=self.min_offset, max_offset=high
         )
         if high == 0:
             result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             result.next_begin_offset = 0
-        elif high <= offset <= end:
+        elif offset == high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
         elif offset > high:
             result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY

@@ -214,7 +214,7 @@ async def test_a_message_that_the_log_has_again_is_shown_and_nobody_is_sent_back
         found = self._logs["T", 0]
         if found.next_offset < len(sent):
             behind[0] += 1
-            waits = found.get_message(len(sent), 32, 1 << 20, None)
+            waits = store.get_message("g", "T", 0, len(sent), 32, None)
             assert (waits.status, waits.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, len(sent))
         return copied(self, topic, queue_id, 1)
 
