@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,11 +121,19 @@ class Server:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-        def ready() -> bool:
-            assert self.process is not None and self.process.poll() is None, self.log_tail()
-            return port_answers(self.port, self.host)
+        self.wait_while_running(lambda: port_answers(self.port, self.host), f"listens on {self.port}")
 
-        wait_until(ready, START_SECONDS, f"{type(self).__name__} listens on {self.port}: {self.log_tail()}")
+    def wait_while_running(self, condition: Callable[[], object], what: str) -> None:
+        """Return when the condition holds; a process that ends first fails the test with its log."""
+
+        def holds() -> object:
+            assert self.process is not None and self.process.poll() is None, f"{type(self).__name__} has ended"
+            return condition()
+
+        try:
+            wait_until(holds, START_SECONDS, f"{type(self).__name__} {what}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.log_tail()}") from None
 
     def log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
@@ -185,7 +193,7 @@ class Broker(Server):
 
     def wait_for_registration(self, namesrv: str) -> None:
         """Until clients find the broker; its port answers before that."""
-        wait_until(lambda: self._is_registered(namesrv), START_SECONDS, f"{self.address} is registered at {namesrv}")
+        self.wait_while_running(lambda: self._is_registered(namesrv), f"is registered at {namesrv}")
 
     def _is_registered(self, namesrv: str) -> bool:
         """Does the name server know this broker? With Java's it may take ten seconds longer than "boot success"."""
@@ -205,7 +213,7 @@ class JavaBroker(Broker):
         self.launch(
             java_command(jars, self.folder, BROKER_HEAP, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
         )
-        wait_until(lambda: "boot success" in self.log.read_text(), START_SECONDS, f"boot success: {self.log_tail()}")
+        self.wait_while_running(lambda: "boot success" in self.log.read_text(), "says boot success")
         self.wait_for_registration(namesrv)
         return self
 
