@@ -160,7 +160,7 @@ class TimerAdminProcessor(RequestProcessor):
             "readTimeMs": timer.read_time_ms,
             "isDelivering": self._service.is_dequeuing,
             "pending": timer.pending,
-            "unread": timer.topic.max_queue_offset - timer.topic.queue_offset,
+            "unread": timer.topic.unread,
             "closed": self._service.closed,
             "next": cursor,
             "entries": [entry.to_json(self._why(entry)) for entry in entries],

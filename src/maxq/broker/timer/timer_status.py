@@ -42,8 +42,7 @@ class TimerStatus:
         return f"the wheel is {self._unread()} messages behind"
 
     def _unread(self) -> int:
-        topic = self._service.timer.topic
-        return topic.max_queue_offset - topic.queue_offset
+        return self._service.timer.topic.unread
 
     def runtime_info(self) -> dict[str, str]:
         """Empty while no timer is loaded."""

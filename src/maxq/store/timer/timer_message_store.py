@@ -136,17 +136,28 @@ class TimerMessageStore:
         self.master_queue_offset = self.saved.master_timer_queue_offset
         self.read_time_ms = found.read_time_ms
         self._settled.add(*found.settled)
-        self.topic.read_from(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
-        self._pass_over_own()
+        self._go_on_reading(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
         self._skip_to(found.earliest_ms)
         log.info(
             "timer: %d messages wait; everything before %d is delivered; the topic is read up to %d of %d",
             self.pending, self.read_time_ms, self.topic.queue_offset, self.topic.max_queue_offset,
         )  # fmt: skip
 
+    def _go_on_reading(self, queue_offset: int) -> None:
+        """Where the checkpoint says. What it rests on was committed, but at a start a member of a DLedger group does
+        not know that of its newest entries yet, and does not show them: nothing of them is read again."""
+        if self._store.ledger is not None and self._file.dedupe_position is not None:
+            self.topic.queue_offset = queue_offset
+        else:  # a Java broker's may tell of what its log has lost
+            self.topic.read_from(queue_offset)
+        self._pass_over_own()
+
     def _has_record(self, unit: Unit) -> bool:
-        """Does the log have the record of a unit? What was cleaned away it had."""
+        """Does the log have the record of a unit? What was cleaned away it had, and what a DLedger group has committed
+        it gets."""
         if unit.physical_offset < self._store.min_physical_offset:
+            return True
+        if self._store.ledger is not None and unit.physical_offset >= self._store.max_physical_offset:
             return True
         record = self._store.select_one_message(unit.physical_offset)
         return record is not None and len(record) == unit.size
@@ -384,13 +395,12 @@ class TimerMessageStore:
         """What will be read in the topic again is not put into this wheel twice."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         unit = None if queue is None else queue.unit(self.topic.queue_offset)
-        if unit is not None:
-            units = self.log.units_of_records(unit[0])
-            self.topic.in_wheel |= {
-                one.physical_offset for one in units
-                if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
-                and self._has_record(one)
-            }  # fmt: skip
+        units = self.log.units_of_records(self._store.max_physical_offset if unit is None else unit[0])
+        self.topic.in_wheel |= {
+            one.physical_offset for one in units
+            if not one.is_moved and self.live_slot(one.due_ms).last_position >= one.position
+            and self._has_record(one)
+        }  # fmt: skip
 
     def strangers(self) -> list[TimerRecord]:
         """Messages that the broker before this one had moved, and that are not in this wheel."""

@@ -20,7 +20,8 @@ class TimerTopic:
     """`rmq_sys_wheel_timer`, queue 0.
 
     Attributes:
-        queue_offset: up to here its messages are in the wheel, or delivered.
+        queue_offset: up to here its messages are in the wheel, or delivered; of a DLedger group, also those that cannot
+            be read yet.
         in_wheel: physical offsets of messages behind `queue_offset` that are in the wheel already.
     """
 
@@ -39,6 +40,11 @@ class TimerTopic:
         """`max_queue_offset`, and what was put here and cannot be read yet."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         return 0 if queue is None else max(queue.max_offset, queue.tail.next_queue_offset)
+
+    @property
+    def unread(self) -> int:
+        """Messages that can be read and were not."""
+        return max(self.max_queue_offset - self.queue_offset, 0)
 
     def next_record(self) -> TimerRecord | None:
         """The next message of the topic that is not in the wheel yet; None if there is none. Call `advance` when it is

@@ -11,6 +11,7 @@ from maxq.store.store_results import PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.broker.timer.timer_world import (
+    MEMBER,
     SLOTS,
     TOPIC,
     TimerWorld,
@@ -630,3 +631,35 @@ def test_what_was_moved_before_a_crash_and_is_delivered_then_comes_once(has_chec
         await world.close()
 
     in_virtual_time(story, timer_flush_interval_ms=1_000 if has_checkpoint else 100_000)
+
+
+@pytest.mark.parametrize("follows_first", [False, True], ids=["leads at once", "follows first"])
+def test_a_member_that_was_killed_delivers_nothing_twice_that_its_checkpoint_knows(follows_first: bool) -> None:
+    """At its start a member of a DLedger group does not know yet that its newest entries are committed."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open(dequeue=False)
+        world.lead(1)
+        for delay in (100, 6_000, 7_000, 500_000):
+            world.send_in(delay, f"after {delay}")
+        await world.sleep_ms(500)
+        assert world.bodies() == ["after 100"]
+        await world.service.checkpoints.write(dequeues=True)
+        await world.kill()
+
+        await world.open(dequeue=False)
+        assert world.store.max_offset(TIMER_TOPIC, 0) < 4 <= world.service.timer.saved.last_timer_queue_offset
+        if follows_first:
+            world.follow()
+            await world.sleep_ms(1_000)
+        world.lead(2)
+        await world.sleep_ms(30_000)
+        assert world.bodies() == ["after 100", "after 6000", "after 7000"]
+        assert world.service.timer.pending == 1
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(
+            story, broker_role="SLAVE", timer_precision_ms=100, timer_roll_window_slot=100,
+            flush_interval_consume_queue=60_000, **MEMBER,
+        )  # fmt: skip

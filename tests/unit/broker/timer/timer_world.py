@@ -13,6 +13,7 @@ from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.config.settings import BrokerSettings
 from maxq.protocol import message_const as const
 from maxq.protocol.message import MessageExt
+from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
@@ -26,6 +27,10 @@ from maxq.testing.simulation import SimWorld, run_simulation
 TOPIC = "T"
 SLOTS: Final = 20_000  # of a small wheel
 Put = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
+#: Settings of a member of a DLedger group.
+MEMBER: Final[Any] = {
+    "enable_dleger_commit_log": True, "dleger_self_id": "n0", "mapped_file_size_dledger_index": 32_000,
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -55,6 +60,7 @@ class TimerWorld:
         self.failing: dict[str, PutMessageStatus] = {}
         self.is_local = True
         self._numbers = 0
+        self._committing: asyncio.Task[None] | None = None
         self.configure(
             store_path_root_dir="/store",
             mapped_file_size_commit_log=1 << 20,
@@ -99,6 +105,28 @@ class TimerWorld:
             self.service.start()
         return self
 
+    def follow(self) -> None:
+        """Be told by a leader that all entries are committed, now and later."""
+        if self._committing is None:
+            self._committing = asyncio.ensure_future(self._commit())
+
+    def lead(self, term: int) -> None:
+        """Be the leader of the group, all of which has what this member has, and deliver."""
+        assert self.store.ledger is not None
+        self.store.ledger.store_term(TermState(term, "n0"))
+        self.store.ledger.begin_leading(term)
+        self.store.ledger.commit(self.store.ledger.end_index)
+        self.follow()
+        self.configure(broker_role="SYNC_MASTER")
+        self.store.update_config(self.settings.store)
+        self.service.start()
+
+    async def _commit(self) -> None:
+        while True:
+            assert self.store.ledger is not None
+            self.store.ledger.commit(self.store.ledger.end_index)
+            await asyncio.sleep(0.01)
+
     def _failed(self, name: str, error: BaseException) -> None:
         raise error
 
@@ -108,16 +136,23 @@ class TimerWorld:
 
     async def close(self) -> None:
         await self.service.shutdown()
+        self._end_committing()
         await self.store.shutdown()
 
     async def kill(self) -> None:
         """The process is gone; what it had put into files is there."""
+        self._end_committing()
         tasks = [*self.service._tasks, *self.store._parts.services.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.store.commit_log.settle()
         self.store._life.lock.release()
+
+    def _end_committing(self) -> None:
+        if self._committing is not None:
+            self._committing.cancel()
+            self._committing = None
 
     def send(self, body: str = "", topic: str = TOPIC, **properties: str) -> PutMessageResult | Refusal:
         """Through the hook, as a send goes."""
