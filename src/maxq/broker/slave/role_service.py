@@ -210,6 +210,6 @@ class RoleService:
         settings.broker = replace(settings.broker, broker_id=broker_id)
         parts.address.broker_id = broker_id
         parts.store.update_config(settings.store)
-        if role != SLAVE:
+        if role != SLAVE and not parts.store.dispatch_behind_bytes:  # else queues end where they had room
             parts.offsets.not_beyond(parts.store.max_offset)
         await TABLES.run(parts.owner.record, role)
