@@ -7,7 +7,8 @@ power follow one another (delay_power_story.py), of transactions (transaction_st
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), of pop consumption
 (pop_story.py), of a timer and of a compacted topic (timer_story.py, compaction_story.py), and, for every tenth seed, of
 whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
-group, a pair or one broker is asked for (promise_story.py), and of what clients promise (client_story.py). Those of
+group, a pair or one broker is asked for (promise_story.py), of what clients promise (client_story.py), of what
+a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
 timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
@@ -15,8 +16,8 @@ thing happened, for a rule that is never put to the test proves nothing. Put a s
 `ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
 `transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt`,
 `timer_regressions.txt`, `compaction_regressions.txt`,
-`dledger_cluster_regressions.txt`, `promise_regressions.txt`, `promise_pair_regressions.txt` or
-`client_regressions.txt`.
+`dledger_cluster_regressions.txt`, `promise_regressions.txt`, `promise_pair_regressions.txt`,
+`client_regressions.txt`, `failover_regressions.txt` or `full_tmpfs_regressions.txt`.
 """
 
 import argparse
@@ -40,8 +41,10 @@ from tests.simulation.delay_power_story import DelayPowerStory
 from tests.simulation.delay_story import DelayStory
 from tests.simulation.dledger_cluster_story import DLedgerClusterStory, FaultyDLedgerClusterStory
 from tests.simulation.ext_story import ExtStory
+from tests.simulation.failover_story import FailoverStory
 from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
 from tests.simulation.faulty_transaction_story import FaultyTransactionStory
+from tests.simulation.full_tmpfs_story import FullTmpfsStory
 from tests.simulation.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
 from tests.simulation.ha_story import FaultyHaStory, HaStory
 from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
@@ -55,13 +58,14 @@ from tests.unit.broker.timer.timer_world import small_wheel
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
     | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory | PopStory
+    | FailoverStory | FullTmpfsStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
     "delay-power": DelayPowerStory, "transaction": TransactionStory, "ext": ExtStory, "ledger": LedgerStory,
     "staged": StagedStory, "dledger-cluster": DLedgerClusterStory, "timer": TimerStory,
     "compaction": CompactionStory, "promise-cluster": PromiseStory, "promise-pair": PairPromiseStory,
-    "client": ClientStory,
+    "client": ClientStory, "failover": FailoverStory, "full-tmpfs": FullTmpfsStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
     "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
@@ -70,7 +74,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
-    "promise-pair", "client",
+    "promise-pair", "client", "failover", "full-tmpfs",
 )  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
@@ -79,7 +83,9 @@ REGRESSIONS: Final = {
     "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
     "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
     "promise-cluster": "promise_regressions.txt", "promise-pair": "promise_pair_regressions.txt",
-    "client": "client_regressions.txt", "store-faults": "store_faults_regressions.txt",
+    "client": "client_regressions.txt", "failover": "failover_regressions.txt",
+    "full-tmpfs": "full_tmpfs_regressions.txt",
+    "store-faults": "store_faults_regressions.txt",
     "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
     "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",

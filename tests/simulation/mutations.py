@@ -28,6 +28,7 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
+from maxq.broker.registration import BrokerRegistration
 from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
@@ -36,10 +37,14 @@ from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service
 from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.message_sender import MessageSender, _Failures
 from maxq.codes import RequestCode
-from maxq.errors import MessageIllegalError
+from maxq.errors import MessageIllegalError, RemotingConnectError, RemotingSendError
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
 from maxq.replication.ha.group_transfer import GroupTransfer
+from maxq.replication.ha.ha_client import HAClient
+from maxq.runtime import system
 from maxq.runtime.blocking import TABLES
 from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
@@ -58,6 +63,7 @@ from maxq.store.timer import timer_message_store
 from maxq.store.timer.delivered_copies import DeliveredBefore
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
+from maxq.testing.sim_file import SimFile
 from tests.simulation.campaign import WHOLE_SERVERS, be_quiet, tell
 
 SEEDS: Final = 100
@@ -181,7 +187,7 @@ def _wait_for_nobody(
     done(True)
 
 
-async def _at_once(self: object) -> None:
+async def _at_once(*_: object) -> None:
     return None
 
 
@@ -208,10 +214,10 @@ async def _give_up_when_busy(self: Delivery, result: PutMessageResult) -> None:
 
 async def _save_once(self: PopService) -> None:
     orders = self._parts.orders
-    orders.note_blocks()
     if orders.table.is_dirty:
-        orders.table.is_dirty = False
+        orders.table.is_dirty, orders.unsaved = False, -1
         await TABLES.run(orders.table.persist)
+        orders.note_blocks()
 
 
 def _keep_no_pending(self: ReplicaAppender) -> None:
@@ -221,6 +227,36 @@ def _keep_no_pending(self: ReplicaAppender) -> None:
 def _set_no_listener(self: CommitLog, name: str, value: object) -> None:
     if name != "on_sync_failed" or not hasattr(self, name):
         object.__setattr__(self, name, value)
+
+
+#: A sync of a file that has failed is believed the next time.
+_FORGETFUL_FILES: Final = (SimFile, "sync_failed", property(lambda file: False, lambda file, value: None))
+
+
+async def _ask_one_name_server(self: RemotingClient, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    """On to the next one at errors of the connection alone."""
+    failure: Exception = RemotingConnectError("no name server address is set", address="")
+    for address in [self.name_servers[self._name_server_index], *self.name_servers]:
+        try:
+            answer = await self.invoke(address, command, timeout_ms)
+        except (RemotingConnectError, RemotingSendError) as error:
+            failure = error
+            continue
+        self._prefer(address)
+        return answer
+    raise failure
+
+
+_add_failure = _Failures.add
+
+
+def _give_up_after_three(self: _Failures, error: Exception, broker_name: str | None) -> None:
+    _add_failure(self, error, broker_name)
+    self.is_final = self.is_final or len(self.tries) == 3
+
+
+async def _find_no_holder(self: BrokerRegistration, name_server: str) -> str:
+    return ""
 
 
 def _may_always_take(self: SlaveSynchronize, address: str) -> bool:
@@ -282,7 +318,7 @@ MUTATIONS: Final = {
         "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
     "of a failed sync outside its group commits the flusher does not hear": Mutation(
-        "ha-faults", -1, ((CommitLog, "__setattr__", _set_no_listener),)
+        "ha-faults", -1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
     ),
     "a part of what the master sent stays behind the log's end": Mutation(
         "ha-faults", 18, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
@@ -326,6 +362,25 @@ MUTATIONS: Final = {
     ),
     "what was sent to a topic before it was deleted is back after a start": Mutation(
         "store", 1, ((Deletions, "is_gone", lambda self, topic, physical_offset: False),)
+    ),
+    "a name server that hangs is asked again and again": Mutation(
+        "failover", 0, ((RemotingClient, "invoke_name_server", _ask_one_name_server),)
+    ),
+    "a send is given up after three tries, which wait for no new route": Mutation(
+        "failover", 0, (
+            (_Failures, "add", _give_up_after_three),
+            (MessageSender, "_pause", _at_once),
+            (MessageSender, "_ask_again", _at_once),
+        ),
+    ),
+    "two brokers have one name and one id": Mutation(
+        "cluster", -1, ((BrokerRegistration, "_other_holder_at", _find_no_holder),)
+    ),
+    "a slave takes the log of a master of another name": Mutation(
+        "cluster", -1, ((HAClient, "_hear_name", _nothing),)
+    ),
+    "holes of a file on a full tmpfs are mapped": Mutation(
+        "full-tmpfs", 2, ((system, "holes_lack_room", lambda fd, size: False),)
     ),
     "a lite consumer that is interrupted commits what it holds": Mutation(
         "client", 3, ((LitePullConsumer, "shutdown", _leave_with_all_done),)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 SEEDS = {
     "timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
     "staged-faults": 2, "pop-faults": 2, "ha-faults": 3, "cluster-faults": 2, "dledger-cluster-faults": 1,
+    "full-tmpfs": 4,
 }  # fmt: skip
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 

@@ -10,7 +10,8 @@ may have taken its place within a second. So:
     it is silent, and no route names it as a master (any more)            its connection is closed: what waits fails,
                                                                           and is tried again where the route leads
 
-A silent master that nobody replaces keeps its connection: what it holds may still be answered.
+A silent master that nobody replaces keeps its connection: what it holds may still be answered. The same holds for an
+attempt to connect to a master: a machine that is gone refuses nothing, and who has just come would wait for it alone.
 """
 
 import logging
@@ -62,6 +63,8 @@ class BrokerWatch:
         self._refresh = refresh
         self._probe_topic = probe_topic
         self._seen: dict[Connection, _Quiet] = {}
+        self._attempts: dict[str, int] = {}  # to connect: since when (monotonic ms), as far as was seen
+        self._masters: set[str] = set()  # that routes named when they were looked at last
 
     def look(self) -> int:
         """Look at all connections to brokers. Returns in how many milliseconds to look again."""
@@ -74,7 +77,30 @@ class BrokerWatch:
                 quiet = self._quiet(connection, seen.get(connection), now_ms)
                 self._seen[connection] = quiet
                 due_ms = min(due_ms, self._judge(address, connection, quiet, now_ms))
-        return max(due_ms - now_ms, LOOK_MS)
+        return max(min(due_ms, self._look_at_attempts(now_ms)) - now_ms, LOOK_MS)
+
+    def _look_at_attempts(self, now_ms: int) -> int:
+        """The same for attempts to connect to those who are masters, or were when they were made."""
+        remoting = self._api.remoting
+        began, before = self._attempts, self._masters
+        self._attempts = {address: began.get(address, now_ms) for address in remoting.open_attempts()}
+        self._masters = {self._api.address(address) for _, broker_id, address in self._brokers.all() if not broker_id}
+        due_ms = now_ms + LOOK_MS_MAX
+        for address, since_ms in self._attempts.items():
+            if address not in self._masters and address not in before:
+                continue
+            if address not in self._masters:
+                log.warning("broker %s cannot be reached, and is no master any more", address)
+                self._brokers.suspect(address)
+                remoting.give_up_attempt(address, "it does not answer, and others serve in its place")
+            elif now_ms >= since_ms + ANSWER_MS:
+                name = self._brokers.name_of_master(address, self._api.address)
+                assert name is not None, "routes name it"
+                self._refresh(name)
+                due_ms = min(due_ms, now_ms + LOOK_MS)
+            else:
+                due_ms = min(due_ms, since_ms + ANSWER_MS)
+        return due_ms
 
     def _quiet(self, connection: Connection, before: _Quiet | None, now_ms: int) -> _Quiet:
         if before is None or before.arrivals != connection.arrivals:

@@ -68,6 +68,7 @@ class RemotingClient(RemotingEndpoint):
         self._tls = tls
         self._by_address: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._given_up: dict[str, str] = {}  # attempts to connect that end now: why
         self._name_servers: list[str] = []
         self._name_server_index = 0
         self._is_closed = False
@@ -167,6 +168,7 @@ class RemotingClient(RemotingEndpoint):
         limit_ms = self._config.connect_timeout_millis
         loop = asyncio.get_running_loop()
         connection: Connection | None = None
+        self._given_up.pop(address, None)
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 _, connection = await loop.create_connection(lambda: self._make_connection(host), host, port)
@@ -177,6 +179,13 @@ class RemotingClient(RemotingEndpoint):
                 connection.abort("no TLS handshake in time")
             text = f"connect to <{address}> failed: no connection within {limit_ms} ms (connectTimeoutMillis)"
             raise RemotingConnectError(text, address=address) from None
+        except asyncio.CancelledError:
+            reason = self._given_up.pop(address, None)
+            if reason is None:
+                raise
+            if connection is not None:
+                connection.abort(reason)
+            raise RemotingConnectError(f"connect to <{address}> failed: {reason}", address=address) from None
         except UntrustedServerError as error:
             raise UntrustedServerError(f"connect to <{address}> failed: {error}", address=address) from None
         except (OSError, RemotingSendError) as error:
@@ -207,6 +216,17 @@ class RemotingClient(RemotingEndpoint):
     def open_connections(self) -> list[tuple[str, Connection]]:
         """The address and connection of every server that there is a connection to."""
         return list(self._by_address.items())
+
+    def open_attempts(self) -> list[str]:
+        """The address of every server that there is no connection to yet, while one is attempted."""
+        return list(self._connecting)
+
+    def give_up_attempt(self, address: str, reason: str) -> None:
+        """End the attempt to connect to `address`, if there is one: who waits for it gets a RemotingConnectError."""
+        attempt = self._connecting.get(address)
+        if attempt is not None and not attempt.done():
+            self._given_up[address] = reason
+            attempt.cancel()
 
     def close_connection(self, address: str, reason: str = "closed by us") -> None:
         """Close the connection to `address` if there is one."""

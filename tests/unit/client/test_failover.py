@@ -16,6 +16,7 @@ from maxq.errors import NoRouteError, RemotingError
 from maxq.protocol.message import Message, MessageExt, decode_properties
 from maxq.protocol.message_queue import MessageQueue
 from maxq.protocol.remoting_command import RemotingCommand
+from maxq.testing.sim_network import LinkSettings
 from tests.unit.client.mock_broker import (
     NAME_SERVER,
     NAMESRV_ADDR,
@@ -143,6 +144,35 @@ def test_sends_leave_a_master_that_stands_still_when_another_one_leads(way: Way)
             await way(sender)
             assert cluster.world.clock.monotonic_ms() - 1_000_000 - pair.old.times(SEND)[-1] < 2_500
             await moving
+
+    simulate(story)
+
+
+@WAYS
+def test_a_new_producer_leaves_a_master_whose_machine_is_gone_when_another_one_leads(way: Way) -> None:
+    """Nothing refuses its connection, which would be attempted for as long as the send may take."""
+
+    async def story(cluster: MockCluster) -> None:
+        pair = await pair_of(cluster)
+        async with producer(cluster) as sender:
+            cluster.world.network.crash_host(pair.old.address.partition(":")[0])
+            began = cluster.world.loop.time()
+            moving = asyncio.create_task(pair.replace_after(1.5))
+            await way(sender)
+            assert cluster.world.loop.time() - began < 2.5
+            await moving
+
+    simulate(story)
+
+
+def test_a_master_that_is_slow_to_connect_to_is_waited_for() -> None:
+    async def story(cluster: MockCluster) -> None:
+        pair = await pair_of(cluster)
+        host = pair.old.address.partition(":")[0]
+        async with producer(cluster) as sender:
+            cluster.world.network.set_link(host, cluster.seams().host_ip, LinkSettings(delay_ms=(600, 650)))
+            await send(sender)
+        assert pair.old.log
 
     simulate(story)
 
