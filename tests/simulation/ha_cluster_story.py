@@ -5,6 +5,9 @@ The master may be lost with its disk, the moment that a producer hears that his 
 longer log takes its place then. That is tried only while both slaves have what the master has; what they have alone is
 not promised. The master may also come back with an empty disk for a while, beside slaves that are full.
 
+Somebody makes mistakes with settings, too: another broker is started with the name and id of one that is there, and
+must not serve; one of another name is made a slave of this master, and must take nothing from it.
+
 At the end: what a producer was told is SEND_OK is in the master's log and has reached the consumers, whoever served
 them; slaves' logs are beginnings of the master's; the stores are sound.
 """
@@ -23,7 +26,7 @@ from maxq.client.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.producer import Producer
 from maxq.client.push_consumer import PushConsumer
 from maxq.client.send_result import SendStatus
-from maxq.errors import MaxQError
+from maxq.errors import ConfigError, MaxQError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message import Message, MessageExt
@@ -37,9 +40,11 @@ from tests.simulation.disk_faults import FaultMix
 from tests.simulation.sim_server import CLIENT, NAMESRV, NAMESRV_ADDRESS, STORE, TOPIC, FallibleServer
 
 BROKERS: Final = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+_STRAY: Final = "10.0.0.4"
 #: Registrations, rebalances, dead channels and reconnects all have had their turn by then.
 REST_S: Final = 400.0
 _TABLES_S: Final = 15.0  # within that a slave asks its master for its tables
+_KNOWN_S: Final = 5.0  # within that name servers know who has started
 
 
 class Server(FallibleServer):
@@ -47,12 +52,14 @@ class Server(FallibleServer):
 
     Attributes:
         broker_id: 0 for who is master now.
+        more: settings of its broker, beside those that follow from that.
         on_boot: called when the machine has its disk, and before its broker starts.
     """
 
     def __init__(self, world: SimWorld, address: str, rng: SimRng, number: int, flush: str) -> None:
         super().__init__(world, address, rng, number)
         self.broker_id = number
+        self.more: dict[str, str] = {}
         self._flush = flush
         self.on_boot: Callable[[Server], None] = lambda server: None
 
@@ -75,7 +82,7 @@ class Server(FallibleServer):
         return {
             "brokerId": str(self.broker_id), "brokerRole": "SYNC_MASTER" if self.is_master else "SLAVE",
             "brokerIP2": self.machine.address, "haListenPort": "10912", "flushDiskType": self._flush,
-            "haFullCopy": "true",
+            "haFullCopy": "true", **self.more,
         }  # fmt: skip
 
 
@@ -93,6 +100,8 @@ class HaClusterStory:
         self.history: list[str] = []
         self._acknowledged: set[bytes] = set()
         self._consumed: set[bytes] = set()
+        self._places: dict[bytes, tuple[int, int]] = {}  # queue id and offset of what was acknowledged
+        self._seen: dict[tuple[int, int], set[bytes]] = {}  # and what was consumed there
         self._master_lost_power = False
         self._sending = True
         self._heard = asyncio.Event()  # a message is said to be stored
@@ -124,8 +133,10 @@ class HaClusterStory:
         producers = [client.spawn(self._produce(world, client, n, rng.fork(f"p{n}"))) for n in range(2)]
         consumer = await client.call(lambda: self._consume(client, rng.fork("consumer")))
         await asyncio.sleep(3)
-        moments = rng.fork("moments")
+        moments, mistakes = rng.fork("moments"), rng.fork("mistakes")
         for _ in range(rng.between(2, 8)):
+            if mistakes.chance(0.2):
+                await self._start_by_mistake(world, servers[1:], flush, mistakes)
             if not moments.chance(0.25) or not await self._lose_master(world, servers[1:], moments):
                 await self._fault(world, servers, flush, rng)
             await asyncio.sleep(rng.choice((0.1, 2.0, 15.0)) * rng.uniform(0.5, 1.5))
@@ -160,6 +171,7 @@ class HaClusterStory:
                 self.marks[f"answer: {result.send_status.name}"] += 1
                 if result.send_status is SendStatus.SEND_OK:
                     self._acknowledged.add(body)
+                    self._places[body] = (result.message_queue.queue_id, result.queue_offset)
                     if masters == self._masters:
                         self._told.add(body)
                     self._heard.set()
@@ -177,7 +189,10 @@ class HaClusterStory:
         return consumer
 
     async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
-        self._consumed.update(message.body for message in messages)
+        for message in messages:
+            self._consumed.add(message.body)
+            if message.topic == TOPIC:
+                self._seen.setdefault((message.queue_id, message.queue_offset), set()).add(message.body)
         self.marks["consumed"] += len(messages)
         return None
 
@@ -186,6 +201,10 @@ class HaClusterStory:
         while not self._acknowledged <= self._consumed and world.loop.time() < end:  # noqa: ASYNC110
             await asyncio.sleep(1)
         missing = self._acknowledged - self._consumed
+        covered = {body for body in missing if self._seen.get(self._places[body], set()) - self._acknowledged}
+        if covered and self._masters:
+            self.marks["a message has the place of one that was read and lost with its master"] += len(covered)
+            missing -= covered
         assert not missing, f"{len(missing)} acknowledged messages were never consumed: {sorted(missing)[:5]}"
 
     # -- faults --
@@ -233,6 +252,33 @@ class HaClusterStory:
             assert str(_topics_of(slave)) == version, f"{slave.name} has the topics of a master that begins anew"
         master.machine.power_off()
         master.machine.lose_disk()
+
+    async def _start_by_mistake(self, world: SimWorld, servers: list[Server], flush: str, rng: SimRng) -> None:
+        """A broker that nobody wants, on a machine of its own."""
+        await asyncio.sleep(_KNOWN_S)
+        other, is_foreign = rng.choice(servers), rng.chance(0.4)
+        stray = Server(world, _STRAY, rng.fork(f"stray {world.loop.time()}"), len(servers), flush)
+        stray.broker_id = other.broker_id
+        if is_foreign:
+            other = next(server for server in servers if server.is_master)
+            stray.broker_id = 1
+            stray.more = {"brokerName": "broker-b", "haMasterAddress": f"{other.machine.address}:10912"}
+        elif stray.is_master:
+            stray.more = {"brokerRole": "ASYNC_MASTER"}
+        what = f"a slave of another name at {other.name}" if is_foreign else f"another {other.name.split(' ')[0]}"
+        self.marks[f"started by mistake: {what.rstrip(' 0123456789')}"] += 1
+        self.history.append(f"{world.loop.time() - 1000:9.3f} {what} is started by mistake")
+        try:
+            await stray.start()
+        except ConfigError:
+            assert not is_foreign, f"{what} does not start"
+            return
+        assert is_foreign, f"{what} was started beside {other.name}: it has the same name and id"
+        await asyncio.sleep(_TABLES_S)
+        end = _end_of(stray)
+        assert end == 0, f"{what} has {end} bytes of its log"
+        await stray.stop()
+        stray.machine.kill()
 
     @staticmethod
     async def _are_equal(servers: list[Server]) -> bool:

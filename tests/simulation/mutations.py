@@ -374,10 +374,10 @@ MUTATIONS: Final = {
         ),
     ),
     "two brokers have one name and one id": Mutation(
-        "cluster", -1, ((BrokerRegistration, "_other_holder_at", _find_no_holder),)
+        "cluster", 0, ((BrokerRegistration, "_holder_at", _find_no_holder),)
     ),
     "a slave takes the log of a master of another name": Mutation(
-        "cluster", -1, ((HAClient, "_hear_name", _nothing),)
+        "cluster", 3, ((HAClient, "_hear_name", _nothing),)
     ),
     "holes of a file on a full tmpfs are mapped": Mutation(
         "full-tmpfs", 2, ((system, "holes_lack_room", lambda fd, size: False),)

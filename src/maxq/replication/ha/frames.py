@@ -15,6 +15,8 @@ when it is asked for everything, which is the log from byte 1 on.
 Java's, and MaxQ's of earlier versions, hear it once. To a MaxQ slave that did, and to no other, for those of earlier
 versions would take it for no frame, the master says before anything else, in a transfer whose offset is -3, its
 brokerName in UTF-8. A slave with another brokerName leaves: its log would be a copy under a name that is not its own.
+A network may cut the one write, so a master that has heard the first half waits for the second for a moment; not if a
+Java slave may have said it (HAConnection.is_of_maxq).
 
 Then, if starts of that master, or of one before it, have put fillers into its log (store/seals.py), it names them in a
 transfer whose offset is -2:

@@ -148,6 +148,16 @@ class HAConnection:
     def _reached(self) -> int:
         return min(self.slave_ack_offset, self.next_offset)
 
+    def is_of_maxq(self, offset: int) -> bool:
+        """Is a first report of `offset` one that only MaxQ's slaves say? They want everything there is, or begin with
+        their last record, which this log has; Java's want the last file, or what follows theirs."""
+        low = self._source.min_physical_offset
+        return offset == FROM_THE_BEGINNING or offset == low > 0 or self._is_joint(offset)
+
+    def _is_joint(self, offset: int) -> bool:
+        joint = self._source.log_bytes(offset, JOINT_SIZE)
+        return joint is not None and is_joint(offset, joint)
+
     def on_report(self, offset: int, *, wants_name: bool = False) -> None:
         """The slave's log has reached `offset`.
 
@@ -192,15 +202,17 @@ class HAConnection:
             self._notice = self._preface(wants_name)
 
     def _preface(self, wants_name: bool) -> bytes:
-        """For a slave that is a MaxQ broker: nobody else asks for the log from byte 1 on, or from a magic code."""
+        """For a slave that is a MaxQ broker. One that wants everything from the first file on, and says so once, may be
+        a Java broker whose log ends there."""
         asked = self.slave_request_offset
-        joint = self._source.log_bytes(asked, JOINT_SIZE)
-        self._compares_first = joint is not None and is_joint(asked, joint)
-        if asked != FROM_THE_BEGINNING and not self._compares_first:
+        self._compares_first = self._is_joint(asked)
+        if not self.is_of_maxq(asked):
             return b""
         self._is_named = wants_name
-        seals = self._source.seals.named()
-        return (encode_name(self._broker_name) if wants_name else b"") + (encode_seals(seals) if seals else b"")
+        name = encode_name(self._broker_name) if wants_name else b""
+        may_be_java = not wants_name and asked != FROM_THE_BEGINNING and not self._compares_first
+        seals = [] if may_be_java else self._source.seals.named()
+        return name + (encode_seals(seals) if seals else b"")
 
     def _expired(self, low: int) -> None:
         self._suspend(

@@ -7,7 +7,7 @@ from typing import cast
 
 from maxq.errors import RemoteProtocolError
 from maxq.remoting.system_sockets import reset, unacknowledged
-from maxq.replication.ha.frames import ReportParser
+from maxq.replication.ha.frames import REPORT, ReportParser
 from maxq.replication.ha.ha_connection import HAConnection
 from maxq.runtime.interfaces import Clock
 
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 #: The transport holds at most about so much; the log is there to read from.
 _HIGH_MARK = 1 << 20
 _LOW_MARK = 256 << 10
+#: The second half of what a MaxQ slave says first is waited for so long: it was written with the first.
+_HALF_SECONDS = 1.0
 
 
 class HAConnectionLink(asyncio.Protocol):
@@ -47,6 +49,8 @@ class HAConnectionLink(asyncio.Protocol):
         self._on_offer = on_offer
         self._on_closed = on_closed
         self._parser = ReportParser()
+        self._first = b""  # of what the slave says first, while the rest of it may come
+        self._first_timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_scheduled = False
         self._written = 0  # bytes
@@ -84,7 +88,7 @@ class HAConnectionLink(asyncio.Protocol):
         reset(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        for timer in (self._timer, self._resume_timer):
+        for timer in (self._timer, self._resume_timer, self._first_timer):
             if timer is not None:
                 timer.cancel()
         self._is_paused = True
@@ -97,13 +101,31 @@ class HAConnectionLink(asyncio.Protocol):
     # --- reports ---
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_admitted:
+        if not self._is_admitted or self._is_half(data):
             return
+        data, self._first = self._first + data, b""
         try:
             self._hear(data)
         except RemoteProtocolError as error:
             log.error("slave %s is disconnected: %s", self.connection.client_address, error)
             self.close(str(error))
+
+    def _is_half(self, data: bytes) -> bool:
+        """Is this only a part of what a MaxQ slave says first? A network may cut it. Then it is kept."""
+        first = self._first + data
+        if self.connection.slave_request_offset >= 0 or len(first) >= 2 * REPORT.size or not data:
+            return False
+        if len(first) >= REPORT.size and not self.connection.is_of_maxq(REPORT.unpack_from(first)[0]):
+            return False
+        self._first = first
+        if self._first_timer is None:
+            self._first_timer = asyncio.get_running_loop().call_later(_HALF_SECONDS, self._hear_half)
+        return True
+
+    def _hear_half(self) -> None:
+        """The rest did not come."""
+        if self._first:
+            self.data_received(b"")
 
     def _hear(self, data: bytes) -> None:
         connection = self.connection

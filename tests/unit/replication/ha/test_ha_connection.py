@@ -224,6 +224,8 @@ def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
         (1, True, True),
         ("joint", False, False),  # a slave of an earlier version
         (1, False, False),
+        ("low", True, True),
+        ("low", False, False),
         (0, True, False),
         ("record", True, False),
     ],
@@ -234,7 +236,10 @@ def test_a_maxq_slave_that_asks_hears_whose_log_it_is_before_anything_else_and_o
     log, joint = record_log()
     log.seals.known = [Seal(0, 9, 5)]
     connection = HAConnection(log, config, "10.0.0.2:40001", now_ms=0, broker_name="broker-a")
-    offset = joint if asked_for == "joint" else joint - 4 if asked_for == "record" else int(asked_for)
+    if asked_for == "low":
+        del log.data[: joint - 4]
+        log.start = joint - 4
+    offset = joint if asked_for == "joint" else joint - 4 if asked_for in ("record", "low") else int(asked_for)
     connection.on_report(offset, wants_name=wants_name)
     first = bytes(connection.next_pieces(1 << 20, 0)[0])
     assert first.startswith(encode_name("broker-a") + encode_seals(log.seals.known)) == is_named

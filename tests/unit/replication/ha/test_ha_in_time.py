@@ -10,13 +10,15 @@ import pytest
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import LogRangeNotServedError
-from maxq.replication.ha.frames import HEAD, SEALS_OFFSET
+from maxq.replication.ha.frames import HEAD, SEALS_OFFSET, encode_report
+from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.store.stores import message, small_config
 
@@ -39,8 +41,9 @@ class Brokers:
         first_offset: FirstOffset | None = None,
         *,
         acting_master: bool = False,
+        name: str = "broker-a",
     ) -> tuple[HAService, MessageStore]:
-        """`acting_master` is enableSlaveActingMaster."""
+        """`acting_master` is enableSlaveActingMaster, `name` brokerName."""
         world = self.world
         config = small_config(Path("/store"), broker_role=role, ha_master_address=master)
         disk = SimDisk(world.rng.fork(f"disk {host}"), world.clock)
@@ -48,7 +51,8 @@ class Brokers:
             config, disk=disk, clock=world.clock, broker=StoreIdentity(), memory_bytes=1 << 30, populate_ahead=0
         )
         store.load()
-        settings = BrokerSettings(BrokerConfig(enable_slave_acting_master=acting_master), config)
+        broker = BrokerConfig(broker_name=name, enable_slave_acting_master=acting_master)
+        settings = BrokerSettings(broker, config)
         service = HAService(settings, store, world.clock, first_offset=first_offset)
         with world.network.on_host(host):
             await asyncio.create_task(service.start(host, PORT))
@@ -85,6 +89,49 @@ def test_the_first_report_comes_at_once() -> None:
         await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}")
         took = await brokers.until(lambda: any(one.slave_request_offset >= 0 for one in master.connections))
         assert took < 0.2
+
+    simulated(story)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 8, 15])
+def test_a_slave_of_another_name_takes_nothing_however_its_request_is_cut_on_its_way(piece: int) -> None:
+    async def story(brokers: Brokers) -> None:
+        brokers.world.network.default_link = LinkSettings(delay_ms=(5, 20), chunk_bytes=(piece, piece), whole=0.0)
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        put(store)
+        everything = FullCopy(lambda: True, lambda: asyncio.sleep(0, 0))
+        slave, copy = await brokers.start(SLAVE, "SLAVE", f"{MASTER}:{PORT}", everything, name="broker-b")
+        await asyncio.sleep(30)
+        assert copy.max_physical_offset == 0
+        assert "the master calls itself broker-a, this slave is broker-b" in slave.client.failure
+
+    simulated(story)
+
+
+async def first_of_log(world: SimWorld, request: bytes) -> tuple[float, bytes]:
+    """What a master sends first to a slave that sends this, and after how many seconds."""
+    began = world.loop.time()
+    with world.network.on_host(SLAVE):
+        reader, writer = await asyncio.open_connection(MASTER, PORT)
+    writer.write(request)
+    head = await reader.readexactly(HEAD.size)
+    writer.close()
+    return world.loop.time() - began, head
+
+
+def test_a_slave_that_says_its_first_report_once_gets_the_log_all_the_same() -> None:
+    """Java's at once; one of MaxQ before it was told names when its second half could have come."""
+
+    async def story(brokers: Brokers) -> None:
+        _, store = await brokers.start(MASTER, "ASYNC_MASTER")
+        end = put(store)
+        put(store)
+        took, head = await first_of_log(brokers.world, encode_report(end))
+        assert took < 0.2
+        assert HEAD.unpack(head)[0] == end
+        took, head = await first_of_log(brokers.world, encode_report(1))
+        assert took < 5
+        assert HEAD.unpack(head)[0] == 1
 
     simulated(story)
 
