@@ -191,6 +191,10 @@ async def _at_once(*_: object) -> None:
     return None
 
 
+def _never(self: object, *of: object) -> bool:
+    return False
+
+
 _leave = LitePullConsumer.shutdown
 
 
@@ -383,7 +387,7 @@ MUTATIONS: Final = {
         "full-tmpfs", 2, ((system, "holes_lack_room", lambda fd, size: False),)
     ),
     "a lite consumer that is interrupted commits what it holds": Mutation(
-        "client", 3, ((LitePullConsumer, "shutdown", _leave_with_all_done),)
+        "client", 3, ((LitePullConsumer, "shutdown", _leave_with_all_done), (LitePullConsumer, "_has_failed", _never))
     ),
     "a consumer's shutdown does not wait for its listeners": Mutation(
         "client", 0, ((ConsumeMessageConcurrentlyService, "wait_for_calls", _at_once),)

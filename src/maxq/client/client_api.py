@@ -185,10 +185,13 @@ class MQClientAPI:
         return int(response.ext["offset"]) if response.code == ResponseCode.SUCCESS else None
 
     async def update_consumer_offset(
-        self, address: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool
+        self, address: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool = False
     ) -> None:
-        """Commit a queue offset."""
-        ext = fields(consumerGroup=group, topic=queue.topic, queueId=queue.queue_id, commitOffset=offset)
+        """Commit a queue offset. `if_ahead`: not if the group is further already; Java's brokers do not know of it."""
+        ext = fields(
+            consumerGroup=group, topic=queue.topic, queueId=queue.queue_id, commitOffset=offset,
+            maxqIfAhead=if_ahead or None,
+        )  # fmt: skip
         if oneway:
             await self.oneway(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         else:

@@ -340,7 +340,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             self._offsets.update(queue, offset, increase_only=False)
             if isinstance(self._offsets, RemoteBrokerOffsetStore):
                 try:
-                    await self._offsets.commit(queue, offset, oneway=False)
+                    await self._offsets.commit(queue, offset, oneway=False, if_ahead=False)
                 except MaxQError as error:
                     failure = failure or error
         if not isinstance(self._offsets, RemoteBrokerOffsetStore):
@@ -490,6 +490,10 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
                 continue
             try:
                 result = await self._pull(assigned)
+                now_ms = self._clock.monotonic_ms()
+                if self._shares_queues and assigned.process_queue.may_be_anothers(now_ms):
+                    await self._go_where_another_is(assigned)
+                assigned.process_queue.last_answer_timestamp = now_ms
             except (MaxQError, OSError) as error:
                 delay_ms = self._config.pull_time_delay_when_exception
                 if (left_out := self._failures.admits((assigned.queue.broker_name, type(error)))) is not None:
@@ -504,6 +508,20 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
             if assigned.generation != generation or assigned.process_queue.dropped:
                 return
             self._take(assigned, result)
+
+    @property
+    def _shares_queues(self) -> bool:
+        return self._manual is None and not self._broadcasting
+
+    async def _go_where_another_is(self, assigned: AssignedQueue) -> None:
+        """Nothing was heard of the queue's broker for long: if another member has gone on with the queue, go on where
+        that has committed."""
+        queue = assigned.queue
+        committed = await self._offsets.stored(queue)
+        if committed > self._offsets.highest(queue):
+            log.warning("another member has gone on with %s, to %d: going on there", queue, committed)
+            self._offsets.update(queue, committed, increase_only=False)
+            self._seek(queue, committed)
 
     def _hold_back_ms(self, assigned: AssignedQueue) -> int:
         if assigned.paused:

@@ -34,13 +34,16 @@ class ReadOffsetType(Enum):
 
 
 class _Offset:
-    """One queue's offset; frozen: only `freeze` changes it."""
+    """One queue's offset; frozen: only `freeze` changes it. `highest`: it was never larger here."""
 
-    __slots__ = ("frozen", "value")
+    __slots__ = ("frozen", "highest", "value")
 
     def __init__(self, value: int) -> None:
-        self.value = value
+        self.value = self.highest = value
         self.frozen = False
+
+    def move(self, value: int) -> None:
+        self.value, self.highest = value, max(value, self.highest)
 
 
 class OffsetStore(ABC):
@@ -61,12 +64,12 @@ class OffsetStore(ABC):
         if entry is None:
             self._table[queue] = _Offset(offset)
         elif not entry.frozen and (not increase_only or offset > entry.value):
-            entry.value = offset
+            entry.move(offset)
 
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
         """The broker (or a reset) says where to go on; nothing in flight may overwrite it."""
         entry = self._table.setdefault(queue, _Offset(offset))
-        entry.value = offset
+        entry.move(offset)
         entry.frozen = True
 
     async def read(self, queue: MessageQueue, kind: ReadOffsetType) -> int:
@@ -84,6 +87,15 @@ class OffsetStore(ABC):
         if offset >= 0:
             self.update(queue, offset, increase_only=False)
         return offset
+
+    async def stored(self, queue: MessageQueue) -> int:
+        """What the store has, -1 if it has none; memory stays as it is. Raises as `read`."""
+        return await self._read_from_store(queue)
+
+    def highest(self, queue: MessageQueue) -> int:
+        """The largest offset that this consumer has had of a queue since it has it, -1 if there was none."""
+        entry = self._table.get(queue)
+        return entry.highest if entry is not None else -1
 
     def in_memory(self, queue: MessageQueue) -> int:
         """The offset in memory, -1 if there is none."""
@@ -136,14 +148,17 @@ class RemoteBrokerOffsetStore(OffsetStore):
         value = entry.value
         try:
             # Also when nothing changed: a one-way commit, and a broker that crashed after it, may have lost the last
-            # one.
-            await self.commit(queue, value, oneway=not certain)
+            # one. Who stood still meanwhile does not move back what another member has committed.
+            await self.commit(queue, value, oneway=not certain, if_ahead=value >= entry.highest)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
 
-    async def commit(self, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
+    async def commit(self, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool) -> None:
         """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. What
         a slave is told it passes on when its master is back (docs/client.md).
+
+        Args:
+            if_ahead: not if the group is further already.
 
         Raises:
             RemotingError, BrokerError, ClientError
@@ -151,7 +166,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         update = self._instance.api.update_consumer_offset
         await self._instance.ask_group(
             queue,
-            lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway),
+            lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway, if_ahead=if_ahead),
             master_first=True,
         )
 

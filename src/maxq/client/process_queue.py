@@ -15,6 +15,7 @@ from maxq.protocol.message import MessageExt
 
 LOCK_MAX_LIVE_MS = 30_000  # how long a client trusts its own broker lock
 PULL_MAX_IDLE_MS = 120_000  # a queue not pulled for so long is dropped and built anew
+SILENCE_MAX_MS = 60_000  # no answer of a queue's broker for so long: it may have given the queue to another member
 
 
 class ProcessQueue:
@@ -31,6 +32,7 @@ class ProcessQueue:
         self.locked = False  # orderly: the broker's lock is ours
         self.last_lock_timestamp = now_ms
         self.last_pull_timestamp = now_ms
+        self.last_answer_timestamp = now_ms
         self.last_consume_timestamp = now_ms
         self.try_unlock_times = 0
 
@@ -129,6 +131,10 @@ class ProcessQueue:
     def is_pull_expired(self, now_ms: int) -> bool:
         """Has nobody pulled for so long that something must have gone wrong?"""
         return now_ms - self.last_pull_timestamp > PULL_MAX_IDLE_MS
+
+    def may_be_anothers(self, now_ms: int) -> bool:
+        """Was nothing heard of its broker for so long that another member may have had the queue meanwhile?"""
+        return now_ms - self.last_answer_timestamp > SILENCE_MAX_MS
 
     def info(self, commit_offset: int, to_wall_ms: int) -> ProcessQueueInfo:
         """State for tools; `to_wall_ms` is wall time minus monotonic time."""

@@ -30,7 +30,7 @@ from maxq.client.mq_client import MQClientInstance
 from maxq.client.mq_client_manager import MQClientManager
 from maxq.client.namespace import retry_topic, wrap
 from maxq.client.pop_api import PopAPI
-from maxq.client.process_queue import ProcessQueue
+from maxq.client.process_queue import SILENCE_MAX_MS, ProcessQueue
 from maxq.client.pull_result import PullResult, PullStatus
 from maxq.client.rebalance_impl import RebalanceImpl
 from maxq.client.running_info import consumer_running_info
@@ -374,7 +374,11 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     async def _pull_loop(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         was_locked = False
         while not process_queue.dropped:
-            process_queue.last_pull_timestamp = self._clock.monotonic_ms()
+            now_ms = self._clock.monotonic_ms()
+            stood_still = now_ms - process_queue.last_pull_timestamp > SILENCE_MAX_MS
+            process_queue.last_pull_timestamp = now_ms
+            if stood_still and await self._is_anothers(queue, process_queue):
+                return
             wait_ms = self._hold_back_ms(queue, process_queue)
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
@@ -384,9 +388,13 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
                     # Somebody else had the queue until now: go on where they committed.
                     offset = await self._rebalance.pull_from_where(queue)
                 was_locked = process_queue.locked
-                result = await self._pull(queue, offset)
+                result = await self._pull(queue, process_queue, offset)
                 if result is None:
                     continue
+                now_ms = self._clock.monotonic_ms()
+                if process_queue.may_be_anothers(now_ms) and await self._is_anothers(queue, process_queue):
+                    return
+                process_queue.last_answer_timestamp = now_ms
                 if result.status is PullStatus.OFFSET_ILLEGAL:
                     self._moved_offsets.tell(queue, offset, result.next_begin_offset)
                     await self._start_over(queue, process_queue, result)
@@ -416,20 +424,24 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             return self._config.pull_time_delay_when_exception if is_waiting else 0
         return 0
 
-    async def _pull(self, queue: MessageQueue, offset: int) -> PullResult | None:
+    async def _is_anothers(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        return not self._broadcasting and await self._rebalance.leave_to_another(queue, process_queue)
+
+    async def _pull(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> PullResult | None:
         subscription = self._rebalance.subscriptions.get(queue.topic)
         if subscription is None:  # unsubscribed; the next rebalance drops the queue
             await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
             return None
         config = self._config
         started_ms = self._clock.monotonic_ms()
+        commits = not self._broadcasting and not process_queue.may_be_anothers(started_ms)
         result = await self._pull_api.pull(
             queue,
             subscription,
             offset,
             max_nums=config.pull_batch_size,
             max_msg_bytes=config.max_msg_bytes,
-            commit_offset=0 if self._broadcasting else self._offsets.in_memory(queue),
+            commit_offset=self._offsets.in_memory(queue) if commits else 0,
             suspend_ms=config.broker_suspend_max_time,
             timeout_ms=config.consumer_timeout_when_suspend,
             send_expression=config.post_subscription_when_pull,

@@ -228,6 +228,22 @@ class RebalanceImpl:
                     return
         log.warning("queue %s is given up by a later round: its listener is still at work", queue)
 
+    async def leave_to_another(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """Has another member gone on with a queue that was ours? Then what is here of it is dropped, commits nothing,
+        and a round that follows takes it anew if it is ours again. Asked when it may have been another's meanwhile."""
+        try:
+            committed = await self._offsets.stored(queue)
+        except (RemotingError, BrokerError, ClientError) as error:
+            log.warning("whether another member has gone on with %s is not known: %s", queue, error)
+            return False
+        if committed <= self._offsets.highest(queue):
+            return False
+        log.warning("another member has gone on with %s, to %d: it is set up anew", queue, committed)
+        process_queue.dropped = True
+        self._offsets.remove(queue)
+        self._instance.rebalance_immediately()
+        return True
+
     async def close(self) -> None:
         """Shutdown begins: no more rounds; one that is under way ends first."""
         async with self._lock:
@@ -297,6 +313,9 @@ class RebalanceImpl:
         for queue in queues:
             process_queue = self.process_queues.get(queue)
             if process_queue is None:
+                continue
+            is_doubtful = not process_queue.locked or process_queue.is_lock_expired(now_ms)
+            if queue in ours and is_doubtful and await self.leave_to_another(queue, process_queue):
                 continue
             process_queue.locked = queue in ours
             if process_queue.locked:

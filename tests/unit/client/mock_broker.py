@@ -228,7 +228,9 @@ class MockBroker:
         return request.reply(ext={"offset": str(offset)})
 
     def _update_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        self.committed[request.ext["consumerGroup"], self._queue(request)] = int(request.ext["commitOffset"])
+        key, offset = (request.ext["consumerGroup"], self._queue(request)), int(request.ext["commitOffset"])
+        if request.ext.get("maxqIfAhead") != "true" or offset > self.committed.get(key, -1):
+            self.committed[key] = offset
         return request.reply()
 
     def _max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
