@@ -429,7 +429,43 @@ def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longl
 
 
 @cython.cfunc
-@cython.exceptval(-2, check=False)
+@cython.exceptval(-2, check=True)
+def _count_batch(
+    tail: LogTail, src: cython.p_uchar, p: cython.longlong, end: cython.longlong, fixed: cython.longlong
+) -> cython.longlong:
+    """How many messages the batch body src[p : end] has, or -1 when it needs something else, or another file.
+
+    Args:
+        fixed: bytes of each record besides its body and properties.
+    """
+    w: cython.longlong = tail.wrote_position
+    body_size: cython.longlong
+    own_size: cython.longlong
+    own: cython.longlong
+    number: cython.longlong = 0
+    while p < end:
+        if end - p < 22:
+            return -1
+        body_size = i32(src, p + 16)
+        if body_size <= 0 or p + 22 + body_size > end:
+            return -1
+        own = p + 22 + body_size
+        own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
+        if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
+            return -1
+        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST or not _may_be_in_batch(src, own, own_size):
+            return -1
+        w += tail.head + fixed + body_size + own_size
+        if w + 8 > tail.file_size:
+            tail.full = True
+            return -1
+        number += 1
+        p = own + own_size
+    return number
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
 def _append_batch(
     tail: LogTail,
     src: cython.p_uchar,
@@ -447,11 +483,10 @@ def _append_batch(
 
     Every record has its message's own properties only, byte for byte, as RocketMQ 5.5 stores them; 5.3 put those of
     the request behind them, whose UNIQ_KEY then hid each message's own.
-    The bytes written, or -1 when the row needs something else; nothing counts as written then, for wrote_position
-    has not moved.
+    The bytes written, or -1 when the row needs something else. Nothing is written then, not behind the end of the log
+    either: that may be where its newest records lie that are not dispatched yet (LogStaging).
     """
     p: cython.longlong = row[R_BODY]
-    end: cython.longlong = p + row[R_BODY_SIZE]
     topic_size: cython.longlong = row[R_TOPIC_SIZE]
     fixed: cython.longlong = 75 + born_size + store_size + topic_size
     q: cython.longlong
@@ -460,26 +495,19 @@ def _append_batch(
     own_size: cython.longlong
     own: cython.longlong
     total: cython.longlong
-    number: cython.longlong = 0
+    number: cython.longlong
+    count: cython.longlong
     if row[R_BODY_SIZE] > max_message_size or row[R_BODY_SIZE] == 0 or topic_size > 127:
         return -1
-    while p < end:
-        if end - p < 22:
-            return -1
+    count = _count_batch(tail, src, p, p + row[R_BODY_SIZE], fixed)
+    if count < 0:
+        return -1
+    for number in range(count):
         body_size = i32(src, p + 16)
-        if body_size <= 0 or p + 22 + body_size > end:
-            return -1
         own = p + 22 + body_size
         own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
-        if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
-            return -1
         total = fixed + body_size + own_size
-        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST or not _may_be_in_batch(src, own, own_size):
-            return -1
         w += tail.head
-        if total + 8 > tail.file_size - w:
-            tail.full = True
-            return -1
         q = tail.write_front(
             w,
             total,
@@ -508,17 +536,16 @@ def _append_batch(
         if tail.head:
             tail.close_entry(w - 48, total, tail.next_index + number)
         w += total
-        number += 1
         p = own + own_size
     row[R_PHYSICAL_OFFSET] = tail.file_from_offset + tail.wrote_position + tail.head
     row[R_QUEUE_OFFSET] = queue.next_queue_offset
     row[R_SIZE] = w - tail.wrote_position
-    row[R_COUNT] = number
-    queue.next_queue_offset += number
+    row[R_COUNT] = count
+    queue.next_queue_offset += count
     if tail.head:
-        tail.next_index += number
+        tail.next_index += count
     tail.wrote_position = w
-    topic.put_nums += number
+    topic.put_nums += count
     return row[R_SIZE]
 
 

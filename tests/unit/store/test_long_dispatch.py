@@ -10,6 +10,7 @@ import pytest
 from maxq.protocol.message import Message, encode_batch
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 
 COUNT = 8_000
@@ -145,3 +146,20 @@ async def test_a_long_message_is_dispatched_however_slow_the_machine_is(tmp_path
     await until_dispatched(store)
     assert store.max_offset("T", 0) == 1
     store.close()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_batch_that_is_refused_leaves_what_is_not_dispatched_yet_as_it_is(tmp_path: Path, flush: str) -> None:
+    """Records are made in a ring in memory. As long as those of both batches are, a power of two, the ones of the
+    second would stand where dispatch looks for those of the first."""
+    store = store_of_long_batches(tmp_path, flush_disk_type=flush)
+    store.topic_tail("T").max_queue_id = 1
+    more = store.put_batch(message(body=encode_batch([Message("T", b"x")]))).size - 1
+    body = bytes(512 - more)
+    assert store.put_batch(message(body=encode_batch([Message("T", body)] * 3_000))).ok
+    refused = encode_batch([Message("T", body)] * 3_990 + [Message("T", body, {"TRAN_MSG": "true"})])
+    assert store.put_batch(message(body=refused, queue_id=1)).status is PutMessageStatus.MESSAGE_ILLEGAL
+    await store.flush()
+    assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (3_001, 0)
+    assert store.dispatch.faults == []
+    await store.shutdown()
