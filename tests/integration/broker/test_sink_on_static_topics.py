@@ -9,11 +9,14 @@ import pyarrow as pa
 import pytest
 
 from maxq.api import async_admin
+from maxq.errors import DataLossError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
+from maxq.pipeline.source.stream_source import TopicStream
+from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
@@ -110,3 +113,35 @@ async def test_a_write_goes_on_when_the_queues_move_under_it(
 
         await until(all_there)
         assert await asyncio.to_thread(seen, namesrv) == expected("before", "after")
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["stay", "move"])
+async def test_a_stream_knows_a_static_topic_that_was_made_again(
+    brokers: dict[str, RunningBroker], namesrv: str, moved: bool
+) -> None:
+    """With more messages than before: those up to the old offsets were left out, and nobody said so."""
+    given = {"rocketmq.namesrv": namesrv, "subscribe": "Static", "startingOffsets": "earliest"}
+    write_options = options_of(namesrv, "at-least-once")
+    both = [ReadOptions.parse(given | {"failOnDataLoss": text}, streaming=True) for text in ("true", "false")]
+    strict, lenient = (TopicStream(one, WireClient(one.connection, route_age_ms=0)) for one in both)
+    async with async_admin(namesrv) as admin:
+        await admin.static_topics.create("Static", QUEUES, ["broker-a"])
+        await asyncio.to_thread(write, write_options, rows("old"))
+        start = await asyncio.to_thread(strict.initial_offset)
+        end = await asyncio.to_thread(strict.latest_offset, start, limited=False)
+        if moved:  # that is no loss
+            await admin.static_topics.remap("Static", ["broker-b"])
+            await asyncio.to_thread(write, write_options, rows("moved"))
+            end = await asyncio.to_thread(strict.latest_offset, end, limited=False)
+        await admin.topics.delete("Static", "DefaultCluster")
+        await admin.static_topics.create("Static", QUEUES, ["broker-a"])
+        for text in ("again", "and again"):
+            await asyncio.to_thread(write, write_options, rows(text))
+        with pytest.raises(DataLossError, match="the topic was deleted and made again"):
+            await asyncio.to_thread(strict.latest_offset, end, limited=False)
+        after = await asyncio.to_thread(lenient.latest_offset, end, limited=False)
+        parts = await asyncio.to_thread(lenient.partitions, end, after)
+        assert sum(one.last - one.first for part in parts for one in part.ranges) == 2 * COUNT
+        assert await asyncio.to_thread(strict.latest_offset, after, limited=False) == after
+    for stream in (strict, lenient):
+        stream.stop()

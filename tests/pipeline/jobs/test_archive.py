@@ -3,16 +3,25 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import maxq
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.coverage import BEHIND, DAMAGED_FILE, GAP, MISSING_FILE
 from maxq.pipeline.archive.folder import ArchiveFolder
-from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, archive_stream, read_archive, write_batch
+from maxq.pipeline.jobs import archive as archive_job
+from maxq.pipeline.jobs.archive import (
+    ArchiveConfig,
+    archive_once,
+    archive_stream,
+    ranges_frame,
+    read_archive,
+    write_batch,
+)
 from maxq.pipeline.jobs.archive_compact import CompactConfig, archive_compact
 from maxq.pipeline.jobs.archive_table import TableConfig, archive_table
 from maxq.pipeline.jobs.archive_verify import VerifyConfig, archive_repair, archive_verify
@@ -116,6 +125,35 @@ def test_a_topic_that_was_made_again_with_more_messages_is_refused(
     assert archive_once(spark, other).rows == 25
     send(producer, "Anew", 0, 25, 5)
     assert archive_once(spark, other).rows == 5
+
+
+def test_a_topic_that_is_made_again_while_it_is_archived_is_refused(
+    spark: SparkSession,
+    standalone: maxq.Standalone,
+    producer: Producer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its messages went on in the archive where those of the deleted topic had ended; its first ones were left out."""
+    make(standalone, "Raced")
+    send(producer, "Raced", 0, 0, 10)
+    archive = config(standalone, tmp_path, "Raced")
+    assert archive_once(spark, archive).rows == 10
+    send(producer, "Raced", 0, 10, 10)
+    planned = ranges_frame
+
+    def made_again(*args: Any) -> DataFrame:
+        with Admin(standalone.namesrv_address) as admin:
+            admin.topics.delete("Raced", "DefaultCluster")
+        make(standalone, "Raced")
+        send(producer, "Raced", 0, 0, 40)
+        return planned(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_job, "ranges_frame", made_again)
+        with pytest.raises(PipelineError, match=r"Raced/broker-a/0 was archived up to offset 9, and then its topic"):
+            archive_once(spark, archive)
+    assert places(spark, tmp_path) == expected(10)
 
 
 def test_a_topic_that_was_made_again_in_a_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import maxq
 from maxq.api import Message, Producer
+from maxq.pipeline.store.store_tables import TABLES
 from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
 
 
@@ -30,6 +31,14 @@ def test_messages_of_a_broker_that_runs(spark: SparkSession, sent: Path) -> None
     row = next(row for row in rows if bytes(row.body) == b"body 7")
     assert (row.topic, row.tags, row["keys"], row.brokerName) == ("Topic1", "tag1", ["key7", "all"], "broker-a")
     assert row.properties["UNIQ_KEY"] == row.uniqKey
+
+
+@pytest.mark.parametrize("table", ["messages", *TABLES])
+def test_a_store_to_which_nothing_was_sent_is_read_as_empty(spark: SparkSession, tmp_path: Path, table: str) -> None:
+    """Spark has a task even where there is nothing to read."""
+    with maxq.Standalone(store=tmp_path / "store"):
+        rows = spark.read.format("rocketmq-store").option("table", table).load(str(tmp_path / "store")).collect()
+    assert not rows or table == "checkpoint"
 
 
 def test_filters_reach_the_reader_and_agree_with_spark(spark: SparkSession, sent: Path) -> None:

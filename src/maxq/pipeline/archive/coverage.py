@@ -14,6 +14,7 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import OffsetRange, to_json
 from maxq.pipeline.source.positions import name_of, resolve, selected_queues
 from maxq.pipeline.wire.wire_client import WireClient
+from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
 
 Coverage = Mapping[MessageQueue, Sequence[Range]]
@@ -72,9 +73,10 @@ def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
 
 def incarnations(options: ConnectionOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
     """Where in its broker's log the topic of each queue was deleted last, a physical offset. Queues of topics that
-    never were are left out, and those of Java's brokers, which do not tell."""
+    never were are left out, those of Java's brokers, which do not tell, and those of static topics, whose messages lie
+    in the logs of several brokers."""
     with WireClient(options) as client:
-        seen, _ = client.max_offsets(queues)
+        seen, _ = client.max_offsets(queue for queue in queues if not is_mock_broker(queue.broker_name))
     return {queue: one.incarnation for queue, one in seen.items() if one.incarnation}
 
 

@@ -159,13 +159,13 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
     """The messages that are there and that the manifest does not have; None if there are none (over the wire)."""
     if config.store:
-        check_not_deleted(spark, config.path, deleted_in_stores(config, manifest.coverage()), manifest)
+        check_not_deleted(spark, config.path, deleted_now(config, manifest.coverage()), manifest)
         return not_covered(store_messages(spark, config), manifest.coverage())
     options = ReadOptions.parse(config.options, streaming=False)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     if options.ending.kind == "latest":
         check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
+    check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
     left = missing(bounds, coverage)
     frames = [ranges_frame(spark, config, read_options(one)) for one in passes(left)]
     return reduce(DataFrame.unionByName, frames) if frames else None
@@ -199,6 +199,13 @@ def check_not_deleted(
                 f"{name_of(queue)} was archived up to offset {last[queue][0]}, and then its topic was deleted: what is "
                 "there now is another one. Archive it into another folder"
             )
+
+
+def deleted_now(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Where in its log the topic of each queue was deleted last, as brokers or store directories say now."""
+    if config.store:
+        return deleted_in_stores(config, queues)
+    return incarnations(_batch_options(config).connection, queues)
 
 
 def deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -295,7 +302,7 @@ def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
     """With failOnDataLoss=false a stream reads on where a topic was made again: into another archive only."""
     options = _batch_options(config)
     queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
-    check_not_deleted(spark, config.path, incarnations(options.connection, queues), manifest)
+    check_not_deleted(spark, config.path, deleted_now(config, queues), manifest)
 
 
 def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
@@ -303,7 +310,7 @@ def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest
     options = _batch_options(config)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
-    check_not_deleted(spark, config.path, incarnations(options.connection, bounds), manifest)
+    check_not_deleted(spark, config.path, deleted_now(config, bounds), manifest)
     left = missing(bounds, coverage)
     found: dict[str, Any] = {}
     for queue, (_, end) in bounds.items():
@@ -329,7 +336,7 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
 
     Raises:
         OvertakenError: some were archived meanwhile; nothing was changed.
-        PipelineError: some of them are there twice.
+        PipelineError: some of them are there twice; or the topic was deleted and made again since they were planned.
     """
     folder = run.folder
     staged, entries = stage(messages, run, config.form)
@@ -342,8 +349,11 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
             f"{name_of(one.queue)} has offsets {one.first} to {one.last} twice in what was read: are two of the store "
             "directories copies of one another?"
         )
+    new = coverage_of(entries)
+    manifest = folder.manifest()
+    archived = new.keys() & manifest.coverage().keys()
+    check_not_deleted(messages.sparkSession, config.path, deleted_now(config, archived), manifest)
     placed = run.place(staged, entries)
-    new = coverage_of(placed)
 
     def change(manifest: Manifest) -> Manifest:
         check_fits(manifest, config.columns, folder)

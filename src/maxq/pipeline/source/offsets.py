@@ -6,7 +6,9 @@ Offsets of a stream are a dictionary of plain values, which Spark keeps as JSON 
 
 It holds every queue ever read, also those of brokers that are away, so a restart needs nothing else. A topic that was
 deleted on a broker and made again has the entry "incarnation" beside that broker's queues: the number by which the
-broker tells topics of one name apart. Where it is 0, as of topics that were never deleted, it is left out.
+broker tells topics of one name apart. Where it is 0, as of topics that were never deleted, it is left out. The queues
+of a static topic are of several brokers: there each of them that was asked has an entry of its own, with its number
+alone, 0 or not.
 """
 
 import heapq
@@ -16,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import INCARNATION, offsets_table
-from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
+from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
 
 Offsets = dict[MessageQueue, int]
@@ -53,14 +55,25 @@ def to_json(
     found: OffsetsJson = {}
     for queue in sorted(offsets):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
-    for (topic, broker), number in (incarnations or {}).items():
-        if number and broker in found.get(topic, {}):
+    static = {queue.topic for queue in offsets if is_mock_broker(queue.broker_name)}
+    for (topic, broker), number in sorted((incarnations or {}).items()):
+        if topic in static:
+            found[topic][broker] = {INCARNATION: number}
+        elif number and broker in found.get(topic, {}):
             found[topic][broker][INCARNATION] = number
     return found
 
 
+def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) -> bool:
+    """Is a queue of the same topic in two offsets of a stream, as far as its brokers told?"""
+    if is_mock_broker(queue.broker_name):
+        return all(then.get(key, number) == number for key, number in now.items() if key[0] == queue.topic)
+    key = queue.topic, queue.broker_name
+    return then.get(key, 0) == now.get(key, 0)
+
+
 def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
-    """What a stream's offsets say about them; those that are 0 are not there."""
+    """What a stream's offsets say about them; those that are 0 are not there, but of static topics."""
     return {
         (topic, broker): queues[INCARNATION]
         for topic, brokers in value.items()
@@ -100,7 +113,7 @@ def ranges_between(
         if last < first:
             first = 0
         if first < last:
-            is_known = incarnations is not None and not queue.broker_name.startswith(MOCK_BROKER_PREFIX)
+            is_known = incarnations is not None and not is_mock_broker(queue.broker_name)
             number = incarnations.get((queue.topic, queue.broker_name), 0) if incarnations and is_known else 0
             found.append(OffsetRange(queue, first, last, number if is_known else None))
     return found

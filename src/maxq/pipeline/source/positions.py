@@ -10,7 +10,7 @@ from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, Selec
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets
 from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
-from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
+from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
 def incarnation_of(queue: MessageQueue, seen: Seen) -> int | None:
     """Which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's, whose
     queues are of several brokers."""
-    return seen.incarnation if seen.is_master and not queue.broker_name.startswith(MOCK_BROKER_PREFIX) else None
+    return seen.incarnation if seen.is_master and not is_mock_broker(queue.broker_name) else None
 
 
 def offsets_of(seen: Mapping[MessageQueue, Seen]) -> Offsets:

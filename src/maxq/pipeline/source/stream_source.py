@@ -27,6 +27,7 @@ from maxq.pipeline.source.offsets import (
     OffsetsJson,
     from_json,
     incarnations_of,
+    is_same_topic,
     limit_rows,
     ranges_between,
     to_json,
@@ -44,6 +45,7 @@ from maxq.pipeline.source.positions import (
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
+from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ class TopicStream:
         offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses)
         self._losses.tell()
         self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
-        return to_json(offsets, _incarnations(ends))
+        return to_json(offsets, self._incarnations(ends))
 
     def prepare_for_available_now(self) -> None:
         """What is there now is what this query reads.
@@ -114,8 +116,9 @@ class TopicStream:
         seen = self._ask_ends(before) if self._target is None else self._target
         if self._target is not None:
             self._tell_away(dict.fromkeys(before.keys() - seen.keys(), "it was in no route when the query began"))
-        begun = self._of_topics_that_are_there(before, incarnations_of(start), seen)
-        incarnations = incarnations_of(start) | _incarnations(seen)
+        now = self._incarnations(seen)
+        begun = self._of_topics_that_are_there(before, incarnations_of(start), now, seen)
+        incarnations = incarnations_of(start) | now
         first = dict(begun) | self._lows(queue for queue in seen if queue not in begun)
         ends = dict(begun)
         for queue, one in seen.items():
@@ -177,16 +180,19 @@ class TopicStream:
         return found
 
     def _of_topics_that_are_there(
-        self, before: Offsets, incarnations: Incarnations, seen: Mapping[MessageQueue, Seen]
+        self, before: Offsets, then: Incarnations, now: Incarnations, seen: Mapping[MessageQueue, Seen]
     ) -> Offsets:
         """Offsets of a stream but for those of topics that were deleted, be they made again or not: their queues are
-        read from the new beginning, if there is one."""
-        now = _incarnations(seen)
+        read from the new beginning, if there is one.
+
+        Args:
+            then, now: what brokers told with the offsets, and what they tell now.
+        """
         left: Offsets = {}
         for queue, offset in sorted(before.items()):
             key = queue.topic, queue.broker_name
             available = (0, seen[queue].offset) if queue in seen else None
-            if key in now and now[key] != incarnations.get(key, 0):
+            if not is_same_topic(queue, then, then | now):
                 reason = "the topic was deleted and made again; what was not read of the deleted one is gone"
             elif queue not in seen and self._client.was_deleted(*key):
                 reason = "the topic was deleted; what was not read of it is gone"
@@ -236,6 +242,16 @@ class TopicStream:
         seen = self._client.min_offsets(queues)[0] if queues else {}
         return offsets_of(seen)
 
+    def _incarnations(self, seen: Mapping[MessageQueue, Seen]) -> Incarnations:
+        """Those of the topics whose brokers tell one; those of static topics are asked for."""
+        static = {queue.topic for queue in seen if is_mock_broker(queue.broker_name)}
+        asked = {(topic, broker): n for topic in static for broker, n in self._client.incarnations(topic).items()}
+        return asked | {
+            (queue.topic, queue.broker_name): number
+            for queue, one in seen.items()
+            if (number := incarnation_of(queue, one)) is not None
+        }
+
     # --- admission ---------------------------------------------------------------------------------------------------
 
     def _waits_for_more(self, rows: int) -> bool:
@@ -282,8 +298,7 @@ class TopicStream:
         """What the tasks of a trigger read. The same for the same offsets."""
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
-        keys = {queue: (queue.topic, queue.broker_name) for queue in begun}
-        begun = {queue: offset for queue, offset in begun.items() if then.get(keys[queue]) == now.get(keys[queue])}
+        begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}
         new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
         if new:
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
@@ -317,12 +332,3 @@ class TopicStream:
     def stop(self) -> None:
         """The query ended."""
         self._client.close()
-
-
-def _incarnations(seen: Mapping[MessageQueue, Seen]) -> Incarnations:
-    """Return the incarnations of the topics whose brokers told one."""
-    return {
-        (queue.topic, queue.broker_name): number
-        for queue, one in seen.items()
-        if (number := incarnation_of(queue, one)) is not None
-    }

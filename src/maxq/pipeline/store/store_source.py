@@ -82,18 +82,29 @@ def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 
 class _Partition(InputPartition):
-    """`value`: a LogPiece of messages, or a TableTask. `deletions`: topic → physical offset of the record that deleted
-    it last; what lies before it is not shown. `is_live`: a broker runs on the store, and may delete topics now."""
+    """`value`: a LogPiece of messages, or a TableTask; None: nothing. `deletions`: topic → physical offset of the
+    record that deleted it last; what lies before it is not shown. `is_live`: a broker runs on the store, and may delete
+    topics now."""
 
-    value: LogPiece | TableTask
+    value: LogPiece | TableTask | None
 
     def __init__(
-        self, path: str, value: LogPiece | TableTask, deletions: Mapping[str, int] = _NONE, *, is_live: bool = False
+        self,
+        path: str,
+        value: LogPiece | TableTask | None,
+        deletions: Mapping[str, int] = _NONE,
+        *,
+        is_live: bool = False,
     ) -> None:
         super().__init__(value)
         self.path = path
         self.deletions = deletions
         self.is_live = is_live
+
+
+def _nothing(paths: Sequence[str]) -> _Partition:
+    """Where there is nothing to read: Spark makes one partition of none, which is read, and is none of ours."""
+    return _Partition(paths[0], None)
 
 
 @readable_errors
@@ -184,7 +195,7 @@ class _MessageReader(DataSourceReader):
         self._filter = RowFilter(_decided(given))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [partition for path in self._paths for partition in self._pieces(path)]
+        return [partition for path in self._paths for partition in self._pieces(path)] or [_nothing(self._paths)]
 
     def _pieces(self, path: str) -> list[_Partition]:
         files, losses = open_store(path), Losses(fail=self._fail_on_data_loss)
@@ -197,8 +208,8 @@ class _MessageReader(DataSourceReader):
         return [_Partition(path, piece, deletions, is_live=is_live) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Partition) and isinstance(partition.value, LogPiece)
-        return sparing_collections(self._batches(partition, partition.value))
+        assert isinstance(partition, _Partition) and not isinstance(partition.value, TableTask)
+        return sparing_collections(self._batches(partition, partition.value) if partition.value else iter(()))
 
     def _batches(self, partition: _Partition, piece: LogPiece) -> Iterator[pa.RecordBatch]:
         path, deletions = partition.path, partition.deletions
@@ -285,16 +296,18 @@ class _TableReader(DataSourceReader):
         self._split = split
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Partition(path, task) for path in self._paths for task in self._tasks(open_store(path))]
+        found = [_Partition(path, task) for path in self._paths for task in self._tasks(open_store(path))]
+        return found or [_nothing(self._paths)]
 
     def _tasks(self, files: StoreFiles) -> list[TableTask]:
         pieces = log_pieces(files, piece_bytes=self._split) if self._table == "corruption" else []
         return table_tasks(files, self._table, pieces, _PARTS)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Partition) and isinstance(partition.value, TableTask)
-        disk, _ = open_folder(partition.path)
-        yield from read_table(disk, partition.value)
+        assert isinstance(partition, _Partition) and not isinstance(partition.value, LogPiece)
+        if partition.value is not None:
+            disk, _ = open_folder(partition.path)
+            yield from read_table(disk, partition.value)
 
 
 #: Tasks for the many small files of ConsumeQueues.

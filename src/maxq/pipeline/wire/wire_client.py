@@ -423,6 +423,18 @@ class WireClient:
         """One past the newest message of each queue; queues that nobody answered for."""
         return self._offsets(Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue)) for queue in queues)
 
+    def incarnations(self, topic: str) -> dict[str, int]:
+        """Name of a broker that has the topic → the number that changes when it is deleted there; masters that do not
+        answer are left out."""
+        route = self.route(topic)
+        queues = [MessageQueue(topic, name, 0) for name in (route.brokers if route else ())]
+        asks = [Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue) | {"lo": "false"}) for queue in queues]
+        return {
+            queue.broker_name: int(command.ext.get("incarnation", "0"))
+            for queue, command, is_master in self.ask_all(asks)[0]
+            if is_master and command.code == ResponseCode.SUCCESS
+        }
+
     def min_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
         """The oldest message of each queue."""
         return self._offsets(Ask(queue, RequestCode.GET_MIN_OFFSET, _fields(queue)) for queue in queues)
