@@ -24,7 +24,7 @@ from maxq.client.pop_api import INIT_MAX, INIT_MIN, PopAPI
 from maxq.client.pop_result import PopStatus
 from maxq.client.validators import check_topic
 from maxq.errors import BrokerError, ClientError, RemotingError
-from maxq.protocol.body.static_topic import NO_BROKER
+from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
 from maxq.protocol.body.subscription import TAG, SubscriptionData, build_subscription_data
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
 from maxq.protocol.message import MessageExt
@@ -152,15 +152,18 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             places = await self._places()
 
     async def _places(self) -> list[Place]:
-        """Every topic at every broker that has it, another one first each time."""
+        """Every topic at every broker that has it, another one first each time. Of a static topic those that have led a
+        queue are among them: what lies there of before it was moved is nowhere else."""
         if not self._wanted:
             raise ClientError("nothing is subscribed: subscribe to a topic before you receive")
         instance = self._running()
         places: list[Place] = []
         for topic, subscription in self._wanted.items():
             queues = await instance.routes.subscribe_queues(topic)
-            leaders = map(instance.routes.broker_of, queues)  # of a static topic those that lead its queues
-            names = dict.fromkeys(leaders)
+            names = dict.fromkeys(map(instance.routes.broker_of, queues))
+            if any(is_mock_broker(queue.broker_name) for queue in queues):
+                masters = instance.routes.masters(topic)
+                names |= dict.fromkeys(name for name, address in masters.items() if address is not None)
             places += [(MessageQueue(topic, name, -1), subscription) for name in names if name != NO_BROKER]
         if not places:
             raise ClientError(f"no broker has a readable queue of {', '.join(self._wanted)}")

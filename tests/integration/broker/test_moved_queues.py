@@ -15,6 +15,7 @@ from maxq.api import (
     async_admin,
     async_producer,
     async_push_consumer,
+    async_simple_consumer,
     async_transaction_producer,
 )
 from maxq.client.admin.static_topic_plan import BrokerPart
@@ -217,3 +218,50 @@ async def test_a_transaction_on_a_queue_that_has_moved_is_ended_by_its_producer(
         for number in range(COUNT):
             result = await producer.send_message_in_transaction(Message("Static", b"%d" % number), None)
             assert result.end_error is None, result
+
+
+async def test_what_lies_where_queues_were_is_popped_there(brokers: dict[str, RunningBroker], namesrv: str) -> None:
+    read: list[bytes] = []
+    async with (
+        async_admin(namesrv) as admin,
+        async_producer("PG", namesrv, **FAST) as producer,
+        async_simple_consumer(
+            "Poppers", namesrv, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **FAST
+        ) as consumer,
+    ):
+        await admin.static_topics.create("Static", 2, ["broker-a"])
+        await consumer.subscribe("Static")
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"before %d" % number))
+        await admin.static_topics.remap("Static", ["broker-b"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"behind %d" % number))
+        end = asyncio.get_running_loop().time() + 30
+        while len(read) < 2 * COUNT and asyncio.get_running_loop().time() < end:
+            messages = await consumer.receive(wait_ms=1_000)
+            read += [message.body for message in messages]
+            if messages:
+                await consumer.ack_all(messages)
+    assert sorted(read) == sorted(b"%b %d" % (when, n) for when in (b"before", b"behind") for n in range(COUNT))
+
+
+async def test_a_consumer_whose_broker_assigns_queues_gets_all_of_a_static_topic(
+    brokers: dict[str, RunningBroker], namesrv: str
+) -> None:
+    read: list[bytes] = []
+
+    def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+        read.extend(message.body for message in messages)
+
+    consumer = async_push_consumer(
+        "Readers", namesrv, listen, client_rebalance=False, rebalance_interval=100, **FAST,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )  # fmt: skip
+    consumer.subscribe("Static")
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 4, ["broker-a", "broker-b"])
+        for number in range(COUNT):
+            await producer.send(Message("Static", b"%d" % number))
+        async with consumer:
+            await until(lambda: len(read) == COUNT)
+        assert sorted(read) == [b"%d" % number for number in range(COUNT)]

@@ -28,6 +28,7 @@ from maxq.protocol.body.consumer_info import (
     SetMessageRequestModeRequestBody,
 )
 from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.body.static_topic import global_queues
 from maxq.protocol.body.topic_config import PERM_READ
 from maxq.protocol.enums import MessageModel, MessageRequestMode
 from maxq.protocol.message_queue import MessageQueue
@@ -69,7 +70,7 @@ class QueryAssignmentProcessor(RequestProcessor):
         self._consumers = consumers
         self._modes = modes
         self._topic_route = topic_route
-        self._queues: dict[str, tuple[int, list[MessageQueue]]] = {}  # topic → (asked at, readable queues)
+        self._routes: dict[str, tuple[int, TopicRouteData]] = {}  # topic → (asked at, route)
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -105,7 +106,7 @@ class QueryAssignmentProcessor(RequestProcessor):
     async def _assign(
         self, asked: QueryAssignmentRequestBody, mode: SetMessageRequestModeRequestBody
     ) -> list[MessageQueue] | None:
-        queues = await self._subscribe_queues(asked.topic)
+        queues = await self._subscribe_queues(asked.topic, mode.mode)
         if queues is None or asked.message_model == MessageModel.BROADCASTING:
             return queues
         if not self._settings.broker.server_load_balancer_enable:
@@ -128,11 +129,15 @@ class QueryAssignmentProcessor(RequestProcessor):
             return []
         return strategy(sorted(queues), client_ids.index(asked.client_id), len(client_ids))
 
-    async def _subscribe_queues(self, topic: str) -> list[MessageQueue] | None:
+    async def _subscribe_queues(self, topic: str, mode: MessageRequestMode) -> list[MessageQueue] | None:
         if is_lmq(topic):
             return [MessageQueue(topic, self._settings.broker.broker_name, 0)]
+        route = await self._route(topic)
+        return None if route is None else readable_queues(topic, route, mode)
+
+    async def _route(self, topic: str) -> TopicRouteData | None:
         now_ms = self._clock.monotonic_ms()
-        known = self._queues.get(topic)
+        known = self._routes.get(topic)
         if known is not None and now_ms - known[0] <= ROUTE_MAX_AGE_MS:
             return known[1]
         try:
@@ -141,13 +146,12 @@ class QueryAssignmentProcessor(RequestProcessor):
             log.warning("no route of %s, going on with the old one: %s", topic, error)
             return None if known is None else known[1]
         if route is None:
-            self._queues.pop(topic, None)
+            self._routes.pop(topic, None)
             return None
-        queues = readable_queues(topic, route)
-        if len(self._queues) >= _MOST_ROUTES and topic not in self._queues:
-            self._queues.clear()
-        self._queues[topic] = (now_ms, queues)
-        return queues
+        if len(self._routes) >= _MOST_ROUTES and topic not in self._routes:
+            self._routes.clear()
+        self._routes[topic] = (now_ms, route)
+        return route
 
     # --- 401, 402 -----------------------------------------------------------------------------------------------------
 
@@ -169,8 +173,11 @@ class QueryAssignmentProcessor(RequestProcessor):
         return request.reply(body=self._modes.encode_compact())
 
 
-def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo)."""
+def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode) -> list[MessageQueue]:
+    """The queues a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). Of a static topic the global
+    ones are pulled; popped are those of the brokers."""
+    if route.topic_queue_mapping_by_broker and mode is MessageRequestMode.PULL:
+        return list(global_queues(topic, route.topic_queue_mapping_by_broker))
     return [
         MessageQueue(topic, data.broker_name, queue_id)
         for data in route.queue_datas
