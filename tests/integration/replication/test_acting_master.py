@@ -387,6 +387,28 @@ async def test_a_slave_that_handed_back_promises_nothing_until_its_master_is_the
     assert master.controller.offsets.query_offset(GROUP, TOPIC, 0) == 9
 
 
+async def test_a_slave_that_begins_to_act_when_its_master_has_asked_promises_nothing_until_the_master_is_there(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Name servers forget the master that was killed as its next process starts: both would speak for the group."""
+    group = await make_group()
+    one = group.brokers["one"]
+    commit = RemotingCommand(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "9"},
+    )
+    await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    one.controller.member.services.change(True)
+    assert (await one.invoke(commit)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert one.controller.popping.service.not_ready() is not None
+    one.controller.member.services.change(False)
+    monkeypatch.setattr(hand_back, "HELD_MS", 0)
+    await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
+    one.controller.member.services.change(True)
+    assert (await one.invoke(commit)).code == ResponseCode.SUCCESS
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+
+
 async def test_a_slave_that_heard_of_its_master_before_the_master_asked_hands_back_all_the_same(
     make_group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,8 @@ While its master was away the slave gave messages away and was told acks, and ke
 the log that it copies. Before the master registers again it asks each slave (MAXQ_HAND_BACK_POPS, 30091). A slave that
 acts as master answers, and promises nothing more from then on (Authority): it gives nothing away, and acks, commits of
 offsets and locks are refused, and may be asked of the master a moment later. If no master registers within HELD_MS, the
-slave goes on as before. A slave that ended to act before it was asked, because a name server knew of the master first,
+slave goes on as before. A slave that did not act when it was asked, and begins to before its master has registered,
+waits as well. A slave that ended to act before it was asked, because a name server knew of the master first,
 answers what it knew then, for HELD_MS.
 
 The answer's body is a JSON object; empty from a slave that did not act as master:

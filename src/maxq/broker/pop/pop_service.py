@@ -139,11 +139,13 @@ class PopService:
     def hand_back(self) -> bytes:
         """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
         the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
-        still, and its sign of life was under way. A master has nobody to hand anything to, whoever asks."""
+        still, and its sign of life was under way. One that begins to act only now, for no name server knows its master
+        yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
         parts = self._parts
         if self._task is None:
-            is_wanted = parts.clock.monotonic_ms() < self._kept_until_ms and not self._was_asked
-            return self._kept if is_wanted else b""
+            now_ms = parts.clock.monotonic_ms()
+            self._held_until_ms = now_ms + hand_back.HELD_MS
+            return self._kept if now_ms < self._kept_until_ms and not self._was_asked else b""
         if not parts.stands_in():
             return b""
         self._ready.clear()
@@ -164,6 +166,8 @@ class PopService:
         if self._task is None:
             self._knows = False
             self._stood_in = self._parts.stands_in()
+            if not self._stood_in or self._held_until_ms <= self._parts.clock.monotonic_ms():
+                self._held_until_ms = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
             self._task.add_done_callback(self._ended)
 
