@@ -197,7 +197,7 @@ class ConsumeQueueStore:
 
     def begin_anew(self, topic: str, physical_offset: int) -> None:
         """The record that deletes the topic is dispatched: its queues are empty and begin at 0. Their files go aside in
-        one step, so that the new topic's can be made at once.
+        one step, so that the new topic's can be made at once. It may be done again until `begun_anew`.
 
         Raises:
             OSError: the files could not be moved; nothing has changed.
@@ -206,8 +206,6 @@ class ConsumeQueueStore:
             self._set_aside(folder / topic, physical_offset)
         self._set_aside(self._context.root / EXT_NAME / topic, physical_offset)
         is_numbered = physical_offset <= self._numbered.get(topic, -1)
-        if is_numbered and self._numbered[topic] == physical_offset:
-            del self._numbered[topic]
         for queue in self.of_topic(topic):
             next_offset = queue.tail.next_queue_offset if is_numbered else 0
             queue.begin_anew()
@@ -218,6 +216,12 @@ class ConsumeQueueStore:
             next_offset = batch.next_queue_offset if is_numbered else 0
             batch.forget()
             batch.next_queue_offset, batch.end_at_start = next_offset, 0
+
+    def begun_anew(self, topics: Iterable[str], physical_offset: int) -> None:
+        """All that the record at `physical_offset` deletes has begun anew."""
+        for topic in topics:
+            if self._numbered.get(topic) == physical_offset:
+                del self._numbered[topic]
 
     def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
         """The record at `physical_offset` is the first of a queue that was deleted and made again.

@@ -364,6 +364,7 @@ class DispatchService:
             if is_folder_name(topic):
                 self._queues.begin_anew(topic, physical_offset)
                 self._deletions.put(topic, physical_offset)
+        self._queues.begun_anew(topics, physical_offset)
         if self.on_deleted is not None:
             self.on_deleted(topics, physical_offset)
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.runtime.interfaces import MappedRegion
+from maxq.runtime.system import SystemDisk
 from maxq.store import consume_queue
 from maxq.store.block_reserve import BlockReserve, back_units
 from maxq.store.executor_jobs import ExecutorJobs
@@ -145,6 +146,35 @@ def test_queue_that_begins_late_and_finds_no_room_begins_there_all_the_same(monk
     assert (queue.max_offset, queue.min_offset(0)) == (1001, 1000)
     assert not disk.unbacked()
     store.close()
+
+
+async def test_topics_whose_deletion_waits_for_room_number_their_new_messages_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record deletes both. The disk has no room when the files of the second one are to go aside."""
+    store, full, rename = opened(small_config(tmp_path, flush_disk_type="SYNC_FLUSH")), [True], SystemDisk.rename
+    for topic in ("First", "Second"):
+        assert store.put_message(message(topic)).ok
+    await store.flush()
+
+    def rename_if_there_is_room(disk: SystemDisk, source: PurePath, target: PurePath) -> None:
+        if full[0] and source.name == "Second":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(disk, source, target)
+
+    monkeypatch.setattr(SystemDisk, "rename", rename_if_there_is_room)
+    assert store.put_deletion(["First", "Second"]).ok
+    for topic in ("First", "First", "Second"):
+        assert store.put_message(message(topic)).ok
+    await store.flush()
+    assert store.flags.has(LOGICS_ERROR)
+    full[0] = False
+    store.disk_room.try_again()
+    assert [store.put_message(message(topic)).queue_offset for topic in ("First", "Second")] == [2, 1]
+    await store.flush()
+    assert [store.max_offset(topic, 0) for topic in ("First", "Second")] == [3, 2]
+    assert store.dispatch.faults == []
+    await store.shutdown()
 
 
 @pytest.mark.parametrize("deleted", [False, True])
