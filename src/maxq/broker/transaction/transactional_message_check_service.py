@@ -10,6 +10,7 @@ half messages in their order:
 * one whose copy is refused for what it is, its size, is asked for as it is; how often, only this process knows;
 * else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
   asked; his answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
+  In a DLedger group he is asked when the copy is committed: an answer that came before would name what nobody can read.
 
 Where it differs from Java (docs/differences.md): Java writes half messages again that are inside their immunity time or
 have no producer online, and counts the latter as checked, so that after some minutes without producers transactions are
@@ -30,7 +31,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from maxq.access.guard import Guard
 from maxq.broker.broker_identity import BrokerAddress
@@ -49,6 +50,7 @@ from maxq.protocol.transaction_view import number
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
+from maxq.store.final_mark import NOT_LEADING
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -59,6 +61,7 @@ log = logging.getLogger(__name__)
 MOST_BEHIND: Final = 1_000_000
 _OPS_MOST_MS: Final = 1_000
 _YIELD_EVERY: Final = 16
+_ASKED_TOGETHER: Final = 256  # whose copies are waited for in memory
 _HOUR_MS: Final = 3_600_000
 _ITS_OWN_FAULT: Final = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
 
@@ -70,6 +73,13 @@ class _Next(Enum):
 
     ON = auto()
     STOP = auto()
+
+
+class _Question(NamedTuple):
+    """Whom to ask for what."""
+
+    connection: Connection
+    half: MessageExt
 
 
 class TransactionalMessageCheckService:
@@ -188,80 +198,85 @@ class TransactionalMessageCheckService:
         end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
         asked = looked = 0
+        questions: list[_Question] = []
         at = ledger.next_open(0)
         while at < end:
-            step, was_asked = _Next.ON, False
+            step, question = _Next.ON, None
             with self.passed_over("the half message at queue offset %d", at):
-                step, was_asked = await self._take(at, end)
-            asked += was_asked
+                step, question = await self._take(at, end)
+            if question is not None:
+                questions.append(question)
             if step is _Next.STOP:
                 break
+            if len(questions) == _ASKED_TOGETHER:
+                asked += await self._ask(questions)
+                questions.clear()
             looked += 1
             if looked % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             at = ledger.next_open(at + 1)
-        return asked
+        return asked + await self._ask(questions)
 
-    async def _take(self, at: int, end: int) -> tuple[_Next, bool]:
-        """How the round goes on behind this one, and was it asked for?"""
+    async def _take(self, at: int, end: int) -> tuple[_Next, _Question | None]:
+        """How the round goes on behind this one, and whom to ask for it."""
         half = self._transactions.half_at(at)
         if half is None:
             self._gone(at)
-            return _Next.ON, False
+            return _Next.ON, None
         if self._transactions.ends_with_its_topic(half):
-            return _Next.ON, False
+            return _Next.ON, None
         if self._is_slave():
-            return await self._escaped(half), False
+            return await self._escaped(half), None
         return self._look_at(half, end)
 
     def _gone(self, at: int) -> None:
         log.warning("the half message at queue offset %d is gone from the store, or torn: its transaction is over", at)
         self._transactions.lost(at)
 
-    def _look_at(self, half: MessageExt, end: int) -> tuple[_Next, bool]:
+    def _look_at(self, half: MessageExt, end: int) -> tuple[_Next, _Question | None]:
         transactions = self._transactions
         broker = self._settings.broker
         checked = number(half.properties, const.PROPERTY_TRANSACTION_CHECK_TIMES, 0)
         checked += self._asked_uncopied.get(half.queue_offset, 0)
         if checked >= broker.transaction_check_max or self._is_too_old(half):
             if transactions.is_committed(half):
-                return _Next.ON, False
+                return _Next.ON, None
             log.error(
                 "transaction %s of topic %s is given up after %d checks: its message is in TRANS_CHECK_MAX_TIME_TOPIC",
                 half.uniq_key, half.properties.get(const.PROPERTY_REAL_TOPIC), checked,
             )  # fmt: skip
             if not transactions.give_up(half):
-                return _Next.STOP, False
+                return _Next.STOP, None
             self._asked_uncopied.pop(half.queue_offset, None)
-            return _Next.ON, False
+            return _Next.ON, None
         age_ms = self._clock.wall_ms() - min(half.born_timestamp, half.store_timestamp)
         own = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, -1)
         if own >= 0 and 0 <= age_ms <= own * 1000:
-            return self._leave(half, end), False
+            return self._leave(half, end), None
         if own < 0 and 0 <= age_ms <= broker.transaction_time_out:
-            return _Next.STOP, False
+            return _Next.STOP, None
         connection = self._producer_of(half)
         if connection is None:
-            return self._leave(half, end), False
+            return self._leave(half, end), None
         if transactions.is_committed(half):
-            return _Next.ON, False
+            return _Next.ON, None
         copy = transactions.copy(half, checked + 1)
         if isinstance(copy, Refusal):
             if not is_its_own_fault(copy):
                 log.warning("transactions are not asked for now: %s", copy.remark)
-                return _Next.STOP, False
+                return _Next.STOP, None
             self._note_uncopied(half, copy)
             copy = half
-        self._ask(connection, copy)
-        return _Next.ON, True
+        return _Next.ON, _Question(connection, copy)
 
     def _producer_of(self, half: MessageExt) -> Connection | None:
         """A member of its group that may send such a message: whoever is asked is shown it."""
-        group, guard = half.properties.get(const.PROPERTY_PRODUCER_GROUP, ""), self._guard
-        if guard is None:
-            return self._producers.get_available_channel(group)
-        topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
-        return self._producers.get_available_channel(group, lambda member: guard.client_may(member, topic))
+        group = half.properties.get(const.PROPERTY_PRODUCER_GROUP, "")
+        return self._producers.get_available_channel(group, lambda member: self._may_see(member, half))
+
+    def _may_see(self, member: Connection, half: MessageExt) -> bool:
+        guard, topic = self._guard, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
+        return guard is None or guard.client_may(member, topic)
 
     def _note_uncopied(self, half: MessageExt, refusal: Refusal) -> None:
         asked = self._asked_uncopied
@@ -283,7 +298,27 @@ class TransactionalMessageCheckService:
         refusal = self._transactions.move_up(half)
         return _Next.ON if refusal is None or is_its_own_fault(refusal) else _Next.STOP
 
-    def _ask(self, connection: Connection, half: MessageExt) -> None:
+    async def _ask(self, questions: list[_Question]) -> int:
+        """Ask, when the producers' answers can name the copies; how many were asked."""
+        if not questions or not await self._are_committed():
+            return 0
+        for question in questions:
+            if not self._may_see(*question):  # the rules have changed meanwhile
+                continue
+            with self.passed_over("the question for the half message at queue offset %d", question.half.queue_offset):
+                self._send(*question)
+        return len(questions)
+
+    async def _are_committed(self) -> bool:
+        """Wait until all that this leadership has appended is committed. False: it has ended before."""
+        marks = self._store.marks
+        mark = marks.mark()
+        while self._store.ledger is not None and not await marks.make_final(mark):
+            if marks.mark().term != mark.term or mark.term == NOT_LEADING:
+                return False
+        return True
+
+    def _send(self, connection: Connection, half: MessageExt) -> None:
         key = half.uniq_key
         header = CheckTransactionStateRequestHeader(
             tran_state_table_offset=half.queue_offset,
