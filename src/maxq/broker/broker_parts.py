@@ -378,6 +378,7 @@ class BrokerParts(BrokerBase):
             topic_route=self.outer_api.topic_route,
             clock=self._clock,
             guard=self.access.guard,
+            hindrance=self.store.flags.why,
         )
         relay.register(self.server)
         dledger.set_leader_listener(relay.leader_changed)

@@ -45,9 +45,10 @@ class WriteGate:
         if self._context.config.broker_role == "SLAVE":
             master = self._context.master_address
             what = f"[{Cause.NOT_MASTER}]this broker is a SLAVE: it copies its master and takes no messages"
-            return f"{what}; send to the master" + (f" {master}" if master else "")
+            return f"{what}; send to the master" + (f" {master}" if master else "") + self._also()
         if self._context.is_dledger and not self._context.is_leading:
-            return "this broker does not lead its DLedger group now: it copies the leader's log; send to the leader"
+            what = "this broker does not lead its DLedger group now: it copies the leader's log; send to the leader"
+            return what + self._also()
         if not self._context.flags.writable:
             return f"the store is not writable: {self._context.flags.why()}"
         if self._busy_until_ms:
@@ -59,6 +60,14 @@ class WriteGate:
                 remedy="the disk does not keep up, send less or retry later",
             )
         return ""
+
+    def _also(self) -> str:
+        """Of a member that does not lead: why it takes nothing from a leader either. If a majority says so, that is why
+        nobody leads, or who does takes nothing."""
+        context = self._context
+        if not context.is_dledger or context.flags.writable:
+            return ""
+        return f"; its own store is not writable: {context.flags.why()}"
 
     def make_room(self, size: int = 0) -> PutMessageResult | None:
         """Have room for a record of `size` bytes, in the current file or a new one; what to answer if there is none."""

@@ -28,12 +28,12 @@ class Group:
         self.cluster = cluster
         self._client = client
 
-    async def send(self) -> dict[str, tuple[int, str]]:
+    async def send(self, but: Member | None = None) -> dict[str, tuple[int, str]]:
         """A message to each member that runs; code and remark of the answers."""
         header = SendMessageRequestHeader("PG", "Full", "TBW102", 4, 0, 0, 1, 0, "", 0, False, False)
         said = {}
         for member in self.cluster.members:
-            if member.is_running:
+            if member.is_running and member is not but:
                 request = RemotingCommand(310, header.encode_v2(), BODY)
                 with contextlib.suppress(MaxQError):
                     answer = await self._client.invoke(f"{member.host}:{member.port}", request, 5_000)
@@ -43,21 +43,30 @@ class Group:
     async def is_taken(self) -> bool:
         return any(code == ResponseCode.SUCCESS for code, _ in (await self.send()).values())
 
-    async def why_not(self) -> str:
-        """Which member says that its disk is full, and nobody takes anything; empty: none does."""
-        said = await self.send()
-        found = [name for name, (code, remark) in said.items() if code != ResponseCode.SUCCESS and SAYS_WHY in remark]
-        return found[0] if found and all(code != ResponseCode.SUCCESS for code, _ in said.values()) else ""
-
     async def refuses(self) -> bool:
-        return bool(await self.why_not())
+        """Nobody takes anything, and who leads says why."""
+        said, leader = await self.send(), await self.cluster.leader()
+        is_taken = any(code == ResponseCode.SUCCESS for code, _ in said.values())
+        return not is_taken and leader is not None and SAYS_WHY in said.get(leader.name, (0, ""))[1]
+
+    async def refuses_without(self, absent: Member) -> bool:
+        """One of the others says why: it leads, or cannot, for the end of the log is on the disk of `absent` alone."""
+        return any(SAYS_WHY in remark for _, remark in (await self.send(absent)).values())
+
+    async def leader(self) -> Member:
+        found: list[Member] = []
+
+        async def leads() -> bool:
+            leader = await self.cluster.leader()
+            found.extend([] if leader is None else [leader])
+            return bool(found)
+
+        await until(leads)
+        return found[0]
 
     async def term(self) -> int:
         terms = [int((await self.cluster.status(member)).get("term", "0")) for member in self.cluster.members]
         return max(terms)
-
-    def member(self, name: str) -> Member:
-        return next(member for member in self.cluster.members if member.name == name)
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60) -> float:
@@ -85,9 +94,10 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
 
 
 async def test_with_all_disks_full_a_leader_says_so_and_room_is_enough_to_go_on(group: Group) -> None:
+    members = group.cluster.members
     await until(group.is_taken)
     before = await group.term()
-    for member in group.cluster.members:
+    for member in members:
         assert member.disk is not None
         member.disk.fill()
     await until(group.refuses)
@@ -95,14 +105,26 @@ async def test_with_all_disks_full_a_leader_says_so_and_room_is_enough_to_go_on(
         await until(group.refuses, 3)
         await asyncio.sleep(0.1)
     assert await group.term() <= before + 3, "the leadership goes round"
-    leader = group.member(await group.why_not())
+    leader = await group.leader()
     await leader.kill()
     await until(group.refuses, 10)
     await leader.start()
     await until(group.refuses)
-    for member in group.cluster.members:
+    for member in members:
+        await member.kill()
+    for member in members:
+        await member.start()
+    await until(group.refuses)
+    leader = await group.leader()
+    leader.pause()
+    try:
+        await until(lambda: group.refuses_without(leader), 20)
+    finally:
+        leader.go_on()
+    await until(group.refuses)
+    for member in members:
         assert member.disk is not None
         member.disk.free()
     assert await until(group.is_taken) < 3
-    for member in group.cluster.members:
+    for member in members:
         member.check_alive()

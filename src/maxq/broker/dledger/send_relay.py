@@ -65,6 +65,7 @@ class SendRelay:
         topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
         clock: Clock,
         guard: Guard | None,
+        hindrance: Callable[[], str],
     ) -> None:
         """
         Args:
@@ -72,6 +73,7 @@ class SendRelay:
             is_asked: may clients take this member for the leader? What other members get is refused.
             topic_route: asks the name servers; it may raise MaxQError.
             guard: is asked again about a send that was kept; None: there is no access control.
+            hindrance: why this member's own store takes nothing; empty: it does.
         """
         self._leads = leads
         self._is_asked = is_asked
@@ -80,6 +82,7 @@ class SendRelay:
         self._topic_route = topic_route
         self._clock = clock
         self._guard = guard
+        self._hindrance = hindrance
         self._behind: dict[int, Processor] = {}
         self._leader = ""  # where it answers clients; empty: not known
         self._search: asyncio.Task[None] | None = None
@@ -135,6 +138,8 @@ class SendRelay:
             f"[{Cause.NOT_MASTER}]this member of a DLedger group does not lead it, and nobody who leads took the "
             f"message within {_PATIENCE_MS} ms; send it again"
         )
+        if why := self._hindrance():
+            remark += f". The store of this member is not writable: {why}"
         return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     async def _pass_on(self, leader: str, request: RemotingCommand, deadline_ms: int) -> RemotingCommand | None:
