@@ -53,6 +53,7 @@ class _NameServer:
     retry_ms: int = _RETRY_MS
     retry: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_awaited: bool = False  # somebody waits for the lock, to register
 
 
 class BrokerRegistration:
@@ -225,9 +226,11 @@ class BrokerRegistration:
         await until_answered([self._run(self._ask_master_of(server, topic)) for server in self._current_servers()])
 
     async def _ask_master_of(self, server: _NameServer, topic: str | None) -> None:
+        if server.lock.locked():
+            return  # a registration is under way and brings the answer
         if not server.registered or topic is None:
             await self._register(server)
-        elif not server.lock.locked():  # else a registration is under way and brings the answer
+        else:
             await self._repeat(server, topic)
 
     def connection_lost(self, address: str) -> None:
@@ -298,8 +301,16 @@ class BrokerRegistration:
         return task
 
     async def _register(self, server: _NameServer, ask_first: bool = False) -> None:
-        """Bring one name server up to date. Registrations with one name server never overtake each other."""
-        async with server.lock:
+        """Bring one name server up to date. Registrations with one name server never overtake each other, and while one
+        is under way one waits: it tells what all have to tell that come meanwhile."""
+        if server.is_awaited:
+            return
+        server.is_awaited = True
+        try:
+            await server.lock.acquire()
+        finally:
+            server.is_awaited = False
+        try:
             if self._stopped or self._is_isolated:
                 return
             try:
@@ -316,6 +327,8 @@ class BrokerRegistration:
                 if server.is_failing:
                     log.warning("registration with name server %s succeeds again", server.address)
                 server.is_failing, server.retry_ms = False, _RETRY_MS
+        finally:
+            server.lock.release()
 
     async def _bring_up_to_date(self, server: _NameServer, ask_first: bool) -> None:
         config = self._config()

@@ -369,6 +369,25 @@ async def test_who_is_known_to_one_name_server_waits_for_no_other_one() -> None:
     registering.cancel()
 
 
+async def test_what_a_name_server_that_hangs_must_hear_waits_once_however_much_it_is() -> None:
+    scene = Scene("A")
+    scene.api.hanging.add("ns1")
+    registering = asyncio.create_task(scene.registration.register_now())
+    async with asyncio.timeout(10):
+        await scene.registration.known()
+        for number in range(100):
+            scene.registration.topics_changed([scene.topics.put(f"T{number}")])
+            scene.registration.register_all()
+            await asyncio.sleep(0)
+        await scene.registration.ask_master()
+        while "T99" not in scene.api.told[-1][1]:  # noqa: ASYNC110 told by tasks
+            await asyncio.sleep(0)
+        left = [task for task in asyncio.all_tasks() if not task.done()]
+        assert len(left) < 10, left
+        await scene.registration.unregister()
+    registering.cancel()
+
+
 async def test_a_broker_leaves_a_name_server_that_fails_and_one_that_hangs_and_one_that_answers() -> None:
     scene = Scene("A", servers=("ns1", "ns2", "ns3"))
     await scene.registration.register_now()
