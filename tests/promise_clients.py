@@ -268,6 +268,8 @@ class PromiseTraffic:
         safe_ms: an ack that took no longer came in time, and a message is nobody else's for so long, whatever clocks
             say.
         recalls: what is drawn by a producer that takes back what it has sent; None: there is none.
+        late_s: a pop that took so long was answered although no slave has it, so that a slave which acts as master
+            then may give the messages to others (docs/pop.md).
     """
 
     POPPERS = 2
@@ -285,7 +287,9 @@ class PromiseTraffic:
         safe_ms: int,
         pause_s: float = 0.6,
         recalls: Chance | None = None,
+        late_s: float = float("inf"),
     ) -> None:
+        self._late_s = late_s
         self._recalls = recalls
         self._seams = seams
         self._history = history
@@ -380,8 +384,9 @@ class PromiseTraffic:
         history, began = self._history, self._history.now()
         count = int(self._chance.uniform(1, 9))
         messages = await consumer.receive(count, self._invisible_ms, wait_ms=_WAIT_MS)
+        safe_ms = self._safe_ms if history.now() - began < self._late_s else 0
         for message in messages:
-            one = history.ask(Kind.GIVEN, message.body.decode(), name, "group", self._safe_ms)
+            one = history.ask(Kind.GIVEN, message.body.decode(), name, "group", safe_ms)
             one.began = began
             history.answered(one, True)
         kept = [message for message in messages if self._chance.uniform(0, 1) < 0.9]

@@ -13,7 +13,6 @@ import pytest
 from maxq.api import async_push_consumer
 from maxq.broker.acting.offset_authority import VERSION_JUMP
 from maxq.broker.pop import hand_back
-from maxq.broker.pop.check_point_buffer import point_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
@@ -26,7 +25,7 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
-from tests.integration.broker.pop_world import ack, batch_ack, bodies, pop, popped
+from tests.integration.broker.pop_world import ack, batch_ack, bodies, pop, pop_all, popped
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
@@ -459,13 +458,80 @@ async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_h
     service = one.controller.popping.service
     (row,) = service._parts.buffer.hand_back()
     one.controller.member.services.change(False)
-    service._kept_end -= 1
+    master = await group.start("master", skipPreOnline="true")
+    journal = master.controller.popping.service._parts.journal
     if has_taken:
-        service._told_since.add(point_of(row).key)
-    one.controller.member.services.change(True)
+        journal.write({"p": [row[:12]]})
+    _, end = journal.write({"e": [row[0]]})
+    await until(lambda: one.controller.store.max_physical_offset >= end)
+    await group.stop("master")
+    await until(lambda: one.controller.member.acting.is_acting_master and service.not_ready() is None)
+    assert not set(bodies(await popped(one))) & set(bodies(there))
+    still_open = [known for known in service._parts.buffer.hand_back() if known[4] == row[4] and not known[12]]
+    assert len(still_open) == (not has_taken), "it would come again although it has ended at the master"
+
+
+async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at_its_group(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stand-in may have been told acks. A pop that waited is given nothing, either."""
+    group = await make_group(brokerHeartbeatInterval="600000")
+    master = group.brokers["master"]
+    assert len(await popped(master, max_msg_nums=2, invisible_time=300)) == 2
+    service, acting = master.controller.popping.service, master.controller.member.acting
+    turns: list[None] = []
+    pause = service._pause
+
+    async def counted() -> None:
+        turns.append(None)
+        await pause()
+
+    monkeypatch.setattr(service, "_pause", counted)
+    acting._looked_ms -= 1 << 40
+    await until(lambda: bool(service._parts.buffer.take_due()))
+    before = len(turns)
+    await until(lambda: len(turns) > before + 3)
+    assert len(service._parts.buffer.take_due()) == 1, "not revived"
+    refusal = service.not_ready()
+    assert refusal is not None and refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    await acting.look()
     await until(lambda: service.not_ready() is None)
-    again = set(bodies(await popped(one))) & set(bodies(there))
-    assert again == (set(bodies(there)) if has_taken else set())
+    got: list[bytes] = []
+
+    async def has_all() -> bool:
+        got.extend(bodies(await pop_all(master)))
+        return len(got) == MESSAGES - 7
+
+    await until(has_all)
+
+
+async def test_a_message_that_master_and_slave_gave_to_different_consumers_is_acknowledged_by_either(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave acted for a master whose last pop it does not know."""
+    group = await make_group()
+    master, one = group.brokers["master"], group.brokers["one"]
+    for slave in (one, group.brokers["two"]):
+        slave.controller.ha_service.update_master_ha_address("")
+        monkeypatch.setattr(slave.controller.ha_service, "update_master_ha_address", lambda address: None)
+        await until(lambda slave=slave: not slave.controller.ha_service.is_client_connected)  # type: ignore[misc]
+    of_the_master = await popped(master, max_msg_nums=3, invisible_time=2_000)
+    await group.stop("master")
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    of_the_slave = await popped(one, max_msg_nums=3)
+    assert bodies(of_the_slave) == bodies(of_the_master)
+    assert (await ack(one, of_the_slave[0])).code == ResponseCode.SUCCESS
+    monkeypatch.undo()
+    master = await _come_back(group)
+    assert (await ack(master, of_the_slave[1])).code == ResponseCode.SUCCESS
+    rest = await popped(master)
+    assert bodies(rest) == _numbers(10, MESSAGES)
+    assert (await batch_ack(master, rest)).code == ResponseCode.SUCCESS
+    await until(lambda: master.controller.popping.revive.waiting == 0 and len(master.controller.popping.buffer) == 1)
+    assert (await ack(master, of_the_slave[2])).code == ResponseCode.SUCCESS
+    await until(lambda: master.controller.offsets.query_offset(GROUP, TOPIC, 0) == MESSAGES)
+    assert await pop_all(master) == []
 
 
 @pytest.mark.parametrize(

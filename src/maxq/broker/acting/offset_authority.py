@@ -3,7 +3,8 @@
 A slave copies its master's offsets. When it begins to speak for the group, what its consumers commit counts from then
 on: the data version of its table jumps ahead, so that a master that comes back takes the table for the newer one, even
 if its own file knows commits that never reached the slave. (Java's slave keeps the copied version, so a master that had
-counted further ignores all that was consumed meanwhile.)
+counted further ignores all that was consumed meanwhile.) It copies none of its master's offsets until it speaks no
+more: a master that comes back says where to copy from some time before it asks for them.
 
 The master that comes back takes the larger offset of each queue (see MetadataReverse).
 
@@ -36,6 +37,7 @@ class OffsetAuthority:
 
     def start(self) -> None:
         """A slave's offsets are the group's from now on."""
+        self._offsets.has_the_say = True
         if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version
             self._offsets.take_version(
@@ -44,6 +46,7 @@ class OffsetAuthority:
 
     def stop(self) -> None:
         """The master's count again: the copies that follow replace what is here."""
+        self._offsets.has_the_say = False
 
 
 def is_newer(one: DataVersion, other: DataVersion) -> bool:

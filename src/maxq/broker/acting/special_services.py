@@ -50,6 +50,12 @@ class SpecialServices:
         for name, service in self._services.items():
             self._apply(name, service)
 
+    def begin_again(self) -> None:
+        """Another broker may have spoken for a moment, and be gone again."""
+        if self.is_running:
+            self.change(False)
+            self.change(True)
+
     def names(self) -> list[str]:
         """What is registered."""
         return list(self._services)

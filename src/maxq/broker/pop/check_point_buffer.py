@@ -12,6 +12,10 @@ bits. It ends in one of three ways:
 The group's committed offset moves over the messages of a check point when it has ended, in the order of the queue. So
 whatever is lost here (a crash of a broker that could not write its journal) is read again. Until then the next pop
 begins at the cursor (`latest_offset`).
+
+Two check points may hold one message: a master answered a pop that its slave did not learn of, and the slave that acted
+for it gave the message to somebody else. They are *twins* then, and the message is one: an ack by either receipt
+acknowledges it, and it comes again when the later of both times is over.
 """
 
 from collections import deque
@@ -20,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.pop.spans import Spans
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Clock
 
@@ -42,9 +47,10 @@ class LiveCheckPoint:
         journal_offset: where the journal tells of it; -1: nowhere.
         slot: when its time is over.
         ended: acknowledged, revived or handed over.
+        twins: others that hold some of its messages, too.
     """
 
-    __slots__ = ("ended", "full", "journal_offset", "next_begin", "number", "point", "revive_qid", "slot")
+    __slots__ = ("ended", "full", "journal_offset", "next_begin", "number", "point", "revive_qid", "slot", "twins")
 
     def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
         self.number = number
@@ -55,6 +61,7 @@ class LiveCheckPoint:
         self.journal_offset = -1
         self.ended = False
         self.slot = slot
+        self.twins: tuple[LiveCheckPoint, ...] = ()
 
     @property
     def queue(self) -> QueueKey:
@@ -100,6 +107,8 @@ class CheckPointBuffer:
         self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by when their time is over, monotonic
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
         self._next_number = clock.wall_ms() * 1000
+        self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
+        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over since
         self.is_open = False
         self.on_filled: Callable[[], None] = lambda: None
         self.on_ended: Callable[[QueueKey], None] = lambda queue: None
@@ -193,7 +202,10 @@ class CheckPointBuffer:
             cursor = self._cursors.get(queue)
             if cursor is None:
                 cursor = self._cursors[queue] = deque()
-            cursor.append(live)
+            behind = len(cursor)
+            while behind and cursor[behind - 1].next_begin > next_begin:  # what a slave gave may come late
+                behind -= 1
+            cursor.insert(behind, live)
         self.in_flight[queue] = self.in_flight.get(queue, 0) + point.num
         return live
 
@@ -233,11 +245,35 @@ class CheckPointBuffer:
 
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
         """`bits` were not marked before."""
+        if live.twins:
+            self._mark_twins(live, bits)
+        self._mark_alone(live, bits)
+
+    def _mark_alone(self, live: LiveCheckPoint, bits: int) -> None:
         point = live.point
         point.bit_map |= bits
         self.in_flight[live.queue] -= bits.bit_count()
         if point.bit_map == live.full:
             self._end(live)
+
+    def _mark_twins(self, live: LiveCheckPoint, bits: int) -> None:
+        """Whoever has the same messages by another receipt has them acknowledged, too: the journal says it of `live`,
+        and that it has twins."""
+        offsets = _offsets_of(live.point, bits)
+        for twin in live.twins:
+            if not twin.ended and (same := _bits_of(twin.point, offsets)):
+                self._mark_alone(twin, same)
+
+    def leave_to_twins(self, live: LiveCheckPoint) -> None:
+        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are his.
+        The journal needs no word of it, for it comes to the same after a start."""
+        for twin in live.twins:
+            if not (twin.ended or live.ended) and twin.slot >= live.slot:
+                open_there = set(twin.point.open_offsets())
+                kept = [offset for offset in live.point.open_offsets() if offset in open_there]
+                twin.twins = tuple(one for one in twin.twins if one is not live)
+                if kept:
+                    self._mark_alone(live, _bits_of(live.point, kept))
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
         """The journal is told what was marked. Returns the physical offset behind the record. Acks that mark nothing
@@ -290,6 +326,10 @@ class CheckPointBuffer:
 
     def _end(self, live: LiveCheckPoint) -> None:
         live.ended = True
+        if self._ended_here is not None:
+            spans = self._ended_here.setdefault(live.queue, Spans())
+            for offset in _offsets_of(live.point, live.full):
+                spans.add(offset, offset + 1)
         self._live.pop(live.point.key, None)
         self._by_number.pop(live.number, None)
         slot = self._slots.get(live.slot)
@@ -327,6 +367,8 @@ class CheckPointBuffer:
         """Forget everything; another broker speaks for the group."""
         for table in (self._live, self._by_number, self._slots, self._cursors, self.in_flight):
             table.clear()
+        self._ended_here = None
+        self._passed_on = []
 
     def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
         """Topic or group is gone: so are its check points."""
@@ -354,6 +396,10 @@ class CheckPointBuffer:
             live = self._by_number.get(number)
             if live is not None:
                 self._replay_ack(live, mask)
+        for numbers in entries.get("t", ()):
+            pair = [live for number in numbers if (live := self._by_number.get(number)) is not None]
+            if len(pair) == len(numbers):
+                _make_twins(*pair)
         for number in entries.get("e", ()):
             self._next_number = max(self._next_number, number)
             live = self._by_number.get(number)
@@ -369,21 +415,41 @@ class CheckPointBuffer:
 
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
+    def keep_ended(self) -> None:
+        """This broker is a slave that acts as master: from now on it keeps in mind which messages are done here."""
+        self._ended_here = {}
+
     def hand_back(self) -> list[list[Any]]:
         """Return the journal's rows of all check points that have not ended, with the bits of acknowledged messages at
         the end. Behind them come those that have ended and stand behind an open one in their queue, with all bits: the
-        group's offset is not beyond them, and whoever did not know them would give their messages again."""
+        group's offset is not beyond them, and whoever did not know them would give their messages again. Last come
+        those that the master had handed over when this slave began to act again."""
         ended = [live for cursor in self._cursors.values() for live in cursor if live.ended and live.full]
         return [
             *([*_entry(live), live.point.bit_map] for live in self._live.values()),
             *([*_entry(live), live.full] for live in ended),
+            *self._passed_on,
         ]
 
     def noted_before(self, end: int) -> list[int]:
         """Numbers of the check points that have not ended, and of which the journal tells before this queue offset."""
-        return [live.number for live in self._live.values() if 0 <= live.journal_offset < end]
+        noted = [live.number for live in self._live.values() if 0 <= live.journal_offset < end]
+        return noted + [row[0] for row in self._passed_on]
 
-    def take_back(self, known_end: int, rows: list[list[Any]], noted: Container[int]) -> list[LateAck]:
+    def done_here(self) -> list[list[Any]]:
+        """Return, of a slave that acts as master, [topic, group, queue id, committed offset, bounds]: the offset of
+        each queue of which something was given away or has ended, and start and end of each range of queue offsets
+        whose messages are done (Spans)."""
+        done = self._ended_here or {}
+        return [
+            [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), spans.bounds()]
+            for topic, group, queue_id in sorted(self.queues() | done.keys())
+            for spans in (done.get((topic, group, queue_id), Spans()),)
+        ]
+
+    def take_back(
+        self, known_end: int, rows: list[list[Any]], noted: Container[int], done: list[list[Any]]
+    ) -> list[LateAck]:
         """Take in what `hand_back` of a slave said.
 
         Args:
@@ -392,9 +458,10 @@ class CheckPointBuffer:
             noted: numbers of the rows of which the journal tells there, and which therefore were this broker's. One
                 that is not known here any more has ended since: it was handed over to the revive topic as this broker
                 ended, or revived.
+            done: what `done_here` of the slave said.
 
         Returns:
-            What was acknowledged of those, for the revive topic.
+            What was acknowledged of those, for the revive topic. A slave that acts as master keeps it for its master.
         """
         late: list[LateAck] = []
         theirs: dict[tuple[str, str, int, int, int, str], list[Any]] = {}
@@ -402,28 +469,91 @@ class CheckPointBuffer:
             point = point_of(row)
             if row[0] in noted and point.key not in self._live:
                 point.bit_map = ~row[12]
+                if self._ended_here is not None:
+                    self._passed_on += [row] if row[12] else []
+                    continue
                 late += [LateAck(point, offsets, row[6])] if (offsets := point.open_offsets()) else []
                 continue
             theirs[point.key] = row
         own = self._live.items()
         self.finish([live for key, live in own if 0 <= live.journal_offset < known_end and key not in theirs])
+        unknown = [live for key, live in own if live.journal_offset >= known_end and key not in theirs]
         added: list[LiveCheckPoint] = []
         bits: dict[LiveCheckPoint, int] = {}
+        given: list[LiveCheckPoint] = []  # by the slave
+        spans = {(topic, group, queue_id): Spans(bounds) for topic, group, queue_id, _, bounds in done}
         for key, row in theirs.items():
             live = self._live.get(key)
             if live is None:
                 live = self._insert(self._number(), point_of(row), row[6], row[9])
                 added.append(live)
             bits[live] = row[12] & live.full & ~live.point.bit_map
-        for queue in {live.queue for live in added} & self._cursors.keys():
-            self._cursors[queue] = deque(sorted(self._cursors[queue], key=lambda live: live.next_begin))
+            if row[0] not in noted:
+                given.append(live)
+                for offset in _offsets_of(live.point, row[12] & live.full):
+                    spans.setdefault(live.queue, Spans()).add(offset, offset + 1)
+        for live in unknown:
+            is_done = spans.get(live.queue, Spans())
+            bits[live] = _bits_of(live.point, [at for at in live.point.open_offsets() if at in is_done])
         bits = {live: mask for live, mask in bits.items() if mask}
-        if added or bits:
+        twins = _twins(unknown, given, bits)
+        if added or bits or twins:
             acks = [[live.number, mask] for live, mask in bits.items()]
-            self._noted(added, self._journal.write({"p": [_entry(live) for live in added], "a": acks})[0])
+            pairs = [[one.number, other.number] for one, other in twins]
+            entries: dict[str, list[Any]] = {"p": [_entry(live) for live in added], "a": acks}
+            self._noted(added, self._journal.write(entries | ({"t": pairs} if pairs else {}))[0])
         for live, mask in bits.items():
             self._mark(live, mask)
+        for pair in twins:
+            _make_twins(*pair)
+        self._take_done(done)
         return late
+
+    def _take_done(self, done: list[list[Any]]) -> None:
+        for topic, group, queue_id, offset, bounds in done:
+            if offset > self._offsets.query_offset(group, topic, queue_id):
+                self._offsets.commit_offset(_NOBODY, group, topic, queue_id, offset)
+            if self._ended_here is not None:
+                spans = self._ended_here.setdefault((topic, group, queue_id), Spans())
+                for start, end in Spans(bounds):
+                    spans.add(start, end)
+
+
+def _offsets_of(point: PopCheckPoint, bits: int) -> list[int]:
+    """Queue offsets of the messages of these bits."""
+    distances = point.diffs or range(point.num)
+    return [point.start_offset + distance for index, distance in enumerate(distances) if bits >> index & 1]
+
+
+def _bits_of(point: PopCheckPoint, offsets: Iterable[int]) -> int:
+    """The bits of the open messages at these queue offsets, those that it has."""
+    bits = sum(1 << index for index in {point.index_of(offset) for offset in offsets} if index >= 0)
+    return bits & ~point.bit_map
+
+
+def _twins(
+    unknown: list[LiveCheckPoint], given: list[LiveCheckPoint], bits: dict[LiveCheckPoint, int]
+) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
+    """Pairs of check points that hold the same message, which is open in both when `bits` are marked."""
+    queues = {live.queue for live in unknown}
+    holders: dict[tuple[QueueKey, int], list[LiveCheckPoint]] = {}
+    for live in given:
+        if live.queue in queues:
+            for offset in _offsets_of(live.point, live.full & ~live.point.bit_map & ~bits.get(live, 0)):
+                holders.setdefault((live.queue, offset), []).append(live)
+    pairs = {
+        (live, other): None
+        for live in unknown
+        for offset in _offsets_of(live.point, live.full & ~live.point.bit_map & ~bits.get(live, 0))
+        for other in holders.get((live.queue, offset), ())
+    }
+    return list(pairs)
+
+
+def _make_twins(one: LiveCheckPoint, other: LiveCheckPoint) -> None:
+    if other not in one.twins:
+        one.twins += (other,)
+        other.twins += (one,)
 
 
 def point_of(row: list[Any]) -> PopCheckPoint:

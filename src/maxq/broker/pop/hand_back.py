@@ -16,7 +16,13 @@ The answer's body is a JSON object; empty from a slave that did not act as maste
     noted    numbers of those among them of which the journal tells before `end`: the master gave them. What it does not
              know of these any more it has handed over to the revive topic as it ended, or revived, and what the slave
              was told of acks goes there; slaves of earlier versions do not tell
+    done     of each queue of which the slave gave something away, or in which something has ended: how far the group
+             has come, and which messages are done (CheckPointBuffer.done_here). The master may have given such a
+             message to somebody else before it was away, and its slave did not learn of that
+    log      physical end of the slave's log: rows of topics that were deleted behind it count for nothing
     orders   queues consumed in order (OrderService.hand_back)
+
+Slaves of earlier versions do not tell `done` and `log`.
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
@@ -31,12 +37,13 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_
 from maxq.broker.pop.interrupted_work import Key
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
-from maxq.broker.pop.pop_journal import check_entries, check_point
+from maxq.broker.pop.pop_journal import check_entries, check_point, check_row
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
+from maxq.store.deletions import Deletions
 
 log = logging.getLogger(__name__)
 
@@ -44,31 +51,52 @@ log = logging.getLogger(__name__)
 #: ms.
 HELD_MS: Final = 10_000
 
+_TOPIC_AT: Final = {"live": 1, "done": 0, "orders": 0}  # the place of the topic in a row
 
-def encode(end: int, buffer: CheckPointBuffer, orders: OrderService) -> bytes:
-    """The answer of a slave that has read the journal before queue offset `end`."""
+
+def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: int) -> bytes:
+    """The answer of a slave that has read the journal before queue offset `end`, and whose log ends at physical offset
+    `log_end`."""
     return orjson.dumps(
-        {"end": end, "live": buffer.hand_back(), "noted": buffer.noted_before(end), "orders": orders.hand_back()}
+        {
+            "end": end,
+            "live": buffer.hand_back(),
+            "noted": buffer.noted_before(end),
+            "done": buffer.done_here(),
+            "log": log_end,
+            "orders": orders.hand_back(),
+        }
     )
 
 
-def take_in(body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService) -> list[LateAck]:
+def take_in(
+    body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService, deletions: Deletions
+) -> list[LateAck]:
     """Take in what a slave answered, all of it or, if any of it is malformed, nothing: that is logged. The journal was
-    read before `journal_end`. Returns what is still to be written to the revive topic."""
+    read before `journal_end`; `deletions` are those of this broker's log. Returns what is still to be written to the
+    revive topic."""
     try:
         told: dict[str, Any] = orjson.loads(body or b"{}")
         if told:
             _check(told)
             # a journal that is shorter than the slave's has lost its end, and does not say what has ended
             noted = set(told.get("noted", ())) if told["end"] <= journal_end else set()
-            late = buffer.take_back(told["end"], told["live"], noted)
-            orders.take_back(told["orders"])
+            live, done, in_order = (_living(told, *place, deletions) for place in _TOPIC_AT.items())
+            late = buffer.take_back(told["end"], live, noted, done)
+            orders.take_back(in_order)
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
                      len(told["live"]), len(told["orders"]))  # fmt: skip
             return late
     except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
         log.exception("what a slave handed back of pop consumption is not taken in: its open messages come again")
     return []
+
+
+def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions) -> list[list[Any]]:
+    """The rows whose topic was not deleted since: one of that name that was made since begins anew."""
+    end = told.get("log")
+    rows: list[list[Any]] = told.get(name, [])
+    return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
 
 
 def without(body: bytes, ended: Container[Key]) -> bytes:
@@ -84,8 +112,15 @@ def _check(told: dict[str, Any]) -> None:
         raise TypeError(f"end is {told['end']!r:.80}")
     if not all(isinstance(number, int) for number in told.get("noted", ())):
         raise TypeError(f"noted is {told['noted']!r:.80}")
+    if not isinstance(told.get("log", 0), int):
+        raise TypeError(f"log is {told['log']!r:.80}")
     for row in told["live"]:
         check_point(row, int)  # and the bits of acknowledged messages
+    for row in told.get("done", ()):
+        check_row(row, (str, str, int, int, list))
+        bounds = row[4]
+        if len(bounds) % 2 or not all(isinstance(bound, int) for bound in bounds):
+            raise TypeError(f"{bounds!r:.80} are not starts and ends")
     check_entries({"o": told["orders"]})
     for row in told["orders"]:
         OrderInfo.from_json(row[4])

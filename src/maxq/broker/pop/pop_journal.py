@@ -9,6 +9,7 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     a   acks: [number of the check point, bits]
     e   numbers of check points that ended otherwise: revived, or handed over to the revive topic
     d   check points of the revive topic that were revived: [queue of it, offset of the record]
+    t   numbers of two check points that hold the same message (see check_point_buffer.py)
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
 
@@ -49,6 +50,7 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "p": (int, str, str, int, int, int, int, int, list, int, int, (str, type(None))),
     "a": (int, int),
     "d": (int, int),
+    "t": (int, int),
     "r": (str, str, int, int),
     "o": (str, str, int, int, dict),
 }
@@ -146,11 +148,12 @@ class PopJournal:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
 
-    def read(self) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
-        """(queue offset, entries) of the records that are still needed, some hundreds a step."""
-        offset = max(
-            self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0), self._store.min_offset(JOURNAL_TOPIC, 0), 0
-        )
+    def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
+        """(queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of those
+        that are still needed."""
+        if begin is None:
+            begin = self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
+        offset = max(begin, self._store.min_offset(JOURNAL_TOPIC, 0), 0)
         while offset < self.end:
             units = self._store.queue_units(JOURNAL_TOPIC, 0, offset, _UNITS)
             step = min(_UNITS, self.end - offset)

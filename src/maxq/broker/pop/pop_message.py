@@ -5,7 +5,7 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from maxq.access.guard import Guard
@@ -17,7 +17,7 @@ from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
-from maxq.broker.pop.pop_service import NOTHING_NOTED
+from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
 from maxq.broker.processors.later_answers import LaterAnswers
 from maxq.broker.processors.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import Refusal
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 MAX_POP_NUMS: Final = 32
 _TOO_LATE_MS: Final = 500
+_GIVEN: Final = STAYS - {ResponseCode.FLUSH_DISK_TIMEOUT}
 CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
 _CACHED_FILTERS: Final = 1_000
 _CACHED_TEXT: Final = 1 << 20  # characters of all expressions together
@@ -102,13 +103,12 @@ class PopMessageProcessor(RequestProcessor):
         stats: BrokerStatsManager,
         fast_failure: FastFailure,
         clock: Clock,
-        not_ready: Callable[[], Refusal | None],
+        service: PopService,
         quotas: Quotas,
         silent: SilentConsumers,
         acknowledgement: Acknowledgement,
         guard: Guard | None,
     ) -> None:
-        """`not_ready` says why this broker gives no messages now."""
         self._settings = settings
         self._own = own
         self._checks = checks
@@ -117,7 +117,7 @@ class PopMessageProcessor(RequestProcessor):
         self._polling = polling
         self._stats = stats
         self._clock = clock
-        self._not_ready = not_ready
+        self._service = service
         self._quotas = quotas
         self._silent = silent
         self._acknowledgement = acknowledgement
@@ -172,7 +172,7 @@ class PopMessageProcessor(RequestProcessor):
                 f"the broker[{self._own.ip}] pop message's num is greater than {MAX_POP_NUMS}: {header.max_msg_nums} "
                 "were asked for; ask for fewer at a time",
             )
-        refusal = self._not_ready()
+        refusal = self._service.not_ready()
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
         topic, group = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "pop")
@@ -209,15 +209,16 @@ class PopMessageProcessor(RequestProcessor):
     ) -> RemotingCommand | None:
         """The answer, when what was given away is as safe as the settings promise: after a crash or a change of master
         an ack of what nobody knows to have been given would be in vain, and another consumer may have the message. A
-        slave that is late gets it when it is back; a disk that is late may have failed."""
+        slave that is late gets it when it is back, unless it has acted as master meanwhile; a disk that is late may
+        have failed."""
         if found.end_offset == NOT_NOTED:
             return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
-        since = self._later.rules
+        since, reign = self._later.rules, self._service.reign
 
         def noted(code: ResponseCode) -> None:
             if (refused := self._later.refusal(connection, request, since)) is not None:
                 connection.send(refused)
-            elif code not in STAYS or code is ResponseCode.FLUSH_DISK_TIMEOUT:
+            elif code not in _GIVEN or not self._may_give(code, reign):
                 what = "what this pop was given"
                 connection.send(request.reply(code, remark_of(code, what, "the messages come again")))
             elif found.cold:
@@ -231,6 +232,11 @@ class PopMessageProcessor(RequestProcessor):
             self._later.send_when_read(connection, request, reply, found.cold)
             return None
         return reply
+
+    def _may_give(self, code: ResponseCode, reign: int) -> bool:
+        """What was given away when the service began to speak for the `reign`th time? Where a slave does not know of
+        it, it may have given the messages to others since."""
+        return code is ResponseCode.SUCCESS or self._service.is_as_in(reign)
 
     def _nothing(
         self,

@@ -166,6 +166,7 @@ class PopMessages:
             journal=self._journal,
             counts=self.counts,
             delivered_until=self._delivered_until,
+            doubt=parts.member.acting.doubt,
         )
         self.service = PopService(
             PopServiceParts(
@@ -182,7 +183,10 @@ class PopMessages:
                 is_there=self._is_there,
                 find_group=parts.groups.find_subscription_group_config,
                 speaks=lambda: parts.member.services.is_running,
+                doubt=parts.member.acting.doubt,
                 stands_in=lambda: parts.member.acting.is_acting_master,
+                begin_again=parts.member.services.begin_again,
+                persist_offsets=self._persist_offsets,
                 handed_back=parts.member.metadata.take_pops,
                 on_failure=parts.on_failure,
             )
@@ -216,7 +220,7 @@ class PopMessages:
             stats=parts.stats,
             fast_failure=parts.fast_failure,
             clock=parts.clock,
-            not_ready=self.service.not_ready,
+            service=self.service,
             quotas=parts.quotas,
             silent=parts.consumers.silent,
             acknowledgement=parts.acknowledgement,
@@ -303,6 +307,10 @@ class PopMessages:
         if self._parts.settings.broker.enable_pop_message_threshold:
             topic, group, queue_id = queue
             self._wake(normal_topic(topic, group), group, queue_id)
+
+    async def _persist_offsets(self) -> None:
+        self._parts.offsets.request_persist()
+        await self._parts.offsets.persisted()
 
     def _look_again(self) -> None:
         self.polling.watch_again()

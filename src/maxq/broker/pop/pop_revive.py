@@ -79,8 +79,13 @@ class PopReviveService:
         counts: PopCounts,
         broker_name: Callable[[], str],
         delivered_until: Callable[[], int],
+        doubt: Callable[[], str | None],
     ) -> None:
-        """`delivered_until`: timer messages due before that moment (wall ms) are in the log."""
+        """
+        Args:
+            delivered_until: timer messages due before that moment (wall ms) are in the log.
+            doubt: see PopServiceParts.
+        """
         self._settings = settings
         self._store = store
         self._offsets = offsets
@@ -89,6 +94,7 @@ class PopReviveService:
         self._clock = clock
         self._broker_name = broker_name
         self._delivered_until = delivered_until
+        self._doubt = doubt
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
         self._journal = journal
@@ -224,7 +230,7 @@ class PopReviveService:
     async def _handle_due(self, queue: _Queue, until_ms: int) -> int:
         due = [point for point in queue.points.values() if point.revive_time + _LATE_ACKS_MS < until_ms]
         for point in due:
-            if not self._is_current(queue):
+            if not self._is_current(queue) or self._doubt() is not None:
                 break
             failed = point.open_offsets()
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",

@@ -12,7 +12,7 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from maxq.broker.pop import hand_back
@@ -33,6 +33,7 @@ from maxq.protocol.body.pop import AckMsg, PopCheckPoint
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
+from maxq.runtime.refusals import Cause
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
@@ -59,7 +60,10 @@ class PopServiceParts:
         is_there: are topic, group and queue still there?
         find_group: looks a group up, which makes it where groups are made on first use.
         speaks: does this broker speak for its group?
+        doubt: why a broker that takes itself for the one that speaks cannot be sure of it; None: it is.
         stands_in: is this broker a slave that acts as master?
+        begin_again: has a slave that acts as master begin to act once more: it reads what its master has written since.
+        persist_offsets: returns when the committed offsets of now are on the disk.
         handed_back: gives, once, what slaves that acted as master answered (hand_back.py).
         on_failure: told when its task ends by an error.
     """
@@ -77,13 +81,20 @@ class PopServiceParts:
     is_there: Callable[[str, str, int], bool]
     find_group: Callable[[str], object]
     speaks: Callable[[], bool]
+    doubt: Callable[[], str | None]
     stands_in: Callable[[], bool]
+    begin_again: Callable[[], None]
+    persist_offsets: Callable[[], Awaitable[None]]
     handed_back: Callable[[], list[bytes]]
     on_failure: Callable[[str, BaseException], None]
 
 
 class PopService:
-    """Of one broker."""
+    """Of one broker.
+
+    Attributes:
+        reign: how often it has begun to speak for its group.
+    """
 
     def __init__(self, parts: PopServiceParts) -> None:
         self._parts = parts
@@ -105,7 +116,7 @@ class PopService:
         self._kept_end = 0  # of the journal, when it knew that
         self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
         self._was_asked = False  # its master has asked for it already
-        self._told_since: set[Key] = set()  # check points that the journal tells of since
+        self.reign = 0
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
@@ -114,6 +125,9 @@ class PopService:
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 "this broker does not speak for its group: pop consumption is its master's; ask the master",
             )
+        doubt = self._parts.doubt()
+        if doubt is not None:
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"[{Cause.NOT_SURE}]nothing is given away now: {doubt}")
         if not self._ready.is_set():
             return Refusal(
                 ResponseCode.SYSTEM_BUSY,
@@ -122,6 +136,11 @@ class PopService:
         if self._parts.journal.takes_nothing():
             return Refusal(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
         return None
+
+    def is_as_in(self, reign: int) -> bool:
+        """May what this broker gave away when `reign` was this number be given now? Not if it was replaced since, or
+        may have been."""
+        return self.reign == reign and self.not_ready() is None
 
     async def ready(self) -> None:
         """Return when this broker knows what was popped; RequestRefusedError if it is not the one to ask, or takes too
@@ -151,7 +170,11 @@ class PopService:
         self._ready.clear()
         parts.buffer.is_open = False
         self._held_until_ms = parts.clock.monotonic_ms() + hand_back.HELD_MS
-        return hand_back.encode(self._read_end, parts.buffer, parts.orders) if self._knows else b""
+        return self._told() if self._knows else self._kept
+
+    def _told(self) -> bytes:
+        parts = self._parts
+        return hand_back.encode(self._read_end, parts.buffer, parts.orders, parts.store.max_physical_offset)
 
     def gives_way(self) -> str | None:
         """Why this slave, which acts as master, promises nothing now: its master took what it kept. None: it does."""
@@ -164,6 +187,7 @@ class PopService:
     def start(self) -> None:
         """This broker speaks for its group from now on."""
         if self._task is None:
+            self.reign += 1
             self._knows = False
             self._stood_in = self._parts.stands_in()
             if not self._stood_in or self._held_until_ms <= self._parts.clock.monotonic_ms():
@@ -177,7 +201,7 @@ class PopService:
             self._task.cancel()
             self._task = None
             if self._stood_in and self._knows:
-                self._kept = hand_back.encode(self._read_end, self._parts.buffer, self._parts.orders)
+                self._kept = self._told()
                 self._kept_end = self._read_end
                 self._was_asked = self._held_until_ms > 0
                 self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
@@ -214,12 +238,15 @@ class PopService:
         await self._replay()
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
-        for body in (*parts.handed_back(), self._still_known()):
-            for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders):
+        if self._stood_in:
+            parts.buffer.keep_ended()
+        for body in filter(None, (*parts.handed_back(), await self._still_known())):
+            for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders, parts.store.deletions):
                 await self._ack_late(late)
+            with self._passed_over("offsets that a slave told, which are written again later"):
+                await parts.persist_offsets()  # what is done has no other trace here
         self._knows = True
         self._kept = b""
-        self._told_since.clear()
         parts.orders.start()
         parts.revive.start()
         if not self._held_until_ms:
@@ -230,15 +257,19 @@ class PopService:
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
-    def _still_known(self) -> bytes:
+    async def _still_known(self) -> bytes:
         """What this slave knew when it last ended to act, unless its master has led since. What the master has taken
-        over the journal tells."""
+        over the journal tells, also where a start needs it no more, for it has ended."""
         parts = self._parts
         is_passed = self._kept_end != self._read_end and parts.clock.monotonic_ms() >= self._kept_until_ms
         if not self._kept or not self._stood_in or is_passed:
             return b""
-        open_now = {live.point.key for live in parts.buffer.those(self._told_since)}
-        return hand_back.without(self._kept, self._told_since - open_now)
+        taken: set[Key] = set()
+        for batch in parts.journal.read(self._kept_end):
+            taken.update(point_of(row).key for _, entries in batch for row in entries.get("p", ()))
+            await asyncio.sleep(0)
+        taken.difference_update([live.point.key for live in parts.buffer.those(taken)])
+        return hand_back.without(self._kept, taken)
 
     async def _ack_late(self, late: LateAck) -> None:
         """The check point is in the revive topic, or has been revived."""
@@ -258,11 +289,13 @@ class PopService:
         self._ready.set()
 
     def _is_held(self) -> bool:
-        """Does it wait for a master to take over what it handed back?"""
+        """Does it wait for a master to take over what it handed back, or until it is sure that it speaks? Another
+        broker may have been told acks of what looks open here."""
         if self._held_until_ms and self._parts.clock.monotonic_ms() >= self._held_until_ms:
             log.warning("the master that asked for what was popped here did not come: going on")
-            self._open()
-        return self._held_until_ms > 0
+            self._parts.begin_again()
+            return True
+        return self._held_until_ms > 0 or self._parts.doubt() is not None
 
     async def _pause(self) -> None:
         """A tenth of a second while check points are open; else until one comes, or the revive topic is looked at."""
@@ -301,8 +334,6 @@ class PopService:
             parts.buffer.finish(parts.buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        if self._kept and offset >= self._kept_end:
-            self._told_since |= {point_of(row).key for row in entries.get("p", ())}
         self._parts.buffer.replay(offset, entries)
         self._parts.orders.replay(offset, entries)
         self._parts.revive.replay(offset, entries)
@@ -331,6 +362,9 @@ class PopService:
         due = parts.buffer.take_due()
         for start in range(0, len(due), _A_TURN):
             for live in due[start : start + _A_TURN]:
+                if self._is_held():
+                    return
+                parts.buffer.leave_to_twins(live)
                 if not live.ended and await self._revive(live):
                     parts.buffer.finish([live])
             await asyncio.sleep(0)
@@ -360,12 +394,12 @@ class PopService:
     async def _hand_over_old(self) -> None:
         parts = self._parts
         broker = parts.settings.broker
-        if not parts.settings.store.timer_wheel_enable:
+        if self._stood_in or not parts.settings.store.timer_wheel_enable:
             return
         now_ms = parts.clock.wall_ms()
         old = parts.buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
         soon_ms = now_ms + broker.pop_ck_stay_buffer_time_out
-        await self._hand_over([live for live in old if live.point.revive_time > soon_ms])
+        await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
         """Make records of the revive topic of them, with what is open only."""
@@ -373,6 +407,7 @@ class PopService:
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:
+                parts.buffer.leave_to_twins(live)
                 if live.ended:
                     continue
                 given = live.point.open_offsets()

@@ -53,7 +53,14 @@ class ReviveRecords:
         return result
 
     async def put_ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> PutMessageResult:
-        """Have it come behind its check point."""
+        """Have it come behind its check point. A slave that acts as master cannot: in another group it would not meet
+        its check point."""
+        if self._own.broker_id != MASTER_ID:
+            return PutMessageResult(
+                PutMessageStatus.SERVICE_NOT_AVAILABLE,
+                remark="its check point was handed over to the log, which this broker, a slave, does not write; ask "
+                "the master, when it is back",
+            )
         deliver_ms = min(revive_time_ms, self._latest_ms())
         result = await self._store(ack.encode(), ack.tag, ack.unique_key, revive_qid, deliver_ms)
         self._counts.put[ack.group, ack.topic, "ACK", result.status.name] += 1

@@ -3,7 +3,8 @@
     compacted queues 11       what the master keeps of messages that are older than this broker's log, once
     topics 21, groups 201     whole tables, taken with the master's version when that differs from ours
     consumer offsets 43       the master's win, what only we have stays; what clients committed here while they could
-                              not reach the master, and is ahead of its table, is handed over first (15)
+                              not reach the master, and is ahead of its table, is handed over first (15); none while
+                              this broker acts as master
     request modes 402         the master's table
     delay offsets 45, timer metrics 61, timer checkpoint 60     files (see CarriedFiles)
 
@@ -376,6 +377,8 @@ class SlaveSynchronize:
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
         async with self._taking:
+            if offsets.has_the_say:
+                return
             if offsets.slave_commits:
                 await self._hand_over(address, await self._ahead_of(address))
             first, following = await self._ask(

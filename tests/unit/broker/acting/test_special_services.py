@@ -16,6 +16,15 @@ def test_all_services_follow_together_and_once_per_change() -> None:
     assert services.names() == ["one", "other"]
 
 
+def test_who_begins_again_has_ended_before_and_who_does_not_speak_does_not_begin() -> None:
+    services, one = SpecialServices(), Switch()
+    services.register("one", one)
+    services.begin_again()
+    services.change(True)
+    services.begin_again()
+    assert one.log == ["stop", "start", "stop", "start"]
+
+
 def test_a_service_registered_late_is_brought_into_the_present_state() -> None:
     services, late = SpecialServices(), Switch()
     services.change(True)

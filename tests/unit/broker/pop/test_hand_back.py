@@ -1,14 +1,18 @@
 """What a slave hands back is taken in whole, once or twice, or not at all."""
 
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, cast
 
 import orjson
 import pytest
 
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, point_of
 from maxq.broker.pop.hand_back import encode, take_in
 from maxq.broker.pop.order_service import OrderService
 from maxq.protocol.body.pop import PopCheckPoint
+from maxq.runtime.interfaces import Disk
+from maxq.store.deletions import Deletions
 from tests.unit.broker.pop.test_check_point_buffer import Clock, Journal, Offsets
 
 OWN = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0, 1], 2)
@@ -33,20 +37,28 @@ def _buffer(*points: PopCheckPoint) -> CheckPointBuffer:
     buffer = CheckPointBuffer(Offsets(), Journal(), Clock())  # type: ignore[arg-type]
     buffer.is_open = True
     for point in points:
-        buffer.add([(point, 0, point.start_offset + 2)])
+        buffer.add([(replace(point), 0, point.start_offset + 2)])
     return buffer
+
+
+def _encode(end: int, buffer: CheckPointBuffer, orders: Orders | None = None, log_end: int = 100) -> bytes:
+    return encode(end, buffer, cast(OrderService, orders or Orders()), log_end)
 
 
 def _told() -> dict[str, Any]:
     rows = [["T", "O", 0, 3, {"popTime": 5, "i": 60_000, "o": [3]}]]
-    told: dict[str, Any] = orjson.loads(encode(0, _buffer(THEIRS), cast(OrderService, Orders(rows))))
+    told: dict[str, Any] = orjson.loads(_encode(0, _buffer(THEIRS), Orders(rows)))
     return {**told, "end": 1}  # the slave had read of OWN, and of its end
 
 
-def _take_in(buffer: CheckPointBuffer, body: bytes) -> Orders:
+def _take_in(buffer: CheckPointBuffer, body: bytes, deletions: Deletions | None = None) -> Orders:
     orders = Orders()
-    take_in(body, 1, buffer, cast(OrderService, orders))
+    take_in(body, 1, buffer, cast(OrderService, orders), deletions or _no_deletions())
     return orders
+
+
+def _no_deletions() -> Deletions:
+    return Deletions(cast(Disk, None), PurePath("/store"))
 
 
 def _rows(buffer: CheckPointBuffer) -> list[list[Any]]:
@@ -69,14 +81,14 @@ def _acked_at_the_slave(end: int) -> bytes:
 
 def test_acks_of_what_this_broker_has_handed_over_since_go_where_it_was_handed_over() -> None:
     buffer = _buffer(OWN)
-    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()))
+    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()), _no_deletions())
     assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
     assert _rows(buffer) == [], "THEIRS is in the revive topic; taken in again, its messages would come twice"
 
 
 def test_a_check_point_that_this_brokers_journal_has_lost_is_taken_in() -> None:
     buffer = _buffer()
-    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders())) == []
+    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders()), _no_deletions()) == []
     assert [row[12 - 1] for row in _rows(buffer)] == [1]
 
 
@@ -87,9 +99,9 @@ def test_what_ended_behind_an_open_check_point_is_not_given_again_by_the_master(
     live = slave.find(ended.key)
     assert live is not None
     slave.ack(live, [2, 3])
-    body = encode(0, slave, cast(OrderService, Orders()))
+    body = _encode(0, slave)
     for _ in range(2):
-        take_in(body, 1, master, cast(OrderService, Orders()))
+        _take_in(master, body)
         assert master.latest_offset("T", "G", 0) == slave.latest_offset("T", "G", 0) == 4
         assert master.in_flight == {("T", "G", 0): 2}
         assert len(master) == 1
@@ -98,6 +110,107 @@ def test_what_ended_behind_an_open_check_point_is_not_given_again_by_the_master(
     master.ack(kept, [0, 1])
     assert master.latest_offset("T", "G", 0) == -1
     assert master._offsets.query_offset("G", "T", 0) == 4
+
+
+# --- messages that the master gave, which its slave did not learn of, and gave to somebody else ---------------------
+
+SLAVES = PopCheckPoint("T", "G", 0, 0, 9_000, 60_000, "b", [0, 1, 2], 3)
+
+
+def _acting(*points: PopCheckPoint) -> CheckPointBuffer:
+    """A slave that acts, and has given these."""
+    buffer = _buffer()
+    buffer.keep_ended()
+    for point in points:
+        buffer.add([(replace(point), 0, point.start_offset + point.num)])
+    return buffer
+
+
+def _ack(buffer: CheckPointBuffer, point: PopCheckPoint, *offsets: int) -> None:
+    live = buffer.find(point.key)
+    assert live is not None
+    buffer.ack(live, list(offsets))
+
+
+def _open(buffer: CheckPointBuffer) -> list[tuple[int, list[int]]]:
+    """Pop time, and queue offsets that are open, of all check points."""
+    return [(point.pop_time, point.open_offsets()) for row in buffer.hand_back() for point in (_point(row),)
+            if point.open_offsets()]  # fmt: skip
+
+
+def _point(row: list[Any]) -> PopCheckPoint:
+    point = point_of(row)
+    point.bit_map = row[12]
+    return point
+
+
+@pytest.mark.parametrize("acked", [(0, 1, 2), (0, 1), (1,)])
+def test_what_was_acknowledged_at_the_slave_is_open_at_the_master_no_more_whoever_it_was_given_to(
+    acked: tuple[int, ...],
+) -> None:
+    master, slave = _buffer(OWN), _acting(SLAVES)
+    _ack(slave, SLAVES, *acked)
+    _take_in(master, _encode(0, slave))
+    left = [offset for offset in (0, 1) if offset not in acked]
+    assert [of for _, of in _open(master) if set(of) <= {0, 1}] == ([left] if left else [])
+    if len(acked) == 3:
+        assert master._offsets.query_offset("G", "T", 0) == 3, "the slave's group has come so far"
+
+
+@pytest.mark.parametrize("first", [OWN, SLAVES])
+def test_a_message_that_two_hold_is_acknowledged_by_either_receipt_also_after_a_start(first: PopCheckPoint) -> None:
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, _acting(SLAVES)))
+    started = _buffer()
+    for at, record in enumerate(cast(Journal, master._journal).records):
+        started.replay(at, record)
+    for buffer in (master, started):
+        _ack(buffer, first, 0, 1)
+        assert _open(buffer) == [(SLAVES.pop_time, [2])]
+
+
+def test_a_message_that_two_hold_comes_again_when_the_later_time_is_over() -> None:
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, _acting(SLAVES)))
+    early, late = (live for point in (OWN, SLAVES) for live in master.those([point.key]))
+    master.leave_to_twins(early)
+    assert early.ended and not late.ended
+    master.leave_to_twins(late)
+    assert _open(master) == [(SLAVES.pop_time, [0, 1, 2])]
+
+
+def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:
+    """The slave names what is open first, and what has ended behind it after that."""
+    first, second = OWN, PopCheckPoint("T", "G", 0, 4, 3_000, 60_000, "b", [0, 1], 2)
+    slave = _acting(first, THEIRS, second)
+    _ack(slave, THEIRS, 2, 3)
+    master = _buffer()
+    _take_in(master, _encode(0, slave))
+    started = _buffer()
+    for at, record in enumerate(cast(Journal, master._journal).records):
+        started.replay(at, record)
+    assert master.latest_offset("T", "G", 0) == started.latest_offset("T", "G", 0) == 6
+
+
+def test_what_a_slave_tells_of_a_topic_that_was_deleted_since_counts_for_nothing() -> None:
+    deletions = _no_deletions()
+    deletions.put("T", 100)
+    slave = _acting(SLAVES, PopCheckPoint("T", "G", 0, 3, 9_001, 60_000, "b", [0], 1))
+    _ack(slave, SLAVES, 0, 1, 2)
+    for log_end, is_taken in ((100, False), (101, True)):
+        master = _buffer(OWN)
+        _take_in(master, _encode(0, slave, log_end=log_end), deletions)
+        assert (master._offsets.query_offset("G", "T", 0) == 3) is is_taken
+        assert (_open(master) == [(OWN.pop_time, [0, 1])]) is not is_taken
+
+
+def test_a_slave_that_acts_again_keeps_acks_of_what_its_master_handed_over_meanwhile() -> None:
+    slave = _acting()
+    late = take_in(_acked_at_the_slave(1), 2, slave, cast(OrderService, Orders()), _no_deletions())
+    assert late == [], "a slave writes nothing"
+    master = _buffer()
+    late = take_in(_encode(2, slave), 2, master, cast(OrderService, Orders()), _no_deletions())
+    assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
 
 
 _CUT = [orjson.dumps(_told())[:size] for size in (1, 20, 80, -1)]
@@ -111,6 +224,10 @@ _WRONG = [
     {"end": 1, "live": []},
     {**_told(), "noted": ["1"]},
     {**_told(), "noted": 1},
+    {**_told(), "log": "1"},
+    {**_told(), "done": [["T", "G", 0, 1]]},
+    {**_told(), "done": [["T", "G", 0, 1, [1]]]},
+    {**_told(), "done": [["T", "G", 0, 1, ["1", 2]]]},
     *({**_told(), "live": [[*_told()["live"][0][:n], {}, *_told()["live"][0][n + 1 :]]]} for n in range(13)),
 ]
 

@@ -100,6 +100,19 @@ async def test_an_unchanged_table_costs_one_entry() -> None:
     assert scene.synchronize.rounds == 2
 
 
+async def test_a_slave_that_acts_as_master_copies_no_offsets_until_it_does_no_more() -> None:
+    """A master that comes back says where to copy from before it asks what was consumed here."""
+    scene = Scene()
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 1)
+    scene.slave.offsets.commit_offset("c", "G", "T", 1, 7)
+    scene.slave.offsets.has_the_say = True
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offsets("G", "T") == {1: 7}
+    scene.slave.offsets.has_the_say = False
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 1}
+
+
 async def test_a_master_that_knows_no_pages_is_understood() -> None:
     scene = Scene()
     scene.master.add_topic("T")
