@@ -67,6 +67,11 @@ class LiveCheckPoint:
     def queue(self) -> QueueKey:
         return self.point.topic, self.point.group, self.point.queue_id
 
+    @property
+    def has_twins(self) -> bool:
+        """Does another one that has not ended hold some of its messages?"""
+        return any(not twin.ended for twin in self.twins)
+
 
 class Acked(NamedTuple):
     """What became of acks: so many messages, and the physical offset that must be safe before the client is told (0:
@@ -265,15 +270,16 @@ class CheckPointBuffer:
                 self._mark_alone(twin, same)
 
     def leave_to_twins(self, live: LiveCheckPoint) -> None:
-        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are his.
-        The journal needs no word of it, for it comes to the same after a start."""
+        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are his,
+        and the journal is told."""
+        left = 0
         for twin in live.twins:
             if not (twin.ended or live.ended) and twin.slot >= live.slot:
-                open_there = set(twin.point.open_offsets())
-                kept = [offset for offset in live.point.open_offsets() if offset in open_there]
-                twin.twins = tuple(one for one in twin.twins if one is not live)
-                if kept:
-                    self._mark_alone(live, _bits_of(live.point, kept))
+                bits = _bits_of(live.point, twin.point.open_offsets())
+                left |= bits
+                self._mark_alone(live, bits)
+        if left:
+            self._journal.write({"l": [[live.number, left]]})
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
         """The journal is told what was marked. Returns the physical offset behind the record. Acks that mark nothing
@@ -396,6 +402,10 @@ class CheckPointBuffer:
             live = self._by_number.get(number)
             if live is not None:
                 self._replay_ack(live, mask)
+        for number, mask in entries.get("l", ()):
+            live = self._by_number.get(number)
+            if live is not None:
+                self._mark_alone(live, mask & live.full & ~live.point.bit_map)
         for numbers in entries.get("t", ()):
             pair = [live for number in numbers if (live := self._by_number.get(number)) is not None]
             if len(pair) == len(numbers):

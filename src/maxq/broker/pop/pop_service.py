@@ -399,7 +399,7 @@ class PopService:
         now_ms = parts.clock.wall_ms()
         old = parts.buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
         soon_ms = now_ms + broker.pop_ck_stay_buffer_time_out
-        await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.twins])
+        await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
         """Make records of the revive topic of them, with what is open only."""

@@ -177,6 +177,12 @@ def test_a_message_that_two_hold_comes_again_when_the_later_time_is_over() -> No
     assert early.ended and not late.ended
     master.leave_to_twins(late)
     assert _open(master) == [(SLAVES.pop_time, [0, 1, 2])]
+    assert not late.has_twins
+    master.finish([late])  # handed over
+    started = _buffer()
+    for at, record in enumerate(cast(Journal, master._journal).records):
+        started.replay(at, record)
+    assert _open(started) == []
 
 
 def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:
