@@ -10,6 +10,7 @@ ROUNDS ?= 50
 HA_ROUNDS ?= 30
 DLEDGER_ROUNDS ?= 30
 SINK_ROUNDS ?= 2
+GROUPS_ROUNDS ?= 20
 POP_ROUNDS ?= 20
 HISTORIES ?= 40
 SEEDS ?= 2000
@@ -76,7 +77,7 @@ sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: S
 	$(BIN)/python -m tests.simulation.raft.campaign --mutations
 	$(BIN)/python -m tests.simulation.mutations
 
-torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, promises of every kind and popping on each of them, and writing from Spark: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n HISTORIES=n POP_ROUNDS=n SINK_ROUNDS=n
+torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, promises of every kind and popping on each of them, writing from Spark, and Spark on three groups at once: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n HISTORIES=n POP_ROUNDS=n SINK_ROUNDS=n GROUPS_ROUNDS=n
 	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
 	$(BIN)/python -m tests.integration.ha_torture --rounds $(HA_ROUNDS)
 	$(BIN)/python -m tests.integration.dledger_torture --rounds $(DLEDGER_ROUNDS)
@@ -86,6 +87,7 @@ torture: setup ## kill -9 under load, real processes, alone, as master and slave
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on pair
 	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on dledger
 	$(BIN)/python -m tests.pipeline.sink_torture --rounds $(SINK_ROUNDS)
+	$(BIN)/python -m tests.pipeline.groups_torture --rounds $(GROUPS_ROUNDS)
 
 hostile: setup ## what strangers can do to a server: every request and what it may reach, what takes long, and what is left when many have come and gone: SOAK_MINUTES=n
 	$(BIN)/python -m pytest -q tests/integration/access tests/integration/cli/test_every_command.py

@@ -179,9 +179,26 @@ def test_what_is_missing_is_found(spark: SparkSession, sound: Path, tmp_path: Pa
     assert run(spark, store).by_kind == []
 
 
+def test_units_behind_the_end_of_a_log_are_faults_where_no_broker_runs(
+    spark: SparkSession, sound: Path, tmp_path: Path
+) -> None:
+    """The newest file of the log is gone, and nothing else."""
+    store = tmp_path / "store"
+    shutil.copytree(sound, store)
+    max((store / "commitlog").iterdir()).unlink()
+    result = run(spark, store)
+    report = rebuild(spark, opened(store), RebuildOptions(output=PurePath(tmp_path / "new")))
+    gone = 1200 - report.units
+    assert report.lost == gone > 0
+    assert {(kind, count) for _, kind, count in result.by_kind} == {
+        ("unit of no record", gone), ("entry of no key", 3 * gone),
+    }  # fmt: skip
+
+
 @needs_golden
 def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
-    """What a kill left is sound; beside it, copies of which one has a flipped byte and one a torn tail."""
+    """What a kill left is sound; beside it, copies of which one has a flipped byte and one a torn tail, whose unit and
+    entries are faults, as in `store check`."""
     crashed, flip, torn = (STORES / name for name in ("crashed", "crashed-flip", "crashed-torn"))
     damage = json.loads((flip / "damage.json").read_text())
     end = json.loads((torn / "damage.json").read_text())
@@ -197,6 +214,11 @@ def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
           for position, key in ((32740, 1095492693), (32760, 1347823630), (32780, 832579563))],
         (str(torn), end["file"], end["recordPositionInFile"], "log damaged", "records",
          "torn tail: the size of the record is not the sum of its parts, up to 262144"),
+        (str(torn), "consumequeue/Gd_Crash/2/00000000000000002000", 1600, "unit of no record", "nothing",
+         said(180, end["recordPhysicalOffset"], end["recordSize"], 2598921)),
+        *[(str(torn), f"index/{index}", position, "entry of no key", "nothing",
+           f"hash {key} at {end['recordPhysicalOffset']}, second 33")
+          for position, key in ((34000, 82389879), (34020, 1347823665), (34040, 832579567))],
     ]  # fmt: skip
 
 

@@ -165,7 +165,8 @@ class _Audit:
         return reduce(DataFrame.unionByName, found).select(*FAULT_COLUMNS)
 
     def _store_faults(self, files: StoreFiles, facts: StoreFacts) -> DataFrame:
-        spark, bounds = self._spark, {"log_start": facts.log_start, "log_end": facts.log_end}
+        spark = self._spark
+        bounds = {"log_start": facts.log_start, "log_end": facts.log_end if facts.is_live else _NO_END}
         geometries = [_geometry(files, number) for number in range(len(files.index))]
         pieces = self._pieces(files, facts, geometries[-1] if geometries else None)
         log = task_frame(spark, tasks.log_rows, pieces, tasks.LOG_ROWS).persist(StorageLevel.MEMORY_AND_DISK)

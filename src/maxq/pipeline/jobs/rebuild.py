@@ -42,7 +42,8 @@ from maxq.pipeline.jobs.rebuild_files import (
 )
 from maxq.pipeline.jobs.rebuild_plan import PIECE_SCHEMA, LogSummary, QueueBounds, summary_batch
 from maxq.pipeline.jobs.task_frame import Runner, spark_runner
-from maxq.pipeline.store.log_pieces import LogPiece, log_pieces
+from maxq.pipeline.records.losses import Losses
+from maxq.pipeline.store.log_pieces import LogPiece, log_pieces, tell_what_is_lost
 from maxq.runtime.durable_files import DurableFiles, sync_folder
 from maxq.runtime.system import SystemClock, SystemDisk
 from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE
@@ -93,6 +94,8 @@ class RebuildReport:
         folder: where it stands.
         kept_queues: queues without a message in the log, whose files were kept.
         torn_tail: what follows the last record, if it is no zeros; a broker cuts it.
+        lost: messages of which the old ConsumeQueues have units behind the end of the log, as far as their newest files
+            tell: they are in no queue any more.
     """
 
     folder: str
@@ -106,6 +109,7 @@ class RebuildReport:
     index_files: list[str] = field(default_factory=list)
     kept_queues: int = 0
     torn_tail: str = ""
+    lost: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -120,6 +124,7 @@ class RebuildReport:
             "indexFiles": self.index_files,
             "keptQueues": self.kept_queues,
             "tornTail": self.torn_tail,
+            "lostMessages": self.lost,
         }
 
 
@@ -240,7 +245,9 @@ class Rebuild:
         config = checked_config(self._files, self._options)
         context = StoreContext(config, SystemDisk(), SystemClock(), StoreIdentity())
         refuse_foreign_store(context)
-        lock = StoreLock(context)
+        losses, lock = Losses(fail=False), StoreLock(context)
+        tell_what_is_lost(self._files, self._files.root.name, losses)
+        self._report.lost = losses.count
         with refusing(context):
             lock.take()
         try:

@@ -34,7 +34,7 @@ def unit_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start:
         expected: topic, queueId, queueOffset, physicalOffset, size, tagsCode; key: the first three.
         found: the same with `file`: whatever stands in the place of a unit, were it no unit at all.
         log_start, log_end: a place without a message is not looked at if its unit points outside: the record has
-            expired, or came meanwhile.
+            expired, or came meanwhile, which it does not where no broker runs: there nothing lies behind `log_end`.
     """
     ours = expected.where(F.col("tagsCode") != DAMAGED_TAGS_CODE).select(
         *_UNIT_KEY,
