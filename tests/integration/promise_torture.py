@@ -11,6 +11,8 @@ all is mended, and everything that was said must have been kept (tests/promise_h
 | `pair` | SYNC_MASTER and slave | the same of both, their link cut or reset, the slave made the master |
 | `acting` | the same, and the slave stands in for its master | the master is away, stands still, comes back |
 | `dledger` | three members | kill, pause, cut off, hand over, rolling restart |
+
+Each has two name servers, and one of them may stand still.
 """
 
 import argparse
@@ -72,9 +74,10 @@ class Place(ABC):
     """What serves the clients.
 
     Attributes:
-        name_server: its address.
+        name_server: their addresses, as clients take them.
         broker_name: of the group.
         brokers: by name, those that a client could ask.
+        name_servers: two.
         history: the one that is being told.
         hands_on_commits: a broker that lives tells whoever speaks next what was committed to it.
         faults: what may happen; each returns when it is mended.
@@ -86,6 +89,7 @@ class Place(ABC):
     ROLE: ClassVar[re.Pattern[str] | None] = None  # in logs: when a role changed, and the word for the new one
     LEADS: ClassVar = ""
     name_server: str
+    name_servers: Sequence[Process]
     broker_name: str
     brokers: Mapping[str, BrokerProcess | Member]
     faults: list[Fault]
@@ -137,13 +141,17 @@ class Place(ABC):
     async def pause(self, up_to: float = 1.0) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, up_to))
 
-    async def stands_still(self, broker: BrokerProcess | Member, up_to: float) -> None:
+    async def stands_still(self, process: Process, up_to: float) -> None:
         """SIGSTOP, for a while."""
-        broker.pause()
+        process.pause()
         try:
             await self.pause(up_to)
         finally:
-            broker.go_on()
+            process.go_on()
+
+    async def a_name_server_hangs(self) -> None:
+        """Everybody goes on with the other one. When it goes on, it believes for a moment what was true before."""
+        await self.stands_still(self.rng.choice(self.name_servers), 5.0)
 
 
 class Alone(Place):
@@ -154,14 +162,18 @@ class Alone(Place):
     def __init__(self, folder: Path, rng: random.Random, flush: str) -> None:
         super().__init__(rng)
         port = free_port_base(10)
-        self.name_server = f"127.0.0.1:{port}"
+        ports = (port, port + 2)
+        self.name_server = ";".join(f"127.0.0.1:{one}" for one in ports)
         self.broker_name = "torture"
-        self._names = _name_server(folder, port)
+        self.name_servers = [_name_server(folder, one) for one in ports]
         self.master = BrokerProcess(
             "master", folder / "master", port + 3, self.name_server, {**self.SETTINGS, "flushDiskType": flush}
         )
         self.brokers = {"master": self.master}
-        self.faults = [self.kill_the_master, self.kill_while_starting, self.pause_the_master, self.restart]
+        self.faults = [
+            self.kill_the_master, self.kill_while_starting, self.pause_the_master, self.restart,
+            self.a_name_server_hangs,
+        ]  # fmt: skip
 
     def begin_history(self) -> History:
         history = super().begin_history()
@@ -173,7 +185,8 @@ class Alone(Place):
         return self.brokers[name] is self.master
 
     async def start(self) -> None:
-        await self._names.start()
+        for name_server in self.name_servers:
+            await name_server.start()
         for name in self.brokers:
             await self._start(name)
 
@@ -182,7 +195,7 @@ class Alone(Place):
             await broker.stop()
 
     async def end(self) -> None:
-        for process in (*self.brokers.values(), self._names):
+        for process in (*self.brokers.values(), *self.name_servers):
             await process.kill()
 
     async def _start(self, name: str, *, in_order: bool = False) -> None:
@@ -338,7 +351,7 @@ class Acting(Alone):
             broker.arguments.insert(1, "--verbose")
         self.faults = [
             self.master_is_away, self.master_is_away, self.pause_the_master, self.pause_for_long, self.kill_the_slave,
-            self.restart, self.master_ends,
+            self.restart, self.master_ends, self.a_name_server_hangs,
         ]  # fmt: skip
 
     def begin_history(self) -> History:
@@ -394,7 +407,8 @@ class DLedger(Place):
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         super().__init__(rng)
-        self._cluster = Cluster(folder)
+        self._cluster = Cluster(folder, name_servers=2)
+        self.name_servers = self._cluster.name_servers
         for member in self._cluster.members:
             member.more = QUICK
         self.name_server = self._cluster.name_server_address
@@ -403,7 +417,7 @@ class DLedger(Place):
         self.faults = [
             self.kill_the_leader, self.kill_a_follower, self.kill_all, self.pause_the_leader, self.wake_yesterdays,
             self.pause_a_follower, self.hand_over, self.hand_over, self.restart, self.nobody_reaches_the_leader,
-            self.leader_reaches_nobody,
+            self.leader_reaches_nobody, self.a_name_server_hangs,
         ]  # fmt: skip
 
     async def start(self) -> None:
@@ -636,9 +650,9 @@ def _remoting_client() -> RemotingClient:
 
 
 def _name_server(folder: Path, port: int) -> Process:
-    conf = folder / "namesrv.conf"
+    conf = folder / f"namesrv-{port}.conf"
     conf.write_text(f"listenPort={port}\nsupportActingMaster=true\nscanNotActiveBrokerInterval=200\n")
-    return Process("name server", ["namesrv", "-c", str(conf)], folder / "namesrv-ready")
+    return Process("name server", ["namesrv", "-c", str(conf)], folder / f"namesrv-{port}-ready")
 
 
 async def torture(folder: Path, on: str, seed: int, rounds: int | Sequence[Sequence[str]]) -> PromiseTorture:
