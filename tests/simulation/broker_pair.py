@@ -3,9 +3,10 @@ what goes wrong with the brokers.
 
 A broker is killed, or its machine loses its power, within one of its next disk operations; or the master does, at the
 moment that a client hears an answer of it; or a disk fails for a while, any call of any kind of file (disk_faults.py),
-and a broker that says it has failed is ended. It comes back on the same machine, perhaps on a disk that still fails, or
-after a loss of power; or the slave takes its place, and the old master becomes its slave, with an empty disk. One thing
-goes wrong at a time, and only while both have the same: of two that fail together nothing is promised.
+and a broker that says it has failed is ended; or the disk refuses a single write of one of the master's tables. It
+comes back on the same machine, perhaps on a disk that still fails, or after a loss of power; or the slave takes its
+place, and the old master becomes its slave, with an empty disk. One thing goes wrong at a time, and only while both
+have the same: of two that fail together nothing is promised.
 
 Some disks take tenths of a second for a sync, and some links between the two brokers take as long. An answer that comes
 before the disk or the slave has what it promises is then heard before they have it.
@@ -13,8 +14,9 @@ before the disk or the slave has what it promises is then heard before they have
 
 import asyncio
 import contextlib
+import errno
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from maxq.broker.controller import BrokerController
@@ -28,7 +30,7 @@ from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld
-from tests.simulation.disk_faults import FaultMix, nothing_fails
+from tests.simulation.disk_faults import FaultMix, OneRefusal, nothing_fails
 from tests.simulation.sim_server import NAMESRV, NAMESRV_ADDRESS, STORE, NameServer
 
 ADDRESSES: Final = ("10.0.0.1", "10.0.0.2")
@@ -37,6 +39,7 @@ HASH_SLOTS, INDEX_ENTRIES = 100, 400
 _DEADLINE_S: Final = 20.0
 _SHUTDOWN_S: Final = 60.0
 _NOTICED_S: Final = 1.0
+_TABLES: Final = ("consumerOffset.json", "delayOffset.json")
 
 
 class Member:
@@ -117,7 +120,7 @@ class BrokerPair:
 
     def __init__(
         self, world: SimWorld, rng: SimRng, marks: Counter[str], history: list[str], settings: Mapping[str, str],
-        *, alone: bool = False, fails: bool = False,
+        *, alone: bool = False, fails: bool = False, tables: Sequence[str] = _TABLES,
     ) -> None:  # fmt: skip
         """
         Args:
@@ -125,8 +128,10 @@ class BrokerPair:
             settings: of both brokers, beside those that all have.
             alone: there is no slave; the settings say the role.
             fails: disks fail, too.
+            tables: names of those of which a single write may be refused then.
         """
         self._world = world
+        self._tables = tables
         self._rng = rng
         self._marks = marks
         self._history = history
@@ -134,6 +139,7 @@ class BrokerPair:
         self._fails = fails
         self._moments = rng.fork("moments")
         self._full = rng.fork("full")
+        self._refused = rng.fork("refused")
         self._heard: set[int] = set()  # codes of requests that were answered
         self._awaited = -1  # code of the request after whose answer the master dies
         self._dies_now = asyncio.Event()
@@ -194,6 +200,9 @@ class BrokerPair:
             return
         if self._fails and self._full.chance(0.3):
             await self._dies_without_room()
+            return
+        if self._fails and self._refused.chance(0.35):
+            await self._table_is_refused()
             return
         member = rng.choice(self.members)
         assert not member.failed, f"failed on a disk that works: {member.failed}"
@@ -259,6 +268,21 @@ class BrokerPair:
             member.machine.kill()
         await asyncio.sleep(full.choice((0.0, 0.5, 6.0)))
         await self._come_back(member, power=power, change=change)
+
+    async def _table_is_refused(self) -> None:
+        """The disk refuses one write of a table of the master, which is killed some time after it."""
+        member, rng = self.master, self._refused
+        name = rng.choice(self._tables)
+        refusal = OneRefusal(name, rng.choice((errno.ENOSPC, errno.EIO)))
+        member.machine.disk.faults = refusal
+        await self._until(lambda: refusal.has_happened, _DEADLINE_S)
+        member.machine.disk.faults = nothing_fails
+        await asyncio.sleep(rng.choice((0.1, 1.5, 6.0)) * rng.uniform(0.5, 1.5))
+        self._marks[f"a write of {name} was {'refused' if refusal.has_happened else 'awaited in vain'}"] += 1
+        self._note(f"a write of {name} was refused: {refusal.has_happened}; kill")
+        member.machine.kill()
+        await asyncio.sleep(rng.choice((0.0, 0.5)))
+        await self._come_back(member, power=False, change=False)
 
     @staticmethod
     def _store_of(member: Member) -> MessageStore:

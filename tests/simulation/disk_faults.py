@@ -55,6 +55,26 @@ class FaultMix:
         return self._rng.choice(_ERRORS[kind])
 
 
+class OneRefusal:
+    """A SimDisk.faults: the first write of a file that is replaced as a whole, with this name, is refused, and nothing
+    else is.
+
+    Attributes:
+        has_happened: it was.
+    """
+
+    def __init__(self, name: str, error: int) -> None:
+        self._name = name
+        self._error = error
+        self.has_happened = False
+
+    def __call__(self, kind: str, path: str) -> int:
+        if self.has_happened or kind != "replace" or not path.endswith(f"/{self._name}"):
+            return 0
+        self.has_happened = True
+        return self._error
+
+
 class SelfStop:
     """A broker whose log failed to sync, or one of whose services has failed, stops itself; not before it has answered
     some more requests."""

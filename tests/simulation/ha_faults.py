@@ -1,17 +1,22 @@
 """What can happen to a group of brokers, one fault at a time; several overlap."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from maxq.testing.sim_machine import MachineDiedError
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.disk_faults import FaultMix
 from tests.simulation.ha_group import HaGroup
+from tests.simulation.ha_ledger import HaSent
 from tests.simulation.ha_node import HaNode
 
 _NOTICED_S: Final = 1.0  # mostly, a failed sync shows within that
 _LATEST_SYNC_S: Final = 70.0  # queues, the latest, are synced within a minute
+_LONGEST_FLUSH_S: Final = 12.0  # the log is synced within that
+_NEWEST: Final = 12  # messages
 
 Fault = Callable[[HaNode], Awaitable[None]]
 
@@ -46,7 +51,7 @@ class HaFaults:
             (1, "master's disk lost", self._master_disk_lost),
         ]
         if fails:
-            self._kinds.append((60, "disk fails", self._disk_fails))
+            self._kinds += [(60, "disk fails", self._disk_fails), (15, "repair fails", self._repair_fails)]
 
     async def one(self) -> None:
         """One more."""
@@ -217,6 +222,47 @@ class HaFaults:
         self._has_seen_failures |= bool(mix.seen)
         group.marks.update(f"failed: {kind}" for kind in mix.seen)
         group.note(f"  {dict(mix.seen)}")
+
+    async def _repair_fails(self, node: HaNode) -> None:
+        """A bit of a slave's log has changed in memory, a scrub finds it, and the sync of what is fetched again fails.
+        What has come since the last sync is in the same file. Then the slave loses its power."""
+        group, rng = self._group, self._rng
+        await self._until_unsafe(node)
+        if not node.is_up:
+            return
+        durable = [one for one in group.ledger.messages[-_NEWEST:] if one.body_size and self._is_durable(node, one)]
+        if node is group.master or node.frozen_end is not None or not durable:
+            return
+        sent = durable[-1]
+        node.change_a_bit(sent, rng)
+        node.fails_repairs = True
+        group.marks["a bit of a slave's log changed"] += 1
+        with contextlib.suppress(MachineDiedError):
+            await node.scrub()
+        await self._until_failed(node, rng.choice((0.1, 3.0, _LONGEST_FLUSH_S, _LONGEST_FLUSH_S)))
+        group.marks["power lost after a repair" + (" that failed" if node.has_failed else "")] += 1
+        node.fails_repairs = False
+        node.machine.power_off()
+        if not node.is_on_platters(sent):  # it was written back; the system of the next process has only that
+            node.lose_disk()
+        await group.start(node)
+        node.changed.clear()
+
+    async def _until_unsafe(self, node: HaNode) -> None:
+        """The end of a file of its log is not durable yet, and the log goes on in the next one; or that does not come
+        soon."""
+        store, end = node.store, self._group.world.loop.time() + _LONGEST_FLUSH_S
+        assert store is not None, "it is up"
+        size = store.commit_log.files.file_size
+        while node.is_up and self._group.world.loop.time() < end:
+            if store.flushed_offset // size < store.max_physical_offset // size:
+                return
+            await asyncio.sleep(0.01)
+
+    @staticmethod
+    def _is_durable(node: HaNode, sent: HaSent) -> bool:
+        assert node.store is not None, "it is up"
+        return sent.physical_offset + len(sent.record) <= node.store.flushed_offset and node.has(sent)
 
     async def _replace_failed(self) -> None:
         """What a disk did long ago may show only with a later sync: who has failed by that begins anew."""

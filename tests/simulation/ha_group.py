@@ -10,6 +10,7 @@
   fetches again: at rest there are none that the master has not got, too. A filler of the master's excuses nothing: a
   slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
   does not grow until somebody decides, or the master has taken it back.
+* A bit that changed in a slave's memory is fetched again from the master; that this fails changes nothing of the above.
 * A start seals nothing that was sure, and changes nothing that it keeps. One thing is left open: a record of which a
   part of the properties is missing within one sector. No check sum covers properties (except with forceVerifyPropCRC),
   and Java keeps such a record as well; disks write whole sectors, and a missing whole one is found (log_scanner.py).
@@ -154,7 +155,8 @@ class HaGroup:
         for start, end in set(node.sealed) - sealed_before:
             self.note(f"  sealed {start} … {end}")
             self.marks[f"damage sealed by a {'slave' if node.is_slave else 'master'}'s start"] += 1
-            again = any(low <= start and end <= high for low, high in sealed_before)  # its repair was cut short
+            known = (*sealed_before, *node.changed)
+            again = any(low <= start and end <= high for low, high in known)  # its repair was cut short, or failed
             assert start >= kept_end or again, f"{node} sealed {start} … {end}; it was sure up to {kept_end}"
         self._check_kept(node, before, kept_end)
         self._see_who_joins(node)
@@ -456,7 +458,8 @@ class HaGroup:
         assert after.end >= min(kept_end, before.end), (
             f"{node} had {before.end} bytes of log, {kept_end} for sure; after its start {after.end}"
         )
-        at = _masked(before, node.sealed).difference(_masked(after, node.sealed))
+        unsure = [*node.sealed, *node.changed]
+        at = _masked(before, unsure).difference(_masked(after, unsure))
         if at is not None and at >= kept_end and any(after.range(at - at % SECTOR, at - at % SECTOR + SECTOR)):
             # never flushed, and torn within a sector (no disk does that), in properties, which have no check sum
             self.marks["survivor with properties torn within a sector"] += 1
@@ -473,7 +476,7 @@ class HaGroup:
                 before = self._queue_ends.get(key, 0)
                 assert end >= before, f"{node}: {topic}/{queue_id} went back from {before} to {end}"
                 self._queue_ends[key] = end
-                if end > before and self.rng.chance(0.3):
+                if end > before and not node.changed and self.rng.chance(0.3):
                     self._check_read(node, topic, queue_id, max(before, node.store.min_offset(topic, queue_id)), end)
 
     def _check_read(self, node: HaNode, topic: str, queue_id: int, start: int, end: int) -> None:

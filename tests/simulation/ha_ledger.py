@@ -19,6 +19,10 @@ class HaSent:
     by_disk: bool = False  # durable on the master when it was acknowledged
     deletes: str = ""  # it is no message, but deletes this topic
 
+    @property
+    def body_size(self) -> int:
+        return int.from_bytes(self.record[84:88], "big")
+
     def __str__(self) -> str:
         where = f"{self.topic}/{self.queue_id}@{self.queue_offset}"
         return f"message {self.number} at {self.physical_offset}, {where}, sent at {self.sent_ms} ms"

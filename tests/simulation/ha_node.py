@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
@@ -15,6 +15,7 @@ from maxq.protocol.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_care import LogCare
+from maxq.replication.ha.log_fetch import fetch_log
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
@@ -27,6 +28,7 @@ from tests.simulation.ha_ledger import HaSent
 from tests.simulation.store_world import ROOT
 
 HA_PORT: Final = 10912
+_BODY_AT: Final = 88  # in a record whose hosts are IPv4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class HaNode:
             not grow. None: they join.
         compared_end: up to here this log was found equal to the master's.
         failed: what this life's services have said to have failed.
+        changed: ranges of the log in which a bit has changed in memory; nobody knows whether they are right again.
+        fails_repairs: the next sync of its log fails once something was fetched again.
         disk_faults: what fails on its disk, in this life and in those that begin now; None: nothing.
     """
 
@@ -100,6 +104,8 @@ class HaNode:
         self.began_at: int | None = None
         self.frozen_end: int | None = None
         self.compared_end = 0
+        self.changed: list[tuple[int, int]] = []
+        self.fails_repairs = False
         self.disk_faults: FaultMix | None = None
         self.failed: list[str] = []
         self.power_lost_at_start = -1  # disk operations after which the power goes in the next start; -1: it stays
@@ -159,7 +165,9 @@ class HaNode:
         self.ha.set_service_failed(self._service_failed)
         self.acknowledgement = Acknowledgement(store)
         self.acknowledgement.set_replicas(self.ha)
-        self.care = LogCare(store, machine.clock, config=lambda: self.config, master_address=lambda: master_address)
+        self.care = LogCare(
+            store, machine.clock, config=lambda: self.config, master_address=lambda: master_address, fetch=self._fetch
+        )
         self.ha.set_joined_listener(self.care.master_connected)
         self.ha.set_offer_listener(self.care.offered)
         self.care.start()
@@ -168,6 +176,42 @@ class HaNode:
             self.ha.update_master_ha_address(master_address)
         self.store = store
         return report.lines()
+
+    async def _fetch(self, address: str, start: int, end: int) -> bytes:
+        data = await fetch_log(address, start, end)
+        if self.fails_repairs:
+            self.fails_repairs = False
+            self.machine.disk.fail_flush("*commitlog/*")
+        return data
+
+    async def scrub(self) -> bool:
+        """One pass over the whole log, which fetches again from the master what is damaged, without the long wait
+        before (LogRepair), which is for masters of Java's. Is all of it right now?"""
+        care = self.care
+        assert care is not None, f"{self} runs"
+        before, self.config = self.config, replace(self.config, scrub_enable=True, slave_timeout=20)
+        try:
+            return not await self.machine.call(care.scrub.check_all)
+        finally:
+            self.config = before
+
+    def _place_of(self, sent: HaSent) -> tuple[str, int]:
+        """Path and position of a message."""
+        size = self.config.mapped_file_size_commit_log
+        number, position = divmod(sent.physical_offset, size)
+        return f"{self.root}/commitlog/{number * size:020d}", position
+
+    def change_a_bit(self, sent: HaSent, rng: SimRng) -> None:
+        """Of a message's body, in the system's memory of the log."""
+        path, position = self._place_of(sent)
+        at = position + _BODY_AT + rng.below(sent.body_size)
+        self.machine.disk.flip_bit(path, at, rng.below(8), in_memory=True)
+        self.changed.append((sent.physical_offset, sent.physical_offset + len(sent.record)))
+
+    def is_on_platters(self, sent: HaSent) -> bool:
+        """Does the disk itself have a message?"""
+        path, position = self._place_of(sent)
+        return self.machine.disk.on_platters(path)[position : position + len(sent.record)] == sent.record
 
     async def stop(self) -> None:
         """A clean end."""
@@ -211,6 +255,7 @@ class HaNode:
         self.machine.lose_disk()
         self.store = None
         self.image, self.durable_end, self.sealed, self.frozen_end = Image(), 0, [], None
+        self.changed = []
         self.began_at = None
 
     def let_disk_fail(self, mix: FaultMix | None) -> None:
@@ -259,7 +304,7 @@ class HaNode:
 
     def fillers(self) -> list[tuple[int, int]]:
         """Where a filler stands in the log now; a slave fetches the true bytes again, if its master has them."""
-        return self.sealed if self.store is None else self.store.seals.sealed()
+        return [*self.changed, *(self.sealed if self.store is None else self.store.seals.sealed())]
 
     def live_image(self, start: int = 0) -> Image:
         """The log as it is, from `start` on; of a dead process as it was."""

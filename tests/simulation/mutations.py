@@ -292,11 +292,11 @@ MUTATIONS: Final = {
         "pop-faults", 147, ((PopReviveService, "_shown_until", _delivered_until),)
     ),
     "the journal forgets what is held in order": Mutation(
-        "pop-faults", 17, ((OrderService, "note_blocks", _note_no_blocks),)
+        "pop-faults", 6, ((OrderService, "note_blocks", _note_no_blocks),)
     ),
     "acks in the journal are passed over": Mutation("pop", 1, ((CheckPointBuffer, "_replay_ack", _nothing),)),
     "acks that the journal could not take are answered": Mutation(
-        "pop-faults", 10, ((CheckPointBuffer, "acked", _acked_anyway),)
+        "pop-faults", 3, ((CheckPointBuffer, "acked", _acked_anyway),)
     ),
     "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
     "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
@@ -322,13 +322,13 @@ MUTATIONS: Final = {
         "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
     ),
     "of a failed sync outside its group commits the flusher does not hear": Mutation(
-        "ha-faults", -1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
+        "ha-faults", 1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
     ),
     "a part of what the master sent stays behind the log's end": Mutation(
         "ha-faults", 18, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
     ),
     "order infos that the disk refused are not written again": Mutation(
-        "pop-faults", -1, ((PopService, "_save", _save_once),)
+        "pop-faults", 14, ((PopService, "_save", _save_once),)
     ),
     "segments whose sync failed are not synced again": Mutation(
         "compaction", 3, ((CompactionLog, "give_back_unflushed", _nothing),)
@@ -339,7 +339,7 @@ MUTATIONS: Final = {
     "what was delivered before a death is not looked for": Mutation(
         "delay", 2, ((EarlierDeliveries, "_found", _find_no_copies),)
     ),
-    "a failed sync of the log counts": Mutation("ha-faults", 6, ((CommitLogFlusher, "_committed", _committed_always),)),
+    "a failed sync of the log counts": Mutation("ha-faults", 7, ((CommitLogFlusher, "_committed", _committed_always),)),
     "what lies behind the log's checkpoint is not written again at a start": Mutation(
         "store-faults", 0, ((LogRecovery, "_write_again", _nothing),)
     ),

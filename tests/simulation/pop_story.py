@@ -92,7 +92,8 @@ class PopStory:
         self.history.append(f"{'in order' if self._in_order else 'in any order'}, alone: {self._alone}")
         self.history.append(f"{self._settings}")
         self._pair = BrokerPair(
-            world, rng, self.marks, self.history, self._settings, alone=self._alone, fails=self.FAILS
+            world, rng, self.marks, self.history, self._settings, alone=self._alone, fails=self.FAILS,
+            tables=("consumerOrderInfo.json",) if self._in_order else ("consumerOffset.json", "delayOffset.json"),
         )
         await self._pair.start()
         self._machine = SimMachine(world.loop, CLIENT, rng.fork("client"))

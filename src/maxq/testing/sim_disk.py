@@ -213,13 +213,17 @@ class SimDisk:
         """
         self._failing_flushes.append((pattern, times))
 
-    def flip_bit(self, path: str | PurePath, position: int, bit: int) -> BitFlip:
-        """Change one bit, in what the process sees and on the platters."""
+    def flip_bit(self, path: str | PurePath, position: int, bit: int, *, in_memory: bool = False) -> BitFlip:
+        """Change one bit, in what the process sees and, unless it is `in_memory` alone, on the platters."""
         inode = self._files[_key(path)]
         inode.live[position] ^= 1 << bit
-        if position < len(inode.durable):
+        if position < len(inode.durable) and not in_memory:
             inode.durable[position] ^= 1 << bit
         return BitFlip(_key(path), position, bit)
+
+    def on_platters(self, path: str | PurePath) -> bytes:
+        """What is durable of a file."""
+        return bytes(self._files[_key(path)].durable)
 
     def paths(self, pattern: str = "*") -> list[str]:
         """All files whose path matches, sorted."""
