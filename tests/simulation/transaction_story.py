@@ -154,7 +154,7 @@ class TransactionNode:
     def end(self, opened: Opened, *, plainly: bool, waits: bool) -> None:
         """As its producer does by itself; over the compiled path, if that takes it."""
         if plainly and opened.commits and self.service.commit_plainly(
-            opened.queue_offset, opened.physical_offset, GROUP.encode(), None
+            opened.queue_offset, opened.physical_offset, GROUP.encode(), None, opened.key.encode()
         ):  # fmt: skip
             self.store.appended()
             return

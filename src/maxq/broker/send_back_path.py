@@ -9,6 +9,7 @@ to the SendBackProcessor, which decides; this module only takes what that one wo
 from functools import partial
 from typing import Final, NamedTuple
 
+from maxq.broker.named_message import has_unique_key
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send_back import SendBackParts, unsafe_remark
 from maxq.broker.schedule_message.delay_levels import queue_id_of
@@ -108,6 +109,8 @@ class SendBackPath:
         parts, scanner, copy, config = self._parts, self._scanner, self._copy, group.config
         record = parts.store.select_one_message(scanner.offset)
         if record is None or not copy.read(record):
+            return b""
+        if scanner.origin and not has_unique_key(copy.properties, scanner.origin):
             return b""
         if parts.guard is not None and not parts.guard.session(connection).may_read(scanner, copy.topic):
             return b""

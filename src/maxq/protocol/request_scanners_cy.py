@@ -145,15 +145,18 @@ class EndScanner(OneFrameScanner):
     tran_state_table_offset = cython.declare(cython.longlong, visibility="public")
     producer_group = cython.declare(bytes, visibility="public")
     topic = cython.declare(bytes, visibility="public")
+    msg_id = cython.declare(bytes, visibility="public")
     _group = cython.declare(cython.Py_ssize_t)
     _group_size = cython.declare(cython.Py_ssize_t)
     _topic = cython.declare(cython.Py_ssize_t)
     _topic_size = cython.declare(cython.Py_ssize_t)
+    _id = cython.declare(cython.Py_ssize_t)
+    _id_size = cython.declare(cython.Py_ssize_t)
     _seen = cython.declare(cython.int)
 
     def __init__(self):
         OneFrameScanner.__init__(self)
-        self.producer_group = self.topic = b""
+        self.producer_group = self.topic = self.msg_id = b""
         self.commit_or_rollback = self.commit_log_offset = self.tran_state_table_offset = 0
 
     @cython.cfunc
@@ -185,6 +188,8 @@ class EndScanner(OneFrameScanner):
             return self.tran_state_table_offset >= 0
         if key_size == 5:
             if same_bytes(buf, key, key_size, b"msgId"):
+                self._id = self._text
+                self._id_size = self._text_size
                 self._seen |= 16
                 return True
             if same_bytes(buf, key, key_size, b"topic"):
@@ -215,6 +220,7 @@ class EndScanner(OneFrameScanner):
     def _take(self, buf: cython.p_uchar, is_binary: cython.bint):
         self.producer_group = take_bytes(buf, self._group, self._group_size)
         self.topic = take_bytes(buf, self._topic, self._topic_size)
+        self.msg_id = take_bytes(buf, self._id, self._id_size)
 
 
 @cython.cclass
@@ -223,6 +229,7 @@ class SendBackScanner(OneFrameScanner):
 
     group = cython.declare(bytes, visibility="public")
     offset = cython.declare(cython.longlong, visibility="public")
+    origin = cython.declare(bytes, visibility="public")
     delay_level = cython.declare(cython.longlong, visibility="public")
     most_times = cython.declare(cython.longlong, visibility="public")
     unit_mode = cython.declare(cython.bint, visibility="public")
@@ -231,11 +238,13 @@ class SendBackScanner(OneFrameScanner):
     binary = cython.declare(cython.bint, visibility="public")
     _group = cython.declare(cython.Py_ssize_t)
     _group_size = cython.declare(cython.Py_ssize_t)
+    _origin = cython.declare(cython.Py_ssize_t)
+    _origin_size = cython.declare(cython.Py_ssize_t)
     _seen = cython.declare(cython.int)
 
     def __init__(self):
         OneFrameScanner.__init__(self)
-        self.group = b""
+        self.group = self.origin = b""
         self.offset = self.delay_level = self.version = self.opaque = 0
         self.most_times = -1
         self.unit_mode = self.binary = False
@@ -270,13 +279,18 @@ class SendBackScanner(OneFrameScanner):
             self.unit_mode = same_bytes(buf, self._text, self._text_size, b"true")
             return self.unit_mode or same_bytes(buf, self._text, self._text_size, b"false")
         if key_size == 11:
-            return same_bytes(buf, key, key_size, b"originMsgId") or same_bytes(buf, key, key_size, b"originTopic")
+            if same_bytes(buf, key, key_size, b"originMsgId"):
+                self._origin = self._text
+                self._origin_size = self._text_size
+                return True
+            return same_bytes(buf, key, key_size, b"originTopic")
         return (key_size == 5 and same_bytes(buf, key, key_size, b"bname")) or self._credential(buf, key, key_size)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _begin(self) -> cython.void:
         self._seen = 0
+        self._origin = self._origin_size = 0
         self.most_times = -1
         self.unit_mode = False
 
@@ -288,6 +302,7 @@ class SendBackScanner(OneFrameScanner):
     @cython.cfunc
     def _take(self, buf: cython.p_uchar, is_binary: cython.bint):
         self.group = take_bytes(buf, self._group, self._group_size)
+        self.origin = take_bytes(buf, self._origin, self._origin_size)
         self.version = self._version
         self.opaque = self._opaque
         self.binary = is_binary

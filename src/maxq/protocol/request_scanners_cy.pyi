@@ -24,6 +24,7 @@ class EndScanner(OneFrameScanner):
     tran_state_table_offset: int
     producer_group: bytes
     topic: bytes  # empty if it names none
+    msg_id: bytes
 
 class SendBackScanner(OneFrameScanner):
     """Reads one CONSUMER_SEND_MSG_BACK (36) that asks for an answer and does not ask for a dead letter; others are not
@@ -31,6 +32,7 @@ class SendBackScanner(OneFrameScanner):
 
     group: bytes
     offset: int
+    origin: bytes  # originMsgId; empty if there is none
     delay_level: int
     most_times: int
     unit_mode: bool

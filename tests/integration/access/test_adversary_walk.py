@@ -117,9 +117,10 @@ class Scene:
             "groups": {name: row for name, row in broker.groups.subscription_group_table.items() if not _is_hers(name)},
             "forbidden": {name: row for name, row in broker.groups.forbidden_table.items() if not _is_hers(name)},
             "offsets": sorted(
-                (topic, group, queue_id, offset)
-                for topic, group, queue_id, offset in broker.offsets._all_offsets()
-                if not _is_hers(group) and topic != POPPED
+                (key, queue_id, offset)
+                for key, offsets in broker.offsets._all_offsets()
+                for queue_id, offset in offsets.items()
+                if not _is_hers(key.partition("@")[2]) and key.partition("@")[0] != POPPED
             ),
             "resets": broker.offsets.any_reset,
             "locks": [

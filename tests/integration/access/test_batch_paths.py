@@ -66,7 +66,7 @@ async def test_acks_of_one_who_may_take_the_batch_path_after_the_first(alice: Gu
 
 
 def _back(physical_offset: int, credentials: Credentials | None, group: str = "G") -> RemotingCommand:
-    header = ConsumerSendMsgBackRequestHeader(physical_offset, group, 9, "id", "T", False, 16)
+    header = ConsumerSendMsgBackRequestHeader(physical_offset, group, 9, "", "T", False, 16)
     return signed(RemotingCommand(Code.CONSUMER_SEND_MSG_BACK, header.encode()), credentials)
 
 

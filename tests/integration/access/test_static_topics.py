@@ -62,10 +62,15 @@ class Pair:
         header = SendMessageRequestHeader("PG", topic, "TBW102", 4, 0, 0, 1, flag=0, properties="", reconsume_times=0)
         return await self.ask(name, Code.SEND_MESSAGE_V2, header.encode_v2(), body, OWNER)
 
-    def ends(self) -> list[tuple[int, list[tuple[str, str, int, int]]]]:
-        """Of each broker: the end of its queue of SECRET, and all offsets."""
-        controllers = [broker.controller for broker in self.brokers.values()]
-        return [(one.store.max_offset(SECRET, 0), sorted(one.offsets._all_offsets())) for one in controllers]
+    def ends(self) -> list[tuple[int, list[tuple[str, dict[int, int]]]]]:
+        """Of each broker: the end of its queue of SECRET, and all offsets but those of its own groups."""
+        return [
+            (
+                controller.store.max_offset(SECRET, 0),
+                sorted((key, dict(at)) for key, at in controller.offsets._all_offsets() if "@CID_RMQ_SYS_" not in key),
+            )
+            for controller in (broker.controller for broker in self.brokers.values())
+        ]
 
 
 def fields(topic: str, group: str) -> dict[str, str]:

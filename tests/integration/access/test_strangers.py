@@ -59,7 +59,7 @@ class World:
         return self.broker.controller.store.max_physical_offset
 
     def back(self, offset: int, who: Credentials = MALLORY, group: str = HER_GROUP) -> RemotingCommand:
-        header = ConsumerSendMsgBackRequestHeader(offset, group, 9, "id", HER_TOPIC, False, 16)
+        header = ConsumerSendMsgBackRequestHeader(offset, group, 9, "", HER_TOPIC, False, 16)
         return signed(RemotingCommand(Code.CONSUMER_SEND_MSG_BACK, header.encode()), who)
 
 

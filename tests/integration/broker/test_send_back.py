@@ -63,6 +63,20 @@ async def test_message_comes_back_with_its_topic_its_id_and_one_more_try(start_b
     assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", sent.offset_msg_id)
 
 
+@pytest.mark.parametrize("level", [0, -1])
+async def test_a_message_is_given_back_under_its_own_id(start_broker: Start, level: int) -> None:
+    """After a change of master that lost the end of the log, another message of the same size lies in its place."""
+    broker = await start_broker(messageDelayLevel=LEVELS)
+    sent = await _sent(broker, UNIQ_KEY="A" * 32)
+    for other in ("B" * 32, sent.offset_msg_id[:-1] + "F"):
+        reply = await _give_back(broker, replace(sent, properties={"UNIQ_KEY": other}), level=level)
+        assert (reply.code, "another message" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    assert broker.controller.store.max_offset(SCHEDULE, 2) == broker.controller.store.max_offset("%DLQ%G", 0) == 0
+    for known in ("A" * 32, sent.offset_msg_id, "", "something else"):
+        reply = await _give_back(broker, replace(sent, properties={"UNIQ_KEY": known}), level=level)
+        assert reply.code == 0, (known, reply.remark)
+
+
 async def test_level_of_the_consumer_counts(start_broker: Start) -> None:
     broker = await start_broker(messageDelayLevel=LEVELS)
     assert (await _give_back(broker, await _sent(broker), level=7)).code == 0

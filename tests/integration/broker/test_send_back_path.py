@@ -18,7 +18,7 @@ COUNT = 100
 
 
 def _request(physical_offset: int, opaque: int, *, level: int = 0, group: str = "G") -> RemotingCommand:
-    header = ConsumerSendMsgBackRequestHeader(physical_offset, group, level, "id", "T", False, 16)
+    header = ConsumerSendMsgBackRequestHeader(physical_offset, group, level, "", "T", False, 16)
     return RemotingCommand(RequestCode.CONSUMER_SEND_MSG_BACK, header.encode(), opaque=opaque)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,26 @@ async def test_half_message_is_held_back_and_answered_with_the_real_queue(start_
     assert stored.properties["__transactionId__"] == "U1"
     assert stored.physical_offset == half.physical_offset
     assert await client.bodies("T", 1) == []
+
+
+@pytest.mark.parametrize("is_oneway", [False, True])
+async def test_an_end_is_of_the_transaction_that_its_id_names(start_broker: Start, is_oneway: bool) -> None:
+    """After a change of master that lost the end of the log, another half message lies in its place."""
+    client = await world(start_broker)
+    half = await client.prepare("T", b"delivered", UNIQ_KEY="A" * 32)
+    other = replace(half, transaction_id="B" * 32)
+    if is_oneway:
+        await client.end_oneway(other, COMMIT)
+    reply = await client.end(other, COMMIT)
+    assert (reply.code, "another" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    reply = await client.end(other, ROLLBACK)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert await client.bodies("T") == []
+    if is_oneway:
+        await client.end_oneway(half, COMMIT)
+        await until(lambda: client.broker.controller.store.max_offset("T", 0) == 1)
+    assert (await client.end(half, COMMIT)).code == 0
+    assert await client.bodies("T") == [b"delivered"]
 
 
 async def test_commit_delivers_the_message_as_java_stores_it(start_broker: Start) -> None:

@@ -425,7 +425,7 @@ def test_end_scanner_reads_one_way_ends(form: ModuleType, binary: bool) -> None:
     scanner = form.EndScanner()
     assert scanner.scan(bytearray(frame + frame), len(frame), 2 * len(frame)) == 2 * len(frame)
     found = (scanner.tran_state_table_offset, scanner.commit_log_offset, scanner.commit_or_rollback)
-    assert (*found, scanner.producer_group) == (5, 900, 8, b"G")
+    assert (*found, scanner.producer_group, scanner.msg_id) == (5, 900, 8, b"G", b"M")
     for cut in range(len(frame)):
         assert scanner.scan(bytearray(frame[:cut]), 0, cut) == 0
 
@@ -441,7 +441,7 @@ def test_any_bytes_give_the_same_end_in_both_forms(data: st.DataObject) -> None:
     ends = [scan.scan(mutated, 0, len(mutated)) for scan in scans]
     assert ends[0] == ends[1]
     if ends[0]:
-        names = ["commit_or_rollback", "commit_log_offset", "tran_state_table_offset", "producer_group"]
+        names = ["commit_or_rollback", "commit_log_offset", "tran_state_table_offset", "producer_group", "msg_id"]
         assert [getattr(scans[0], name) for name in names] == [getattr(scans[1], name) for name in names]
 
 

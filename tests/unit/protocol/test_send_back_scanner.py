@@ -29,12 +29,14 @@ def _frame(*, code: int = 36, flag: int = 0, binary: bool = False, **changes: st
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_request_is_read_as_it_stands(form: ModuleType, binary: bool) -> None:
     scanner = form.SendBackScanner()
-    two = _frame(binary=binary) + _frame(binary=binary, maxReconsumeTimes=None, unitMode="true", delayLevel="0")
+    second = _frame(binary=binary, originMsgId=None, maxReconsumeTimes=None, unitMode="true", delayLevel="0")
+    two = _frame(binary=binary) + second
     behind = scanner.scan(bytearray(two), 0, len(two))
     assert (scanner.group, scanner.offset, scanner.delay_level, scanner.most_times) == (b"G", 81_234, 3, 5)
     assert (scanner.unit_mode, scanner.opaque, scanner.version, scanner.binary) == (False, -9, 399, binary)
+    assert scanner.origin == b"7F00"
     assert scanner.scan(bytearray(two), behind, len(two)) == len(two)
-    assert (scanner.delay_level, scanner.most_times, scanner.unit_mode) == (0, -1, True)
+    assert (scanner.delay_level, scanner.most_times, scanner.unit_mode, scanner.origin) == (0, -1, True, b"")
 
 
 def test_what_is_not_plain_is_left(form: ModuleType) -> None:

@@ -20,6 +20,7 @@ from maxq.auth.signature import ACCESS_KEY
 from maxq.broker.access import refusal_of_record, sent_to
 from maxq.broker.acknowledgement import STAYS, Acknowledgement
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.named_message import is_another
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.retry_policy import next_delay_ms
 from maxq.broker.processors.retry_topics import RetryTopics
@@ -170,6 +171,12 @@ class SendBackProcessor(RequestProcessor):
         refused = refusal_of_record(guard, connection, request, failed)
         if refused is not None:
             return refused
+        if is_another(failed, header.origin_msg_id):
+            remark = (
+                f"look message by offset failed, {header.offset}: another message is there, {failed.msg_id}, and not "
+                f"{header.origin_msg_id}; send the message to the group's retry topic"
+            )
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         if guard is not None and sent_to(failed) == failed.topic:
             guard.session(connection).learn_read(request.ext.get(ACCESS_KEY, ""), failed.topic)
         return failed

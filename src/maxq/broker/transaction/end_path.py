@@ -69,4 +69,5 @@ class EndPath:
             scanner.commit_log_offset,
             scanner.producer_group,
             None if self._guard is None else scanner.topic,
+            scanner.msg_id,
         )

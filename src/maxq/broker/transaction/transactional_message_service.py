@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.named_message import has_unique_key, is_another
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
@@ -218,12 +219,15 @@ class TransactionalMessageService:
             self._parts.metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
         return Ended(result.end_offset)
 
-    def commit_plainly(self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None) -> bool:
+    def commit_plainly(
+        self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
+    ) -> bool:
         """`commit` for what EndPath takes: an open half message of this run and no copy, without a delay. Call
         `store.appended` after one or several. False: nothing was done, this one must take `commit`.
 
         Args:
             topic: the one that whoever asks may send to; None: any.
+            msg_id: by which whoever asks names the message; empty: by its places alone.
         """
         store = self._store
         if physical_offset < self._began_at or not self.ledger.is_open(queue_offset):
@@ -234,6 +238,8 @@ class TransactionalMessageService:
         if record is None or int.from_bytes(record[20:28], "big") != queue_offset:
             return False
         if topic is not None and not _is_sent_to(record, topic):
+            return False
+        if msg_id and not has_unique_key(stored_properties(record), msg_id):
             return False
         if not store.plain_writer.append_final(record, group):
             return False
@@ -296,6 +302,8 @@ class TransactionalMessageService:
         if half.queue_offset != header.tran_state_table_offset:
             remark = "The transaction state table offset wrong"
             return _wrong(remark, f"{header.tran_state_table_offset}, it is {half.queue_offset}")
+        if is_another(half, header.msg_id):
+            return _wrong("It is another transaction that is there", f"{half.uniq_key}, and not {header.msg_id}")
         return half, stored_properties(record)
 
     def _is_too_late(self, half: MessageExt, header: EndTransactionRequestHeader) -> bool:
