@@ -1,6 +1,7 @@
 """Stories of messages that wait while clocks jump and brokers die, and every seed that ever failed."""
 
 import contextlib
+import errno
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.campaign import regressions, tell
 from tests.simulation.delay_story import DelayNode
-from tests.unit.broker.timer.timer_world import TOPIC, small_wheel
+from tests.unit.broker.timer.timer_world import MEMBER, TOPIC, small_wheel
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -144,3 +145,39 @@ def test_the_clock_did_everything() -> None:
         "in time", "level", "recalled", "rolled",
     }  # fmt: skip
     assert wanted <= set(_seen)
+
+
+def test_a_member_that_leads_before_its_queues_have_what_is_committed_delivers_nothing_twice() -> None:
+    async def main(world: SimWorld) -> None:
+        node = DelayNode(world, world.disk, message_delay_level="1s 1h", broker_role="SLAVE",
+                         flush_interval_consume_queue=60_000, **MEMBER)  # fmt: skip
+        await node.open(dequeue=False)
+        node.lead(1)
+        for number in range(4):
+            message = MessageExtBrokerInner(
+                TOPIC, 0, b"%d" % number,
+                {const.PROPERTY_DELAY_TIME_LEVEL: "1", const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: f"K{number}"},
+                born_timestamp=world.clock.wall_ms(), born_host=bytes(8),
+            )  # fmt: skip
+            result = node.put(message)
+            assert result is not None and result.ok
+        await node.sleep_ms(1_100)
+        assert node.bodies() == ["0", "1", "2", "3"]
+        await node.schedule.shutdown()
+        await node.kill()
+
+        node.configure(broker_role="SLAVE")
+        await node.open(dequeue=False)
+        await node.schedule.shutdown()  # a member begins with it when it leads
+        world.disk.faults = lambda kind, path: errno.ENOSPC if "consumequeue/SCHEDULE_TOPIC" in path else 0
+        node.lead(2)
+        node.schedule.start()
+        await node.sleep_ms(2_000)
+        assert node.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 0
+        world.disk.faults = lambda kind, path: 0
+        await node.sleep_ms(30_000)
+        assert node.bodies() == ["0", "1", "2", "3"]
+        await node.close()
+
+    with small_wheel():
+        run_simulation(main, seed=1)

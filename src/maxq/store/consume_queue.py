@@ -82,6 +82,11 @@ class ConsumeQueue:
         """Queue offset behind the last visible message."""
         return self.tail.write_offset // CQ_STORE_UNIT_SIZE
 
+    @property
+    def taken_offset(self) -> int:
+        """`max_offset`, and what was stored here and cannot be read yet."""
+        return max(self.max_offset, self.tail.next_queue_offset)
+
     def min_offset(self, min_physical_offset: int) -> int:
         """The smallest queue offset that is shown: whose record the log (that begins at `min_physical_offset`) still
         has, and that is not hidden; the maximum if there is none. Looked for again only when the log's beginning moved

@@ -7,6 +7,7 @@ preallocation; `shutdown()` makes everything durable and removes the abort file.
 Everything runs on the loop's thread; what blocks leaves it through `run_in_executor`.
 """
 
+import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVarTuple
@@ -38,6 +39,7 @@ from maxq.store.trusted_time import TrustedTime
 Ts = TypeVarTuple("Ts")
 
 _MAX_PULL_BYTES = 128 << 20
+_DISPATCH_LOOK = 0.02  # seconds
 #: Default of `populate_ahead`.
 POPULATE_AHEAD = 2 << 20
 
@@ -211,6 +213,14 @@ class MessageStore:
         flushing has failed: compare `flushed_offset`."""
         await self.flusher.flush_all()
         await self.dispatch.finish_turns()
+
+    async def wait_for_dispatch(self) -> None:
+        """Wait until the queues have everything that is in the log now; of a DLedger log, what is committed. While the
+        disk has no room for a queue, or there is much to dispatch, they lack what the log and tables tell of already.
+        """
+        end = self.max_physical_offset
+        while self.confirm_offset < min(end, self.max_physical_offset):  # noqa: ASYNC110 - the disk is tried again
+            await asyncio.sleep(_DISPATCH_LOOK)
 
     def settle(self) -> None:
         """Have all that is stored in the files: it then outlives the process, though not the machine."""

@@ -310,6 +310,7 @@ class PopService:
     async def _replay(self) -> None:
         parts = self._parts
         count = 0
+        await parts.store.wait_for_dispatch()
         self._read_end = parts.journal.end
         for batch in parts.journal.read():
             for offset, entries in batch:

@@ -137,7 +137,7 @@ class ScheduleMessageService:
             delivery.wake()
 
     def _note_end(self, level: int) -> None:
-        self._ends.setdefault(level, self._queue(level).max_offset)
+        self._ends.setdefault(level, self._queue(level).taken_offset)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
@@ -164,6 +164,9 @@ class ScheduleMessageService:
     # ---- loading -------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
+        await self._parts.store.wait_for_dispatch()
+        if self._parts.settings.store.broker_role == "SLAVE":  # which stores nothing itself
+            self._ends = {level: self._queue(level).max_offset for level in self._ends}
         self._term = self._parts.store.marks.mark().term
         await self._read()
         levels = self._known_levels()

@@ -23,6 +23,12 @@ class StoreScheduleQueue:
     def max_offset(self) -> int:
         return self._store.max_offset(SCHEDULE_TOPIC, self._queue_id)
 
+    @property
+    def taken_offset(self) -> int:
+        """`max_offset`, and what was stored here and cannot be read yet."""
+        queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
+        return 0 if queue is None else queue.taken_offset
+
     def unit(self, offset: int) -> tuple[int, int, int] | None:
         """(physical offset, size, tags code); None where the queue has none."""
         units = self._store.queue_units(SCHEDULE_TOPIC, self._queue_id, offset, 1)

@@ -434,6 +434,9 @@ class TimerService:
 
     async def _begin_dequeue(self) -> None:
         """Find out what was delivered that the checkpoint does not know of."""
+        await self._parts.store.wait_for_dispatch()
+        if not self._is_wanted:
+            return
         self.term = self._parts.store.marks.mark().term
         self.timer.take_over()
         await self._earlier.look_for()

@@ -114,6 +114,7 @@ class TransactionalMessageService:
     async def begin(self) -> None:
         """Learn from the half and op topics which transactions are open. The loop is left again and again."""
         store = self._store
+        await store.wait_for_dispatch()
         self._began_at = store.max_physical_offset
         self.ledger = TransactionLedger(self._progress(TRANS_HALF_TOPIC))
         self.ops = self._op_messages(self._progress(TRANS_OP_HALF_TOPIC))

@@ -39,7 +39,7 @@ class TimerTopic:
     def taken_queue_offset(self) -> int:
         """`max_queue_offset`, and what was put here and cannot be read yet."""
         queue = self._store.queue(TIMER_TOPIC, 0)
-        return 0 if queue is None else max(queue.max_offset, queue.tail.next_queue_offset)
+        return 0 if queue is None else queue.taken_offset
 
     @property
     def unread(self) -> int:

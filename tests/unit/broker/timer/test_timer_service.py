@@ -1,6 +1,7 @@
 """Timer messages from their send to their delivery, through restarts, crashes and jumps of the clock."""
 
 import asyncio
+import errno
 from pathlib import PurePath
 
 import pytest
@@ -653,6 +654,35 @@ def test_a_member_that_was_killed_delivers_nothing_twice_that_its_checkpoint_kno
             world.follow()
             await world.sleep_ms(1_000)
         world.lead(2)
+        await world.sleep_ms(30_000)
+        assert world.bodies() == ["after 100", "after 6000", "after 7000"]
+        assert world.service.timer.pending == 1
+        await world.close()
+
+    with small_wheel():
+        in_virtual_time(
+            story, broker_role="SLAVE", timer_precision_ms=100, timer_roll_window_slot=100,
+            flush_interval_consume_queue=60_000, **MEMBER,
+        )  # fmt: skip
+
+
+def test_a_member_that_leads_before_its_queue_has_what_is_committed_delivers_nothing_twice() -> None:
+    async def story(world: TimerWorld) -> None:
+        await world.open(dequeue=False)
+        world.lead(1)
+        for delay in (100, 6_000, 7_000, 500_000):
+            world.send_in(delay, f"after {delay}")
+        await world.sleep_ms(500)
+        assert world.bodies() == ["after 100"]
+        await world.service.checkpoints.write(dequeues=True)
+        await world.kill()
+
+        await world.open(dequeue=False)
+        world.disk.faults = lambda kind, path: errno.ENOSPC if f"consumequeue/{TIMER_TOPIC}" in path else 0
+        world.lead(2)
+        await world.sleep_ms(2_000)
+        assert world.store.max_offset(TIMER_TOPIC, 0) == 0
+        world.disk.faults = lambda kind, path: 0
         await world.sleep_ms(30_000)
         assert world.bodies() == ["after 100", "after 6000", "after 7000"]
         assert world.service.timer.pending == 1
