@@ -3,9 +3,9 @@ application; queues of a static topic move between the groups.
 
 Each group is a SYNC_MASTER and a slave (inSyncReplicas=2, enableSlaveActingMaster). A producer sends to an ordinary
 topic and to a static one, which both lie on all groups. A streaming query, an application of its own, copies both,
-exactly once, into a third topic; a push consumer reads both; batches read them whenever something has happened. In each
-round masters of one or two groups are killed, or a slave, or the application at a random moment, or queues of the
-static topic move; then, and again when all is mended:
+exactly once, into a third topic, a static one, too; a push consumer reads both; batches read them whenever something
+has happened. In each round masters of one or two groups are killed, or a slave, or the application at a random moment,
+or queues of the static topic move; then, and again when all is mended:
 
 * a batch that begins now has every message acknowledged before, and no row twice;
 * in the end the push consumer has had every acknowledged message, and the copy has each message of both topics once.
@@ -223,7 +223,10 @@ class Application:
             self.check()
             return self._started.exists()
 
-        wait_until(runs, PATIENCE_S, f"the application runs: {self._said()}")
+        try:
+            wait_until(runs, 2 * PATIENCE_S, "the application runs")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said {self._said()}") from None
 
     def check(self) -> None:
         """Raises AssertionError: its query has failed."""
@@ -279,9 +282,9 @@ class Torture:
             cluster = running.enter_context(self._cluster)
             with Admin(cluster.namesrv) as admin:
                 for name in cluster.masters:
-                    for topic in (ORDINARY, COPY):
-                        admin.topics.create(cluster.addresses(name)[MASTER_ID], TopicConfig(topic, 2, 2))
-                admin.static_topics.create(STATIC, QUEUES, list(cluster.masters))
+                    admin.topics.create(cluster.addresses(name)[MASTER_ID], TopicConfig(ORDINARY, 2, 2))
+                for topic in (STATIC, COPY):
+                    admin.static_topics.create(topic, QUEUES, list(cluster.masters))
             self.traffic = running.enter_context(Traffic(cluster.namesrv))
             running.callback(self._application.kill)
             self._application.start()

@@ -230,6 +230,18 @@ def test_verify_names_what_is_gone_harmed_or_late_and_a_new_run_mends_it(
     assert places(spark, tmp_path) == expected(40, 3)
 
 
+def test_an_archive_of_many_files_is_written_and_verified(
+    spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path: Path
+) -> None:
+    """Files beyond a handful are looked at by tasks of Spark."""
+    make(standalone, "Many")
+    send(producer, "Many", 0, 0, 30)
+    archive = replace(config(standalone, tmp_path, "Many"), rows_per_file=2)
+    assert len(archive_once(spark, archive).files) == 15
+    assert places(spark, tmp_path) == expected(30)
+    assert archive_verify(spark, VerifyConfig(str(tmp_path), archive.options, complete=True)).ok
+
+
 def test_compacted_files_have_the_same_messages(
     spark: SparkSession, standalone: maxq.Standalone, producer: Producer, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 _FEW: Final = 8  # starting a job costs more than these
 _PARTS: Final = 64
+_ROW: Final = pa.schema([pa.field("place", pa.int32()), pa.field("text", pa.string())])
 
 
 def spread(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
@@ -25,7 +26,7 @@ def spread(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Any]
         for batch in batches:
             for place, text in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
                 done = json.dumps(work(json.loads(text)))
-                yield pa.RecordBatch.from_pydict({"place": [place], "text": [done]})
+                yield pa.RecordBatch.from_pydict({"place": [place], "text": [done]}, _ROW)
 
     rows = [(place, json.dumps(item)) for place, item in enumerate(items)]
     frame = spark.createDataFrame(rows, "place INT, text STRING").repartition(min(_PARTS, len(rows)))
