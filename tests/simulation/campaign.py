@@ -9,7 +9,8 @@ member (ledger_story.py), of batches that are committed exactly once (staged_sto
 whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
 group, a pair or one broker is asked for (promise_story.py), of what clients promise (client_story.py), of what
 a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
-timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail.
+timers and compaction, and the kinds that end with `-faults`, have disks of which every call can fail; in those that end
+with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
 thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
@@ -47,6 +48,7 @@ from tests.simulation.faulty_transaction_story import FaultyTransactionStory
 from tests.simulation.full_tmpfs_story import FullTmpfsStory
 from tests.simulation.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
 from tests.simulation.ha_story import FaultyHaStory, HaStory
+from tests.simulation.late_dispatch import late
 from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
 from tests.simulation.pop_story import FaultyPopStory, PopStory
 from tests.simulation.promise_story import PairPromiseStory, PromiseStory
@@ -71,10 +73,12 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
     "dledger-cluster-faults": FaultyDLedgerClusterStory, "ha-faults": FaultyHaStory,
     "cluster-faults": FaultyHaClusterStory,
+    "store-late": late(CrashStory), "ha-late": late(HaStory), "promise-pair-late": late(PairPromiseStory),
+    "dledger-cluster-late": late(DLedgerClusterStory),
 }  # fmt: skip
 WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
-    "promise-pair", "client", "failover", "full-tmpfs",
+    "promise-pair", "client", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
 )  # fmt: skip
 REGRESSIONS: Final = {
     "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
@@ -90,7 +94,9 @@ REGRESSIONS: Final = {
     "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
     "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
     "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt", "ha-faults": "ha_faults_regressions.txt",
-    "cluster-faults": "cluster_faults_regressions.txt",
+    "cluster-faults": "cluster_faults_regressions.txt", "store-late": "store_late_regressions.txt",
+    "ha-late": "ha_late_regressions.txt", "promise-pair-late": "promise_pair_late_regressions.txt",
+    "dledger-cluster-late": "dledger_cluster_late_regressions.txt",
 }  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""Stories of stores, timers, ledgers, brokers and their slaves on a disk of which every call can fail, every seed that
-failed once, and the planted bugs that they notice."""
+"""Stories of stores, timers, ledgers, brokers and their slaves on a disk of which every call can fail, or whose
+dispatch is late, every seed that failed once, and the planted bugs that they notice."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 SEEDS = {
     "timer": 6, "compaction": 20, "store-faults": 16, "ext-faults": 8, "transaction-faults": 4, "ledger-faults": 20,
     "staged-faults": 2, "pop-faults": 2, "ha-faults": 3, "cluster-faults": 2, "dledger-cluster-faults": 1,
-    "full-tmpfs": 4,
+    "full-tmpfs": 4, "store-late": 4, "ha-late": 4, "promise-pair-late": 1, "dledger-cluster-late": 1,
 }  # fmt: skip
 CASES = [(kind, seed) for kind, count in SEEDS.items() for seed in sorted({*range(count), *regressions(kind)})]
 
