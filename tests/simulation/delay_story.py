@@ -65,7 +65,7 @@ class DelayNode(TimerWorld):
                 files=files,
                 levels=levels,
                 put=self._put_delayed,
-                is_local=lambda: True,
+                is_local=lambda: self.is_local,
                 on_delivered=lambda level, messages, size: None,
                 on_failure=self._failed,
             )

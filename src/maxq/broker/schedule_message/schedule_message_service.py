@@ -96,6 +96,7 @@ class ScheduleMessageService:
         self._written_end = 0
         self._written = b""
         self._term = 0  # of the leadership that delivers (LogMark)
+        self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.given_up = 0
 
     # ---- starting and stopping ----------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ class ScheduleMessageService:
         if self._parts.settings.store.broker_role == "SLAVE":  # which stores nothing itself
             self._ends = {level: self._queue(level).max_offset for level in self._ends}
         self._term = self._parts.store.marks.mark().term
+        self._masters_from = None if self._parts.is_local() else self._parts.store.max_physical_offset
         await self._read()
         levels = self._known_levels()
         for level in levels:
@@ -190,7 +192,7 @@ class ScheduleMessageService:
             )
             self._levels[level] = LevelDelivery(level, queue, ports)
         self._is_loaded = True
-        self._written = self._table.encode(self._parts.store.max_physical_offset)
+        self._written = self._table.encode(self._known_end())
         self._parts.files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
@@ -276,8 +278,12 @@ class ScheduleMessageService:
 
     def _encode(self) -> bytes:
         """What slaves take over. The log of a DLedger slave that takes the lead has what is committed, and no more."""
-        store = self._parts.store
-        return self._table.encode(store.max_physical_offset) if store.ledger is None else self._written
+        return self._table.encode(self._known_end()) if self._parts.store.ledger is None else self._written
+
+    def _known_end(self) -> int:
+        """Physical offset up to which the table knows of all deliveries. A slave that acts stores none itself: its log
+        grows when the master is back, and may have delivered before the slave hears of it."""
+        return self._parts.store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
         while True:
@@ -287,7 +293,7 @@ class ScheduleMessageService:
     async def _persist(self) -> None:
         """Write the table as it is now, once what it calls delivered can be lost no more."""
         store = self._parts.store
-        state, end, mark = self._table.state(), store.max_physical_offset, store.marks.mark()
+        state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
         text = self._table.encode(end)
         if state == self._written_state and end - self._written_end < _SEARCHED_MOST:
             return

@@ -112,6 +112,7 @@ class TimerService:
         self._tick_offset = 0
         self._is_enqueue_stuck = False
         self._began_ms = 0
+        self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.is_loaded = False
         self.is_dequeuing = False
         self.term = 0
@@ -438,18 +439,20 @@ class TimerService:
         if not self._is_wanted:
             return
         self.term = self._parts.store.marks.mark().term
+        self._masters_from = None if self._parts.is_local() else self._parts.store.max_physical_offset
         self.timer.take_over()
         await self._earlier.look_for()
-        self._take_strangers()
+        self._take_moved()
         self.is_dequeuing = True
         log.info("the timer delivers, from %d on", self.timer.read_time_ms)
 
-    def _take_strangers(self) -> None:
-        """What the one before had moved and not delivered is due now."""
-        for record in self.timer.strangers():
+    def _take_moved(self) -> None:
+        """What was moved may have been delivered by the broker that delivered meanwhile; what that one had moved and
+        not delivered is due now."""
+        for record, is_here in self.timer.moved_records():
             if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
-            else:
+            elif not is_here:
                 self.timer.move(record, self._parts.clock.wall_ms())
 
     def _end_dequeue(self) -> None:
@@ -468,6 +471,8 @@ class TimerService:
         """Copies of what a checkpoint of now does not know to be delivered lie behind it."""
         if self._earlier.scanned_from is not None:
             return self._earlier.scanned_from
+        if self._masters_from is not None:  # the master may be back, and have delivered what waits here for another try
+            return self._masters_from
         return self._parts.store.max_physical_offset if self._work is None else self._work.began_at
 
     async def _clean(self) -> None:

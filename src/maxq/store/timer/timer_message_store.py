@@ -402,18 +402,16 @@ class TimerMessageStore:
             and self._has_record(one)
         }  # fmt: skip
 
-    def strangers(self) -> list[TimerRecord]:
-        """Messages that the broker before this one had moved, and that are not in this wheel."""
+    def moved_records(self) -> list[tuple[TimerRecord, bool]]:
+        """Messages that this broker or the one before it had moved; are they in this wheel?"""
         found = []
         for physical_offset, size, slot_ms in self.moved.all() or ():
             units = self.units_of(self.live_slot(slot_ms))
-            if any(unit.physical_offset == physical_offset for unit in units):
-                continue
             record = self.topic.record_at(physical_offset, size)
             if record is None:
                 self.moved.forget(physical_offset)
             else:
-                found.append(record)
+                found.append((record, any(unit.physical_offset == physical_offset for unit in units)))
         return found
 
     # --- checkpoint ---
