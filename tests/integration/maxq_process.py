@@ -25,12 +25,14 @@ class Process:
 
     Attributes:
         command: what runs it, in another network, say; empty: nothing.
+        module: what is run, with `arguments`.
     """
 
     name: str
     arguments: list[str]
     ready_file: Path
     command: tuple[str, ...] = ()
+    module: str = "tests.watched_server"
     process: asyncio.subprocess.Process | None = None
     _log: IO[bytes] = field(default_factory=lambda: tempfile.TemporaryFile("a+b"))  # noqa: SIM115 (as long as the process)
 
@@ -40,7 +42,7 @@ class Process:
         self.ready_file.unlink(missing_ok=True)
         self._log.truncate(0)
         self.process = await asyncio.create_subprocess_exec(
-            *self.command, sys.executable, "-m", "tests.watched_server", *self.arguments,
+            *self.command, sys.executable, "-m", self.module, *self.arguments,
             "--ready-file", str(self.ready_file), stdout=asyncio.subprocess.DEVNULL, stderr=self._log,
             start_new_session=True, env={**os.environ, "MAXQ_HOLDS": str(self._holds_file)},
         )  # fmt: skip

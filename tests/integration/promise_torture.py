@@ -116,6 +116,14 @@ class Place(ABC):
     async def end(self) -> None:
         """Kill what still runs."""
 
+    @abstractmethod
+    async def end_one(self, name: str) -> None:
+        """SIGTERM for this broker, and a clean end."""
+
+    @abstractmethod
+    async def begin_one(self, name: str) -> None:
+        """Start a broker that `end_one` has ended; returns when it serves as before."""
+
     def begin_history(self) -> History:
         """Another one is told from now on."""
         self.history = History(time.monotonic, knows_roles=True, has_one_master=self.has_one_master)
@@ -126,9 +134,9 @@ class Place(ABC):
         if self.ROLE is None:
             return
         offset = time.monotonic() - time.time()
-        for name, broker in self.brokers.items():
+        for name in self.brokers:
             changes = self.history.changes.setdefault(name, [])
-            for when, role in self.ROLE.findall(self._said.get(name, "") + broker.log_text()):
+            for when, role in self.ROLE.findall(self.said(name)):
                 at = datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp() + offset
                 leads = role == self.LEADS
                 changes.append(Change(at - (0 if leads else _TOLD_LATE_S), leads, self.hands_on_commits))
@@ -136,7 +144,11 @@ class Place(ABC):
 
     def keep_log(self, name: str) -> None:
         """Before this broker is started again."""
-        self._said[name] = self._said.get(name, "") + self.brokers[name].log_text()
+        self._said[name] = self.said(name)
+
+    def said(self, name: str) -> str:
+        """All that this broker wrote, in all its runs."""
+        return self._said.get(name, "") + self.brokers[name].log_text()
 
     async def pause(self, up_to: float = 1.0) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, up_to))
@@ -198,6 +210,12 @@ class Alone(Place):
         for process in (*self.brokers.values(), *self.name_servers):
             await process.kill()
 
+    async def end_one(self, name: str) -> None:
+        await self._stop(name)
+
+    async def begin_one(self, name: str) -> None:
+        await self._start(name, in_order=True)
+
     async def _start(self, name: str, *, in_order: bool = False) -> None:
         """`in_order`: it ended so."""
         self.history.changed(name, leads=self._leads(name), keeps_offsets=in_order)
@@ -236,8 +254,8 @@ class Alone(Place):
     async def restart(self) -> None:
         """One after the other, the master last."""
         for name in reversed(list(self.brokers)):
-            await self._stop(name)
-            await self._start(name, in_order=True)
+            await self.end_one(name)
+            await self.begin_one(name)
 
 
 class Pair(Alone):
@@ -293,7 +311,7 @@ class Pair(Alone):
 
     async def make_the_slave_the_master(self) -> None:
         """As docs/operations.md says, of a master that was killed: it comes back as an empty slave."""
-        await self._until_in_sync()
+        await self.until_in_sync()
         for name in self.brokers:
             await self._kill(name)
         self.master, self.slave = self.slave, self.master
@@ -305,10 +323,10 @@ class Pair(Alone):
         self.slave.configure({**self.SLAVE_SETTINGS, "haMasterAddress": self.link.address})
         for broker in (self.master, self.slave):
             await self._start(self._name_of(broker))
-        await self._until_in_sync()
+        await self.until_in_sync()
 
-    async def _until_in_sync(self) -> None:
-        """A message, and a topic that is made then, are on the disks of both brokers."""
+    async def until_in_sync(self) -> None:
+        """Return when a message, and a topic that is made then, are on the disks of both brokers."""
         ext = {"topic": "in-sync", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
                "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
         asked = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
@@ -431,6 +449,17 @@ class DLedger(Place):
     async def end(self) -> None:
         await self._cluster.end()
 
+    async def end_one(self, name: str) -> None:
+        await self._member(name).stop()
+        self.history.changed(name)
+
+    async def begin_one(self, name: str) -> None:
+        await self._start(self._member(name))
+        await self._leader()
+
+    def _member(self, name: str) -> Member:
+        return next(member for member in self._cluster.members if member.name == name)
+
     async def _has_leader(self) -> bool:
         return await self._cluster.leader() is not None
 
@@ -503,11 +532,9 @@ class DLedger(Place):
 
     async def restart(self) -> None:
         """One after the other."""
-        for member in self.rng.sample(self._cluster.members, 3):
-            await member.stop()
-            self.history.changed(member.name)
-            await self._start(member)
-            await self._leader()
+        for name in self.rng.sample(list(self.brokers), 3):
+            await self.end_one(name)
+            await self.begin_one(name)
 
     async def nobody_reaches_the_leader(self) -> None:
         await self._with_links([await self._leader()], FaultProxy.cut)
@@ -538,10 +565,13 @@ class PromiseTorture:
     """One place, and one history after the other.
 
     Attributes:
+        clients: ask for promises.
         told: how many answers of each kind promised something.
         happened: how often what happened.
         broken: the promises that were not kept.
     """
+
+    clients: ClassVar[type[PromiseClients]] = PromiseClients
 
     def __init__(self, place: Place, rng: random.Random) -> None:
         self.place = place
@@ -576,7 +606,7 @@ class PromiseTorture:
         await self._make_topic(f"{prefix}-sent")
         history = self.place.begin_history()
         client = _remoting_client()
-        asking = PromiseClients(
+        asking = self.clients(
             client, history, self.place.addresses, self._rng, broker_name=self.place.broker_name, prefix=prefix
         )
         traffic = PromiseTraffic(
