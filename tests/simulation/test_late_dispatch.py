@@ -109,3 +109,36 @@ def test_a_transaction_that_was_rolled_back_is_not_asked_for_again() -> None:
         await group.machine.call(producer.shutdown)
 
     run(scene)
+
+
+@pytest.mark.parametrize("pops", [False, True], ids=["pull", "pop"])
+def test_a_group_that_has_read_further_is_not_sent_back(pops: bool) -> None:
+    async def scene(group: Group) -> None:
+        readers = SubscriptionGroupConfig(READERS).encode()
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, readers)).code == 0
+        followers = _without_room_for(group, TOPIC)
+        await group.send(Message(TOPIC, b"x"))
+        (queue_id,) = [at for at in range(4) if group.leader.broker.store.max_offset(TOPIC, at)]
+        place = {"consumerGroup": READERS, "topic": TOPIC, "queueId": str(queue_id)}
+        pull = {
+            **place, "queueOffset": "1", "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0",
+            "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+        }  # fmt: skip
+        told = await group.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**place, "commitOffset": "1"})
+        assert told.code == ResponseCode.SUCCESS
+        await asyncio.sleep(15)  # slaves have copied it
+        group.leader.machine.power_off()
+        await _until(lambda: any(leads(server) for server in followers))
+        (group.leader,) = [server for server in followers if leads(server)]
+        if pops:
+            assert await _pop(group, 30_000) == []
+        else:
+            answer = await group.ask(RequestCode.PULL_MESSAGE, pull)
+            assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "1")
+        for server in followers:
+            server.machine.disk.faults = lambda kind, path: 0
+        await asyncio.sleep(10)
+        assert group.leader.broker.store.max_offset(TOPIC, queue_id) == 1
+        assert await _pop(group, 30_000) == []
+
+    run(scene)

@@ -65,6 +65,11 @@ class BatchConsumeQueue:
         last = self.unit(self.count - 1)
         return 0 if last is None else last.base_offset + last.batch_size
 
+    @property
+    def taken_offset(self) -> int:
+        """`max_offset`, and what was stored here and cannot be read yet."""
+        return max(self.max_offset, self.next_queue_offset)
+
     def min_offset(self, min_physical_offset: int) -> int:
         """Smallest queue offset still in the log; -1 without units."""
         low, high = self.first_index, self.count

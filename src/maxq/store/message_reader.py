@@ -123,7 +123,9 @@ class MessageReader:
         """An empty one: FOUND if `offset` lies in the queue, else why there is nothing, and where to go on."""
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
-        if high == 0:
+        if high < offset <= queue.taken_offset:  # another member has shown it; here dispatch waits for the disk
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif high == 0:
             result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             result.next_begin_offset = self._corrected(offset, 0)
         elif offset < low:
