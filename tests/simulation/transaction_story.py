@@ -13,6 +13,7 @@ be written again. The rules:
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import ClassVar, Final, cast
@@ -190,7 +191,7 @@ class _Producers:
     def __init__(self, node: TransactionNode) -> None:
         self._node = node
 
-    def get_available_channel(self, group: str) -> "_Producers":
+    def get_available_channel(self, group: str, may: Callable[..., bool]) -> "_Producers":
         return self
 
     def send_oneway(self, request: RemotingCommand) -> None:
