@@ -80,11 +80,13 @@ class Place(ABC):
         name_servers: two.
         history: the one that is being told.
         hands_on_commits: a broker that lives tells whoever speaks next what was committed to it.
+        late_s: see PromiseTraffic.
         faults: what may happen; each returns when it is mended.
     """
 
     cluster_name: ClassVar = "TortureCluster"
     hands_on_commits: ClassVar = True
+    late_s: ClassVar[float] = float("inf")
     has_one_master: ClassVar = True
     ROLE: ClassVar[re.Pattern[str] | None] = None  # in logs: when a role changed, and the word for the new one
     LEADS: ClassVar = ""
@@ -357,6 +359,7 @@ class Acting(Alone):
     """The slave acts while the master is away. They write when they begin to speak for the group, and when they end."""
 
     SETTINGS: ClassVar = {**MASTER, **QUICK, **ACTING}
+    late_s = int(QUICK["slaveTimeout"]) / 1000
     ROLE = re.compile(r"^(\S+ \S+) .*special services (start|stop): ", re.MULTILINE)
     LEADS = "start"
 
@@ -612,6 +615,7 @@ class PromiseTorture:
         traffic = PromiseTraffic(
             lambda number: system_seams(), history, self._rng, name_server=self.place.name_server,
             topic=f"{prefix}-sent", group=f"{prefix}-poppers", invisible_ms=INVISIBLE_MS, safe_ms=SAFE_MS, pause_s=0.1,
+            late_s=self.place.late_s,
         )  # fmt: skip
         asking.start()
         traffic.start()

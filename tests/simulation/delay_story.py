@@ -66,6 +66,7 @@ class DelayNode(TimerWorld):
                 levels=levels,
                 put=self._put_delayed,
                 is_local=lambda: self.is_local,
+                doubt=lambda: None,
                 on_delivered=lambda level, messages, size: None,
                 on_failure=self._failed,
             )

@@ -306,6 +306,37 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     assert one.controller.store.max_offset(TOPIC, 0) == MESSAGES
 
 
+async def test_what_the_slave_has_delivered_to_another_group_its_master_delivers_no_more(make_group: Make) -> None:
+    group = await make_group(
+        enableRemoteEscape="true", timerWheelEnable="true", timerPrecisionMs="100", messageDelayLevel="1s 2s",
+        delayOffsetUpdateVersionStep="1",
+    )  # fmt: skip
+    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
+    other.create_topic(TOPIC, queues=1)
+    master, one = group.brokers["master"], group.brokers["one"]
+    waiting = {b"waits %d" % number for number in range(60)}
+    for number, body in enumerate(sorted(waiting)):
+        kind = {"DELAY": "2"} if number % 2 else {"TIMER_DELAY_MS": str(1_000 + 40 * number)}
+        assert (await master.send(TOPIC, body, **kind)).code == ResponseCode.SUCCESS
+    await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
+    await group.stop("master")
+    await until(lambda: other.controller.store.max_offset(TOPIC, 0) > 5)
+    master = await group.start("master")
+    found: list[bytes] = []
+
+    async def all_came() -> bool:
+        found.clear()
+        for broker, first in ((master, MESSAGES), (other, 0)):
+            while broker.controller.store.max_offset(TOPIC, 0) > first:
+                messages = await broker.pull_messages(TOPIC, first, group=GROUP)
+                found.extend(message.body for message in messages)
+                first += len(messages)
+        return set(found) == waiting
+
+    await until(all_came)
+    assert len(found) == len(waiting)
+
+
 async def _take_over(group: Group) -> RunningBroker:
     """The master goes, and pops go on at the slave with id 1."""
     master, one = group.brokers["master"], group.brokers["one"]

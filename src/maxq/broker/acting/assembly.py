@@ -73,6 +73,7 @@ class GroupMember:
             parts.offsets,
             parts.carried_files,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
+            log_end=lambda: parts.store.max_physical_offset,
         )
         pre_online = PreOnline(
             own=own,

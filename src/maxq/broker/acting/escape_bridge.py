@@ -4,6 +4,9 @@ A master stores the message itself. A slave that acts as master may not write, f
 enableRemoteEscape it sends the message to a writable queue of another group of the cluster. What the message is keeps:
 topic, body, properties, flags, times of reconsumption; queue, offsets and store host are the other group's.
 
+When the master of such a slave comes back and asks what was done meanwhile, nothing more is sent (`rests`), and what is
+under way is waited for (`settled`), so that the answers say all of it.
+
 A static topic's queue may have been moved to another group between the moment in which a message was stored here
 (delayed, timed, in a transaction) and that in which it is delivered. It goes to the group that leads the queue then,
 for readers do not come back to where the queue was. Java leaves it in the old queue, where running readers miss it.
@@ -12,12 +15,14 @@ Source:
     broker/failover/EscapeBridge.java, broker/topic/TopicRouteInfoManager.java; ha.md §8.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
@@ -27,6 +32,7 @@ from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import global_queues
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
+from maxq.protocol.java_hash import java_hash
 from maxq.protocol.message_properties import encode_properties
 from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
 from maxq.protocol.remoting_command import RemotingCommand
@@ -39,6 +45,8 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 log = logging.getLogger(__name__)
 
 _SEND_TIMEOUT_MS: Final = 10_000  # longer than a master waits for its slaves: a send that is repeated is stored twice
+_LOOKS: Final = 50
+_LOOK_SECONDS: Final = 0.02
 _DEFAULT_TOPIC: Final = "TBW102"
 _DEFAULT_QUEUES: Final = 8
 _MOST_ROUTES: Final = 10_000
@@ -72,7 +80,11 @@ class _Route:
 
 
 class EscapeBridge:
-    """`put_message` is what services call whose writes must not stop while the master is away."""
+    """`put_message` is what services call whose writes must not stop while the master is away.
+
+    Attributes:
+        rests: does this slave wait for its master, which stores everything itself?
+    """
 
     def __init__(
         self,
@@ -94,6 +106,15 @@ class EscapeBridge:
         self._topic_route = topic_route
         self._clock = clock
         self._routes: dict[str, _Route] = {}
+        self._under_way = 0
+        self.rests: Callable[[], bool] = lambda: False
+
+    async def settled(self) -> None:
+        """Return when nothing is under way to another group, a second later at the latest."""
+        for _ in range(_LOOKS):
+            if not self._under_way:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """Store a message here if this is a master and its queue is here, else at another group. Never raises for what
@@ -112,6 +133,9 @@ class EscapeBridge:
                 "enableSlaveActingMaster and enableRemoteEscape let it send them to another broker group"
             )
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=remark)
+        if self.rests():
+            remark = "the master of this slave comes back, and stores it itself"
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=remark)
         wanted = home.global_id if home.queue_id is None else None
         return await self._escape(message, wanted, PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL)
 
@@ -123,6 +147,7 @@ class EscapeBridge:
             global_id: this queue of a static topic and no other; None: any.
             failure: what the result says if nobody took the message.
         """
+        self._under_way += 1
         try:
             return await self._send(message, await self._select(message.topic, global_id))
         except MaxQError as error:
@@ -130,6 +155,8 @@ class EscapeBridge:
             log.warning("a message of %s did not escape to another broker group: %s", message.topic, error)
             remark = f"the message of {message.topic} could not be given to another broker group: {error}"
             return PutMessageResult(failure, remark=remark)
+        finally:
+            self._under_way -= 1
 
     async def _send(self, message: MessageExtBrokerInner, queue: RemoteQueue) -> PutMessageResult:
         answer = await self._client.invoke(queue.address, self._request(message, queue), _SEND_TIMEOUT_MS)
@@ -154,6 +181,8 @@ class EscapeBridge:
         if not queues:
             which = "a writable queue of this topic" if global_id is None else f"queue {global_id} of this topic"
             raise _NotTakenError(f"no broker group but {self._own.broker_name} has a master and {which}")
+        if topic.startswith(REVIVE_TOPIC_PREFIX):  # acks of popped messages must meet their check points there
+            return queues[java_hash(self._own.broker_name) % len(queues)]
         route.turn += 1
         return queues[route.turn % len(queues)]
 

@@ -4,9 +4,14 @@
     delay offsets 45, timer checkpoint 60    the files (see CarriedFiles)
     messages given to consumers 30091        see broker/pop/hand_back.py
 
-the first three only if the slave's data version is not older than ours. Offsets never go back: where our own is the
+Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
 larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
 table of a group and topic whole, and a queue that the slave does not know is forgotten.)
+
+What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
+the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
+say nothing, for both have counted since the slave's last copy. A slave whose log has more than this one speaks of
+another log, and of Java's slaves, which do not say what their log has, the version decides.
 
 Source:
     broker/BrokerPreOnlineService.java syncMetadataReverse; ha.md §8.
@@ -22,8 +27,8 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.runtime.blocking import TABLES, run_blocking
 
@@ -40,12 +45,18 @@ class MetadataReverse:
         files: CarriedFiles,
         *,
         timer_wheel: Callable[[], bool],
+        log_end: Callable[[], int],
     ) -> None:
-        """`timer_wheel` is timerWheelEnable; without it nothing of the timer is asked for."""
+        """
+        Args:
+            timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
+            log_end: physical end of this broker's log.
+        """
         self._api = api
         self._offsets = offsets
         self._files = files
         self._timer_wheel = timer_wheel
+        self._log_end = log_end
         self._pops: list[bytes] = []
 
     def take_pops(self) -> list[bytes]:
@@ -92,8 +103,17 @@ class MetadataReverse:
         if not text:
             return
         own = await run_blocking(self._files.delay_offsets)
-        if own is not None and is_newer(_version_of(json_dialect.loads(own)), _version_of(json_dialect.loads(text))):
-            return
+        if own is not None:
+            ours, theirs = DelayOffsetSerializeWrapper.decode(own), DelayOffsetSerializeWrapper.decode(text)
+            if theirs.physical_offset is None:
+                if is_newer(ours.data_version or DataVersion(), theirs.data_version or DataVersion()):
+                    return
+            elif theirs.physical_offset > self._log_end():
+                log.warning("the delay offsets of slave %s are not taken: its log ends at %d, and this one at %d",
+                            address, theirs.physical_offset, self._log_end())  # fmt: skip
+                return
+            else:
+                text = _delivered_by_either(ours, theirs).encode()
         if await TABLES.run(self._files.write_delay_offsets, text):
             log.info("took the delay offsets of slave %s", address)
 
@@ -105,10 +125,39 @@ class MetadataReverse:
                 return
             raise
         own = await run_blocking(self._files.timer_checkpoint) or TimerCheckpoint()
-        if is_newer(own.data_version, theirs.data_version):
+        if theirs.log_end:
+            if theirs.last_read_time_ms <= own.last_read_time_ms or theirs.log_end > self._log_end():
+                return
+        elif is_newer(own.data_version, theirs.data_version):
             return
         if await TABLES.run(self._files.write_timer_checkpoint, theirs):
             log.info("took the timer checkpoint of slave %s", address)
+
+
+def _delivered_by_either(
+    ours: DelayOffsetSerializeWrapper, theirs: DelayOffsetSerializeWrapper
+) -> DelayOffsetSerializeWrapper:
+    """What is not delivered in one of two tables, and not postponed there, is delivered."""
+    offsets = dict(ours.offset_table)
+    for level, offset in theirs.offset_table.items():
+        offsets[level] = max(offset, offsets.get(level, 0))
+    postponed: dict[int, list[int]] = {}
+    for level, end in offsets.items():
+        named = {at for table in (ours, theirs) for at in (table.postponed or {}).get(level, ()) if at < end}
+        left = sorted(at for at in named if all(_waits(table, level, at) for table in (ours, theirs)))
+        postponed |= {level: left} if left else {}
+    mine, other = ours.data_version or DataVersion(), theirs.data_version or DataVersion()
+    return DelayOffsetSerializeWrapper(
+        offsets,
+        mine if is_newer(mine, other) else other,
+        max(ours.physical_offset or 0, theirs.physical_offset or 0),
+        postponed or None,
+    )
+
+
+def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
+    """Does a table call this message of a level undelivered?"""
+    return offset >= table.offset_table.get(level, 0) or offset in (table.postponed or {}).get(level, ())
 
 
 def _version_of(value: Any) -> DataVersion:

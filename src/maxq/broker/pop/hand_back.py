@@ -28,7 +28,7 @@ RocketMQ's brokers do not know the question. A master that gets no answer gives 
 """
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, Final
 
 import orjson
@@ -129,13 +129,20 @@ def _check(told: dict[str, Any]) -> None:
 class HandBackProcessor(RequestProcessor):
     """The slave's end."""
 
-    def __init__(self, hand_back: Callable[[], bytes]) -> None:
-        """`hand_back` gives the answer's body, and has the slave wait for its master."""
+    def __init__(self, hand_back: Callable[[], bytes], rest: Callable[[], Awaitable[None]]) -> None:
+        """
+        Args:
+            hand_back: gives the answer's body, and has the slave wait for its master.
+            rest: returns when this slave delivers nothing to other broker groups any more while it waits.
+        """
         self._hand_back = hand_back
+        self._rest = rest
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer}
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
-        """Answers at once."""
-        connection.send(request.reply(body=self._hand_back()))
+        """Answers when what the master asks next, how far delayed and timer messages are, is all that was done."""
+        body = self._hand_back()
+        await self._rest()
+        connection.send(request.reply(body=body))

@@ -130,6 +130,11 @@ class PopMessages:
         self._tasks = PeriodicTasks()
         parts.topics.add_change_listener(self._topics_changed)
         parts.store.set_arrival_listener(self._arrived)
+        self._sends_nothing = False  # while it gives way
+        parts.timer.rests = self._leaves_deliveries
+        parts.member.escape.rests = lambda: not parts.member.services.is_running or (
+            self._sends_nothing and self._leaves_deliveries()
+        )
         parts.member.services.register("pop consumption", self.service)
 
     def _polling(self) -> PopLongPollingService:
@@ -258,7 +263,7 @@ class PopMessages:
 
     def register(self, server: RemotingServer) -> None:
         """The codes of pop, acks and notifications."""
-        hand_back = HandBackProcessor(self.service.hand_back)
+        hand_back = HandBackProcessor(self.service.hand_back, self._rest)
         for processor in (self._pops, self._acks, self._notifications, hand_back):
             processor.register(server)
 
@@ -307,6 +312,21 @@ class PopMessages:
         if self._parts.settings.broker.enable_pop_message_threshold:
             topic, group, queue_id = queue
             self._wake(normal_topic(topic, group), group, queue_id)
+
+    def _leaves_deliveries(self) -> bool:
+        """To another broker of the group, which is there, or may be."""
+        return self.service.gives_way() is not None or self._parts.member.acting.doubt() is not None
+
+    async def _rest(self) -> None:
+        """A slave whose master comes back sends nothing to other groups, for the master would deliver it once more. The
+        slot of the timer that is open is delivered before."""
+        parts = self._parts
+        if parts.own.broker_id != MASTER_ID and parts.settings.broker.enable_remote_escape:
+            self._sends_nothing = False
+            await parts.timer.settled()
+            self._sends_nothing = True
+            await parts.member.escape.settled()
+            await parts.timer.write_checkpoint()
 
     async def _persist_offsets(self) -> None:
         self._parts.offsets.request_persist()

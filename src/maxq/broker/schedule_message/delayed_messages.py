@@ -59,6 +59,7 @@ class DelayedMessages:
                 levels=self.levels,
                 put=parts.member.escape.put_message,
                 is_local=lambda: parts.own.broker_id == MASTER_ID,
+                doubt=parts.member.acting.doubt,
                 on_delivered=self._count,
                 on_failure=parts.on_failure,
             )

@@ -56,6 +56,7 @@ class DeliveryPorts(NamedTuple):
         has_room: can one more be postponed?
         plain: delivers plain ones of a slice; they are told to `delivered_together`.
         delivered_together: (level, next queue offset, messages, bytes).
+        is_sure: is it this broker that delivers? One that stood still may have been replaced.
     """
 
     config: Callable[[], MessageStoreConfig]
@@ -66,6 +67,7 @@ class DeliveryPorts(NamedTuple):
     has_room: Callable[[], bool]
     plain: PlainWay
     delivered_together: Callable[[int, int, int, int], None]
+    is_sure: Callable[[], bool]
 
 
 class _Pending(NamedTuple):
@@ -103,7 +105,7 @@ class LevelDelivery:
             await self._cancel_pending()
 
     async def _deliver_due(self) -> None:
-        while not self._is_blocked():
+        while self._ports.is_sure() and not self._is_blocked():
             is_local = self._ports.is_local()
             if is_local:
                 await self._settle_all()
@@ -196,6 +198,8 @@ class LevelDelivery:
         wait_ms = self._queue.wait_ms()
         if self._pending:
             await asyncio.wait([self._pending[0].task], timeout=_LONGEST_WAIT)
+        elif not self._ports.is_sure():
+            await asyncio.sleep(_LONGEST_WAIT)
         elif wait_ms is not None:
             await asyncio.sleep(min(wait_ms / 1000, _LONGEST_WAIT))
         else:

@@ -53,6 +53,7 @@ class ScheduleParts:
     Attributes:
         put: stores a message here, or, while the master is away, at another broker group.
         is_local: does `put` store here?
+        doubt: why this broker cannot be sure that it still speaks for its group; None: it can.
         on_delivered: (level, messages, bytes in the log) that were delivered here; for statistics.
         on_failure: called with the name of the service and the error that ended it.
     """
@@ -64,6 +65,7 @@ class ScheduleParts:
     levels: DelayLevels
     put: Put
     is_local: Callable[[], bool]
+    doubt: Callable[[], str | None]
     on_delivered: Callable[[int, int, int], None]
     on_failure: Callable[[str, BaseException], None]
 
@@ -225,7 +227,7 @@ class ScheduleMessageService:
         return DeliveryPorts(
             lambda: parts.settings.store, self._look, parts.put, parts.is_local,
             self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(parts.store),
-            self._delivered_together,
+            self._delivered_together, lambda: parts.doubt() is None,
         )  # fmt: skip
 
     def _delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:

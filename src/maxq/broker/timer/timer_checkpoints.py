@@ -62,6 +62,7 @@ class TimerCheckpoints:
         self._store = store
         self._clock = clock
         self.rates = (0.0, 0.0)
+        self._writing = asyncio.Lock()
 
     async def run(self) -> None:
         """Without end."""
@@ -80,6 +81,10 @@ class TimerCheckpoints:
             dequeues: this broker delivers, or did until now.
             is_last: also if the timer was idle.
         """
+        async with self._writing:
+            await self._write_now(dequeues=dequeues, is_last=is_last)
+
+    async def _write_now(self, *, dequeues: bool, is_last: bool) -> None:
         checkpoint, mark = self._timer.freeze(self._position(dequeues), dequeues=dequeues), self._store.marks.mark()
         written = False
         try:

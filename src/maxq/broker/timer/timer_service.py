@@ -46,6 +46,7 @@ _ENQUEUE_AT_ONCE: Final = 100
 _DELIVER_AT_ONCE: Final = 50
 _SKIP_AT_ONCE: Final = 20_000
 _POLL_SECONDS: Final = 0.02  # with SYNC_FLUSH a message can be read a little after it was put
+_REST_LOOKS: Final = 50
 _POLLED_MS: Final = 1_000
 _CLOSED_SECONDS: Final = 0.5
 _CLEAN_SECONDS: Final = 30.0
@@ -88,6 +89,7 @@ class TimerService:
         failures: messages that could not be delivered yet.
         closed: why nothing can be delivered now; empty if it can.
         enqueued, dequeued: messages since the start.
+        rests: no slot is begun, for another broker is about to deliver, and asks how far this one has come.
     """
 
     def __init__(self, parts: TimerParts) -> None:
@@ -113,6 +115,7 @@ class TimerService:
         self._is_enqueue_stuck = False
         self._began_ms = 0
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
+        self.rests: Callable[[], bool] = lambda: False
         self.is_loaded = False
         self.is_dequeuing = False
         self.term = 0
@@ -147,6 +150,18 @@ class TimerService:
         """Deliver no more."""
         self._is_wanted = False
         self.wake()
+
+    async def settled(self) -> None:
+        """Return when the slot that is open is delivered, a second later at the latest."""
+        for _ in range(_REST_LOOKS):
+            if self._work is None:
+                break
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def write_checkpoint(self) -> None:
+        """What is delivered by now is on the disk, and told to who asks."""
+        if self.is_loaded and self.is_dequeuing:
+            await self.checkpoints.write(dequeues=True)
 
     async def shutdown(self) -> None:
         """End everything, and write the last checkpoint."""
@@ -288,6 +303,8 @@ class TimerService:
     async def _dequeue(self) -> bool:
         """Deliver a part of a slot that is over. True if there was something to do."""
         if self._work is None:
+            if self.rests():
+                return False
             self._tick()
             if self.timer.topic.queue_offset < self._tick_offset:
                 if self.timer.is_refused:  # what could not be put may recall what is due

@@ -15,12 +15,14 @@ from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.message_queue import MessageQueue
 from maxq.testing.sim_clock import SimClock
 from tests.unit.broker.acting.group_world import SLAVE_1
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
+LOG_END = 1_000
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 
@@ -64,7 +66,9 @@ class FakeSlave:
 
 def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> MetadataReverse:
     files = CarriedFiles(world.disk, CONFIG_DIR)
-    return MetadataReverse(cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel)
+    return MetadataReverse(
+        cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END
+    )
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ async def test_light_queues_come_back_too() -> None:
 
 
 @pytest.mark.parametrize(("own_counter", "taken"), [(None, True), (4, True), (5, True), (6, False)])
-async def test_delay_offsets_and_timer_checkpoint_come_back_unless_ours_are_newer(
+async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unless_ours_are_newer(
     own_counter: int | None, taken: bool
 ) -> None:
     world = BrokerWorld()
@@ -177,6 +181,31 @@ async def test_delay_offsets_and_timer_checkpoint_come_back_unless_ours_are_newe
     checkpoint = after.timer_checkpoint()
     assert checkpoint is not None
     assert (checkpoint.last_read_time_ms == 99) is taken
+
+
+@pytest.mark.parametrize(("their_log", "is_taken"), [(LOG_END, True), (LOG_END + 1, False)])
+async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_counted_further(
+    their_log: int, is_taken: bool
+) -> None:
+    """Ours is the newer version. A slave whose log has more than ours speaks of another one."""
+    world = BrokerWorld()
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    ours = DelayOffsetSerializeWrapper({1: 5, 2: 9}, DataVersion(9, 0, 1), 700, {1: [2, 3]})
+    files.write_delay_offsets(ours.encode())
+    files.write_timer_checkpoint(TimerCheckpoint(50, 0, 0, 0, DataVersion(9, 0, 1)))
+    slave = FakeSlave({}, 0)
+    theirs = DelayOffsetSerializeWrapper({1: 8, 2: 4, 3: 1}, DataVersion(5, 0, 1), their_log, {1: [3, 6], 2: [1]})
+    slave.delay = json_dialect.loads(theirs.encode())
+    slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1), (), their_log)
+    await reverse(world, slave).take_back(SLAVE_1)
+    after = CarriedFiles(world.disk, CONFIG_DIR)
+    table, checkpoint = DelayOffsetSerializeWrapper.decode(after.delay_offsets()), after.timer_checkpoint()
+    assert checkpoint is not None and (checkpoint.last_read_time_ms == 99) is is_taken
+    if is_taken:
+        assert (table.offset_table, table.postponed) == ({1: 8, 2: 9, 3: 1}, {1: [3, 6]})
+        assert table.physical_offset == LOG_END
+    else:
+        assert (table.offset_table, table.postponed) == ({1: 5, 2: 9}, {1: [2, 3]})
 
 
 async def test_a_slave_without_a_timer_is_no_failure() -> None:

@@ -1,5 +1,6 @@
 """Writes that cannot wait for the master go to another broker group."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import cast
@@ -117,6 +118,36 @@ async def test_the_message_keeps_what_it_is_and_gets_a_queue_of_the_other_group(
     assert (header.topic, header.flag, header.born_timestamp, header.reconsume_times) == ("T", 7, 123, 2)
     assert (header.producer_group, header.sys_flag) == ("PG", 1)
     assert decode_properties(header.properties or "") == {"TAGS": "x", "PGROUP": "PG"}
+
+
+async def test_a_slave_whose_master_comes_back_sends_nothing_more_and_waits_for_what_is_under_way() -> None:
+    world, answered = World(), asyncio.Event()
+    answer = world.invoke
+
+    async def slow(address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        await answered.wait()
+        return await answer(address, command, timeout_ms)
+
+    world.invoke = slow  # type: ignore[method-assign]
+    sending = asyncio.create_task(world.bridge.put_message(MESSAGE))
+    await asyncio.sleep(0)
+    world.bridge.rests = lambda: True
+    settling = asyncio.create_task(world.bridge.settled())
+    result = await world.bridge.put_message(MESSAGE)
+    assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert not settling.done()
+    answered.set()
+    await settling
+    assert sending.done() and (await sending).ok
+    assert len(world.sent) == 1
+
+
+async def test_what_is_for_the_revive_topic_goes_to_one_queue() -> None:
+    world = World()
+    for _ in range(4):
+        assert (await world.bridge.put_message(replace(MESSAGE, topic="rmq_sys_REVIVE_LOG_C"))).ok
+    headers = [SendMessageRequestHeader.decode_v2(command.ext) for _, command in world.sent]
+    assert len({(address, header.queue_id) for (address, _), header in zip(world.sent, headers, strict=True)}) == 1
 
 
 async def test_a_message_from_an_ipv6_host_is_not_called_one_where_the_host_is_another() -> None:

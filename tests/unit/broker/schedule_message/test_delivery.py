@@ -115,7 +115,8 @@ async def test_a_level_goes_on_without_what_is_postponed_and_waits_when_no_more_
 
     config = MessageStoreConfig()
     ports = DeliveryPorts(
-        lambda: config, _delayed, put, lambda: True, delivered, lambda: room > 0, NeverPlain(), lambda *_: None
+        lambda: config, _delayed, put, lambda: True, delivered, lambda: room > 0, NeverPlain(), lambda *_: None,
+        lambda: True,
     )
     level = LevelDelivery(1, DelayLevelQueue(_Queue(4), 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
@@ -197,6 +198,7 @@ async def test_messages_under_way_to_another_broker(together: bool) -> None:
         lambda: True,
         NeverPlain(),
         lambda *_: None,
+        lambda: True,
     )
     level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
@@ -234,6 +236,7 @@ async def test_what_comes_while_another_is_delivered_is_not_overlooked_until_the
         lambda: True,
         NeverPlain(),
         lambda *_: None,
+        lambda: True,
     )
     level = LevelDelivery(1, DelayLevelQueue(queue, 1000, SystemClock(), 0), ports)
     task = asyncio.create_task(level.run())
@@ -249,3 +252,30 @@ async def test_what_comes_while_another_is_delivered_is_not_overlooked_until_the
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_level_of_a_broker_that_may_have_been_replaced_waits_until_it_is_sure() -> None:
+    """Its stand-in may have delivered what is due."""
+    remote, doubts = _Remote(), [True]
+    asked = 0
+
+    def is_sure() -> bool:
+        nonlocal asked
+        asked += 1
+        return not doubts
+
+    config = MessageStoreConfig()
+    ports = DeliveryPorts(
+        lambda: config, _delayed, remote.put, lambda: True, remote.delivered, lambda: True, NeverPlain(),
+        lambda *_: None, is_sure,
+    )  # fmt: skip
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(2), 1000, SystemClock(), 0), ports)
+    task = asyncio.create_task(level.run())
+    async with asyncio.timeout(20):
+        while asked < 6:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0.01)
+        assert not remote.waiting and not remote.done
+        doubts.clear()
+        while not remote.waiting and not remote.done:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    task.cancel()
