@@ -178,7 +178,7 @@ class PopService:
 
     def gives_way(self) -> str | None:
         """Why this slave, which acts as master, promises nothing now: its master took what it kept. None: it does."""
-        if self._held_until_ms <= self._parts.clock.monotonic_ms():
+        if not self._held_until_ms:  # which ends when this broker begins to act once more
             return None
         return "its master comes back, and has taken what was promised here"
 
