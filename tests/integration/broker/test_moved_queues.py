@@ -20,6 +20,7 @@ from maxq.api import (
 )
 from maxq.client.admin.static_topic_plan import BrokerPart
 from maxq.codes import RequestCode
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.message import encode_batch
 from maxq.store import dispatch
 from tests.integration.broker.conftest import Start
@@ -110,6 +111,28 @@ async def test_what_waits_at_the_old_broker_reaches_readers_that_have_gone_on(
         outcome.decided = True
         await until(lambda: sum(body.startswith(kind.encode()) for body in read) == COUNT)
     assert len(read) == len(set(read)) == 2 * COUNT
+
+
+async def test_what_went_to_the_new_leader_is_noted_soon_for_the_log_does_not_tell_of_it(
+    start_broker: Start, namesrv: str
+) -> None:
+    """A kill would have it delivered once more."""
+    more = {**QUICK, "namesrvAddr": namesrv, "flushDelayOffsetInterval": "600000"}
+    old = await start_broker("broker-a", brokerName="broker-a", **more)
+    new = await start_broker("broker-b", brokerName="broker-b", **more)
+    async with async_admin(namesrv) as admin, async_producer("PG", namesrv, **FAST) as producer:
+        await admin.static_topics.create("Static", 1, ["broker-a"])
+        for message in waiting("delayed"):
+            await producer.send(message)
+        await admin.static_topics.remap("Static", ["broker-b"])
+        await asyncio.wait_for(_has_messages(new, "Static"), 30)
+        files = old.controller.carried_files
+
+        def noted() -> bool:
+            table = DelayOffsetSerializeWrapper.decode(files.read_delay_offsets()).offset_table
+            return table.get(2, 0) == COUNT
+
+        await until(noted)
 
 
 class CutError(Exception):

@@ -12,6 +12,7 @@ Source:
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -43,6 +44,7 @@ _POSTPONED_MOST: Final = 1_000  # then levels wait
 _POSTPONED_MS: Final = 10_000
 _POSTPONED_MOST_MS: Final = 600_000
 _POSTPONED_LOOK: Final = 1.0  # seconds
+_ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
 
 
@@ -98,6 +100,7 @@ class ScheduleMessageService:
         self._written_end = 0
         self._written = b""
         self._term = 0  # of the leadership that delivers (LogMark)
+        self._went_elsewhere = asyncio.Event()
         self._masters_from: int | None = None  # physical offset: what comes into the log there its master delivers
         self.given_up = 0
 
@@ -242,6 +245,8 @@ class ScheduleMessageService:
             self.given_up += 1
         elif result.physical_offset >= 0:
             self._parts.on_delivered(level, result.message_count, result.size)
+        else:
+            self._went_elsewhere.set()
 
     # ---- what is postponed ---------------------------------------------------------------------------------------
 
@@ -288,8 +293,14 @@ class ScheduleMessageService:
         return self._parts.store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
+        """Every flushDelayOffsetInterval, and soon after a message went to another broker: the log does not tell of
+        it."""
         while True:
-            await asyncio.sleep(self._parts.settings.store.flush_delay_offset_interval / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._parts.settings.store.flush_delay_offset_interval / 1000):
+                    await self._went_elsewhere.wait()
+                    await asyncio.sleep(_ELSEWHERE_SECONDS)
+            self._went_elsewhere.clear()
             await self._persist()
 
     async def _persist(self) -> None:
