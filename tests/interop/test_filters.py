@@ -12,7 +12,6 @@ from maxq.api import (
     async_lite_pull_consumer,
     async_push_consumer,
 )
-from maxq.errors import BrokerError
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import DriverError, JavaDriver
 
@@ -96,13 +95,3 @@ async def test_our_lite_pull_consumer_gets_what_its_expression_says(filtering: D
         while len(got) < len(WANTED):
             got += await consumer.poll(10_000)
     assert ours(got) == WANTED
-
-
-async def test_our_push_consumer_with_a_wrong_expression_does_not_start(
-    filtering: Deployment, driver: JavaDriver
-) -> None:
-    consumer = async_push_consumer("CG_ours_sql_wrong", filtering.namesrv, lambda messages, context: None)
-    consumer.subscribe("T_sql", MessageSelector.by_sql("number >"))
-    with pytest.raises(BrokerError):
-        await consumer.start()
-    await consumer.shutdown()
