@@ -27,6 +27,7 @@ from maxq.store.commit_log import CommitLog
 from maxq.store.consume_queue import ConsumeQueue
 from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.disk_room import lacks_room
 from maxq.store.dispatch import DispatchService
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.flush import CommitLogFlusher
@@ -168,7 +169,9 @@ class CleanService:
             modified = await self._context.jobs.run(self._modified_ms, first)
             expired = is_time and (immediately or modified <= limit)
             hidden = not expired and await self.hidden.hides_all_of(first)
-            if first is not self._commit_log.files.first or not (expired or hidden):
+            if not (expired or hidden) or not await self._is_written_down(first.end_offset):
+                break
+            if first is not self._commit_log.files.first:
                 break
             self._commit_log.forget_first()
             await self._context.jobs.run(first.destroy)
@@ -181,6 +184,21 @@ class CleanService:
             if deleted < config.delete_file_batch_max:
                 await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
         return deleted
+
+    async def _is_written_down(self, end: int) -> bool:
+        """Do the store's other files know what the log says below `end`? A topic that was deleted there would be back
+        after a loss of power, and its queues numbered as before. A disk without room gets some first."""
+        flusher = self._queue_flusher
+        if end > flusher.written_down:
+            try:
+                async with flusher.lock:
+                    await flusher.flush_thoroughly()
+            except OSError as error:
+                if not lacks_room(error):
+                    raise
+                log.warning("a file of the log is deleted before what it says could be written down: %s", error)
+                return True
+        return end <= flusher.written_down
 
     def _modified_ms(self, file: MappedFile) -> int:
         return self._context.disk.stat(file.path).modified_ms

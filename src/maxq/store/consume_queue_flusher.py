@@ -39,6 +39,8 @@ class ConsumeQueueFlusher:
         begun: how many thorough flushes there were, one that is under way among them.
         failure: what a failed flush of a queue said; None as long as all went well. It is final: the kernel may have
             dropped pages, so nothing is written down as complete any more, and the next start builds the queues anew.
+        written_down: physical offset below which the files of queues, deletions and inventory know everything; 0 before
+            the first thorough flush.
         before_inventory: called, in any thread, before an inventory is written; OSError keeps it from being written.
     """
 
@@ -66,6 +68,7 @@ class ConsumeQueueFlusher:
         self._wanted = False
         self._completed = 0  # number of the last thorough flush that did all it has to
         self.begun = 0
+        self.written_down = 0
         self.before_inventory: Callable[[], None] = lambda: None
         self.lock = asyncio.Lock()
         self.failure: str | None = None
@@ -123,6 +126,7 @@ class ConsumeQueueFlusher:
             await self._context.jobs.run(self._write_down, inventory, deleted, aside, threads=CHECKPOINTS)
             self._forget_aside(aside)
             self._completed = self.begun
+            self.written_down = inventory.dispatched_offset
 
     async def flush_thoroughly_since(self, begun: int) -> None:
         """Flush as `flush_thoroughly` does, unless such a flush that began after the first `begun` is complete: many

@@ -11,6 +11,7 @@ from maxq.runtime.interfaces import DiskUsage
 from maxq.runtime.system import SystemDisk
 from maxq.store import clean
 from maxq.store.consume_queue import ConsumeQueue
+from maxq.store.deletions import Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
@@ -199,3 +200,21 @@ async def test_others_are_served_while_the_last_units_of_all_queues_are_looked_a
     assert len(looked_in) == 60
     assert looked_in[-1] - looked_in[0] > 5
     store.close()
+
+
+async def test_a_deletion_is_in_its_own_file_before_its_record_goes_with_the_log(
+    store: MessageStore, tmp_path: Path, clock: TestClock
+) -> None:
+    assert store.put_deletion(["TopicTest"]).ok
+    deleted_at = store.incarnation("TopicTest")
+    for _ in range(40):
+        store.put_message(message(topic="Other", body=bytes(8000)))
+    for path in (tmp_path / "commitlog").iterdir():
+        os.utime(path, (clock.now_ms / 1000, clock.now_ms / 1000))
+    clock.now_ms += 73 * HOUR
+    store.execute_delete_files_manually()
+    while store.commit_log.min_offset <= deleted_at:
+        assert await store.cleaner.clean() > 0
+    on_disk = Deletions(SystemDisk(), tmp_path)
+    on_disk.load()
+    assert on_disk.at("TopicTest") == deleted_at
