@@ -10,6 +10,10 @@ sure of its role and promises nothing (Authority), until it has looked. A master
 it takes back what its stand-in kept. Who reaches no name server goes on as it was: nobody could tell it, and in a group
 whose name servers all are gone nobody is replaced.
 
+A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
+the master before it takes it for gone. One that answers, but that name servers go on missing for
+brokerNotActiveTimeoutMillis, is taken for gone all the same: clients cannot find it.
+
 Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
 The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
 
@@ -41,7 +45,11 @@ log = logging.getLogger(__name__)
 
 
 class ActingMasterService:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        is_ending: `shutdown` was called: another broker may speak for the group as soon as it likes.
+    """
 
     def __init__(
         self,
@@ -83,6 +91,8 @@ class ActingMasterService:
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
+        self.is_ending = False
+        self._missed_ms: int | None = None  # since when name servers miss a master that answers
         registration.set_isolated(self._prepares())
 
     @property
@@ -145,6 +155,7 @@ class ActingMasterService:
 
     async def shutdown(self) -> None:
         """Stop watching, and stop answering for the group."""
+        self.is_ending = True
         await self._tasks.stop()
         for sign in self._signs.values():
             sign.cancel()
@@ -223,24 +234,31 @@ class ActingMasterService:
             return
         if self.is_isolated:
             return
-        await self._follow(self._group.on_members(members))
+        before = self._group.smallest
+        await self._follow(self._group.on_members(members), before)
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """A name server told of a new smallest id (905)."""
         log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
                  self._group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
-            await self._follow(self._group.on_notice(min_broker_id, min_broker_addr, ha_address))
+            before = self._group.smallest
+            await self._follow(self._group.on_notice(min_broker_id, min_broker_addr, ha_address), before)
 
-    async def _follow(self, change: MinBrokerChange | None) -> None:
-        """Carry a change out; without one, meet a master that could not be asked the last time."""
+    async def _follow(self, change: MinBrokerChange | None, before: tuple[int, str]) -> None:
+        """Carry a change from `before` out; without one, meet a master that could not be asked the last time."""
         async with self._changing:
             if change is None:
+                if self._group.min_broker_id == MASTER_ID:
+                    self._missed_ms = None
                 change, self._unmet_master = self._unmet_master, None
                 if change is not None:
                     await self._on_master_online(change)
                 return
-            self._unmet_master = None
+            if not change.has_master and await self._is_missed_only():
+                self._group.passed_over(change, before)
+                return
+            self._unmet_master = self._missed_ms = None
             own_id = self._group.own_id
             log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
@@ -248,6 +266,18 @@ class ActingMasterService:
             self._services.change(own_id == change.min_broker_id)
             if change.has_master:
                 await self._on_master_online(change)
+
+    async def _is_missed_only(self) -> bool:
+        """Does the master that this broker copies from live, and do name servers miss it for a short time only?"""
+        master, now_ms = self._sync.master_address, self._clock.monotonic_ms()
+        since_ms = now_ms if self._missed_ms is None else self._missed_ms
+        if not master or now_ms - since_ms >= self._settings.broker.broker_not_active_timeout_millis:
+            return False
+        if not await self._api.lives(master):
+            return False
+        log.warning("the master at %s answers, though a name server misses it: it is not taken for gone yet", master)
+        self._missed_ms = since_ms
+        return True
 
     def _on_master_offline(self) -> None:
         """What the master was asked fails, so that no copy of its tables comes after this broker's own commits."""

@@ -57,6 +57,11 @@ class BrokerGroup:
             return total_replicas
         return len(self.members) + (self.own_id not in self.members)
 
+    @property
+    def smallest(self) -> tuple[int, str]:
+        """`min_broker_id` and `min_broker_addr`."""
+        return self.min_broker_id, self.min_broker_addr
+
     def on_online(self, min_broker_id: int, min_broker_addr: str) -> None:
         """What this broker knew when it went online."""
         self.min_broker_id, self.min_broker_addr = min_broker_id, min_broker_addr
@@ -73,11 +78,16 @@ class BrokerGroup:
         """A name server told that the smallest id changed."""
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
+    def passed_over(self, change: MinBrokerChange, before: tuple[int, str]) -> None:
+        """`change` is not followed: what was known `before` stands, and the next news may tell of the change again."""
+        if self.smallest == change[:2]:
+            self.min_broker_id, self.min_broker_addr = before
+
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:
         """A master never gives way to another broker."""
         if self.own_id == MASTER_ID:
             return None
-        if (change.min_broker_id, change.min_broker_addr) == (self.min_broker_id, self.min_broker_addr):
+        if change[:2] == self.smallest:
             return None
         self.min_broker_id, self.min_broker_addr = change.min_broker_id, change.min_broker_addr
         return change

@@ -1,9 +1,11 @@
 """What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java; ha.md §8)."""
 
+import asyncio
+
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, MaxQError, RemotingSendError
 from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, TopicRouteData
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.header.namesrv import (
@@ -15,6 +17,8 @@ from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
 _CALL_TIMEOUT_MS = 3_000
+_LIVING_ANSWERS_S = 0.5
+_ASK_AGAIN_S = 0.05
 
 
 class GroupApi:
@@ -72,6 +76,22 @@ class GroupApi:
         """Ask a master where it replicates from (906 without an address)."""
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
+
+    async def lives(self, master: str) -> bool:
+        """Does the master there answer within half a second, and does not end? A connection that breaks meanwhile is
+        made again: where nobody listens any more, that is refused."""
+        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
+        try:
+            async with asyncio.timeout(_LIVING_ANSWERS_S):
+                while True:
+                    try:
+                        await self._invoke(master, request)
+                    except RemotingSendError:
+                        await asyncio.sleep(_ASK_AGAIN_S)
+                    else:
+                        return True
+        except (MaxQError, TimeoutError):
+            return False
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
         """Tell a slave where its master replicates from (906 with an address)."""

@@ -12,7 +12,7 @@ from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.header.admin import (
     ExchangeHAInfoHeader,
@@ -61,11 +61,14 @@ class BrokerGroupProcessor(RequestProcessor):
         return request.reply()
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """906. With an address: a master tells its slave where to copy from. Without: a slave asks its master."""
+        """906. With an address: a master tells its slave where to copy from. Without: a slave asks its master, which
+        answers unless it ends."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told
                 return request.reply()
+            if self._acting.is_ending:
+                return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this master ends, its slave may act")
             info = ExchangeHAInfoHeader(self._own.ha_address, self._init_max_offset, self._own.address)
             return request.reply(ext=info.encode())
         if told.master_ha_address:

@@ -57,7 +57,7 @@ class FakeSync:
 @dataclass
 class FakeGroupApi:
     """Name servers and the other brokers. An address in `silent` does not answer, one in `hanging` takes all the time
-    there is for that; `members` None: no name server.
+    there is for that; a master in `missed` lives though no name server shows it. `members` None: no name server.
     A master that is asked sets `was_asked`, and answers while `answers` is set."""
 
     members: dict[int, str] | None = field(default_factory=dict)
@@ -66,6 +66,7 @@ class FakeGroupApi:
     )
     silent: set[str] = field(default_factory=set)
     hanging: set[str] = field(default_factory=set)
+    missed: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
     told: list[tuple[str, ExchangeHAInfoHeader]] = field(default_factory=list)
     heartbeats: list[str] = field(default_factory=list)
@@ -96,6 +97,9 @@ class FakeGroupApi:
         await self.answers.wait()
         self._meet(master)
         return self.ha_info
+
+    async def lives(self, master: str) -> bool:
+        return master in self.missed
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
         self.told.append((slave, info))

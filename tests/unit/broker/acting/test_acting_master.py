@@ -8,6 +8,7 @@ import pytest
 
 from maxq.broker.acting.acting_master import ActingMasterService
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, Member
 
@@ -89,6 +90,49 @@ async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
     assert member.ha.log[-1] == ""
     assert member.api.dropped == [MASTER]
     assert member.acting.is_acting_master
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server_misses_it(broker_id: int) -> None:
+    """The name server was started anew, or its connection to the master broke."""
+    clock = SimClock()
+    member = Member(broker_id, clock)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    member.api.missed = {MASTER}
+    await member.see(1, 2)
+    await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+    assert (member.acting.min_broker_id, member.services.is_running) == (0, False)
+    assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
+    member.api.missed = set()
+    await member.see(1, 2)
+    assert (member.acting.min_broker_id, member.services.is_running) == (1, broker_id == 1)
+
+
+async def test_a_master_that_clients_do_not_find_for_long_is_taken_for_gone_though_it_answers() -> None:
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.missed = {MASTER}
+    for ms, acts in ((0, False), (9_000, False), (2_000, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+async def test_the_time_begins_anew_for_a_master_that_was_found_again() -> None:
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.missed = {MASTER}
+    await member.see(1)
+    clock.advance_ms(9_000)
+    await member.see(0, 1)
+    clock.advance_ms(9_000)
+    await member.see(1)
+    assert not member.services.is_running
 
 
 async def test_a_copy_of_the_masters_tables_cannot_arrive_after_the_takeover() -> None:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from maxq.broker.acting.group_processor import BrokerGroupProcessor
-from maxq.codes import RequestCode
+from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.broker.acting.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, Member
@@ -27,16 +27,19 @@ async def ask(member: Member, code: RequestCode, ext: dict[str, str] | None = No
     if inspect.isawaitable(answer):
         answer = await answer
     assert isinstance(answer, RemotingCommand)
-    assert answer.code == 0
     return answer
 
 
 async def test_a_master_says_where_it_replicates_from_and_takes_no_orders() -> None:
     master = Member(0)
     answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert answer.code == ResponseCode.SUCCESS
     assert ExchangeHAInfoHeader.decode(answer.ext) == ExchangeHAInfoHeader(MASTER_HA, INIT_MAX_OFFSET, MASTER)
     await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, TOLD.encode())
     assert (master.ha.log, master.sync.master_address) == ([], "")
+    await master.acting.shutdown()
+    refused = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "its slave may act at once"
 
 
 @pytest.mark.parametrize(("wanted", "offset"), [("true", 500), ("false", 0)])
