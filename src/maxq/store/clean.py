@@ -189,15 +189,13 @@ class CleanService:
         """Do the store's other files know what the log says below `end`? A topic that was deleted there would be back
         after a loss of power, and its queues numbered as before. A disk without room gets some first."""
         flusher = self._queue_flusher
-        if end > flusher.written_down:
+        if end > flusher.written_down and flusher.failure is None:
             try:
                 async with flusher.lock:
                     await flusher.flush_thoroughly()
             except OSError as error:
-                if not lacks_room(error):
-                    raise
-                log.warning("a file of the log is deleted before what it says could be written down: %s", error)
-                return True
+                log.warning("what a file of the log says could not be written down before it is deleted: %s", error)
+                return lacks_room(error)
         return end <= flusher.written_down
 
     def _modified_ms(self, file: MappedFile) -> int:
