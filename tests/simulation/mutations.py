@@ -283,13 +283,13 @@ MUTATIONS: Final = {
         "timer", 1160, ((TimerMessageStore, "move", _put_what_goes_round),)
     ),
     "compaction takes what is not durable": Mutation("compaction", 6, ((CompactionLog, "plan", _plan_everything),)),
-    "what the log has lost stays compacted": Mutation("compaction", 209, ((CompactionStore, "_cut_lost", _nothing),)),
+    "what the log has lost stays compacted": Mutation("compaction", 640, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
         "store-faults", 0, ((IndexFile, "agrees_with_entries", _agrees),)
     ),
     "acks that nobody can read yet are taken for none": Mutation(
-        "pop-faults", 147, ((PopReviveService, "_shown_until", _delivered_until),)
+        "pop-faults", 118, ((PopReviveService, "_shown_until", _delivered_until),)
     ),
     "the journal forgets what is held in order": Mutation(
         "pop-faults", 6, ((OrderService, "note_blocks", _note_no_blocks),)
@@ -344,7 +344,7 @@ MUTATIONS: Final = {
         "store-faults", 0, ((LogRecovery, "_write_again", _nothing),)
     ),
     "what lies behind a ledger's checkpoint is not written again at a start": Mutation(
-        "ledger-faults", 36, ((LedgerRecovery, "_write_again", _ledger_is_not_written_again),)
+        "ledger-faults", 127, ((LedgerRecovery, "_write_again", _ledger_is_not_written_again),)
     ),
     "a half message that cannot be written again stops all checks": Mutation(
         "transaction", 21, ((transactional_message_check_service, "is_its_own_fault", lambda refusal: False),)

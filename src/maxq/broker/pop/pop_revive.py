@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.pop_counts import PopCounts
@@ -40,6 +40,14 @@ _AGAIN_SECONDS: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540,
 Key = tuple[str, str, int, int, int, str]
 
 
+class _Reached(NamedTuple):
+    """An offset that may be committed when the log is as safe as the settings promise up to `log_end`: the copies that
+    were made for the check points before it are there then, whatever ends the process."""
+
+    offset: int
+    log_end: int
+
+
 @dataclass(slots=True)
 class _Queue:
     """One queue of the revive topic.
@@ -51,12 +59,14 @@ class _Queue:
         position: queue offset of the record to be read next.
         points: check points that came and are not handled, in the order of their records.
         done: records of check points that were revived, above the committed offset → where the journal tells of it.
+        reached: what is committed next; None if nothing is to be.
     """
 
     queue_id: int
     position: int
     points: dict[Key, PopCheckPoint] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
+    reached: _Reached | None = None
 
 
 class PopReviveService:
@@ -167,7 +177,9 @@ class PopReviveService:
         return 0
 
     def _is_idle(self, queue: _Queue) -> bool:
-        return not queue.points and queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
+        if queue.points or queue.reached is not None:
+            return False
+        return queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -263,9 +275,16 @@ class PopReviveService:
     def _commit(self, queue: _Queue) -> None:
         if not self._is_current(queue):
             return
+        topic = self._records.topic
+        committed = self._offsets.query_offset(REVIVE_GROUP, topic, queue.queue_id)
+        reached = queue.reached
+        if reached is not None and self._store.confirm_offset >= reached.log_end:
+            self._offsets.commit_offset("pop revive", REVIVE_GROUP, topic, queue.queue_id, reached.offset)
+            queue.done = {at: journal for at, journal in queue.done.items() if at > reached.offset}
+            committed, queue.reached = reached.offset, None
         oldest = next(iter(queue.points.values()), None)
         offset = (queue.position if oldest is None else oldest.revive_offset) - 1
-        topic = self._records.topic
-        if offset > self._offsets.query_offset(REVIVE_GROUP, topic, queue.queue_id):
-            self._offsets.commit_offset("pop revive", REVIVE_GROUP, topic, queue.queue_id, offset)
-            queue.done = {at: journal for at, journal in queue.done.items() if at > offset}
+        if queue.reached is None and offset > committed:
+            queue.reached = _Reached(offset, self._store.appended_offset)
+            if self._store.confirm_offset >= queue.reached.log_end:
+                self._commit(queue)
