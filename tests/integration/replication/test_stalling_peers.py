@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import AsyncIterator
@@ -173,9 +174,9 @@ async def test_a_slave_that_reports_and_does_not_read_is_cut_off_and_little_wait
 
 async def test_connections_to_the_ha_port_leave_descriptors_to_files(tmp_path: Path) -> None:
     async with member(tmp_path, "ASYNC_MASTER") as one:
-        highest = os.dup(0)
-        os.close(highest)
-        one.settings.server = NettyServerConfig(highest_descriptor=highest + 25)
+        taken = set(map(int, os.listdir("/proc/self/fd")))
+        free = (number for number in itertools.count() if number not in taken)
+        one.settings.server = NettyServerConfig(highest_descriptor=next(itertools.islice(free, 25, None)))
         peers = [Peer(one.ha.port) for _ in range(20)]  # each takes a descriptor here, too
         await until(lambda: 0 < one.ha.connection_count < 15)
         for peer in peers:
