@@ -8,16 +8,15 @@ import pytest
 
 from maxq.protocol.message import MessageExt
 from maxq.runtime.system import SystemClock
+from tests.golden import restore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
-from tests.integration.broker.test_transactions_golden import GOLDEN, SETTINGS, restore
+from tests.integration.broker.test_transactions_golden import SETTINGS
 
 STORED_MS = 1_795_229_829_255  # when the delayed ones were sent
 MINUTE_MS = 60_000
 DELIVERED = [0, 1, 2, 3, 4, 5]  # by Java; messages 6 … 10 wait: 6m, 30m, 1h, 2h, 2h
 LOST_TABLE = "lost"
-
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not on this machine")
 
 
 class _ShiftedClock(SystemClock):
@@ -42,7 +41,7 @@ async def start_at(tmp_path: Path, start_broker: Start, monkeypatch: pytest.Monk
         clock = _ShiftedClock(minutes)
         monkeypatch.setattr("tests.integration.broker.harness.SystemClock", lambda: clock)
         if not (tmp_path / "store").exists():
-            restore(tmp_path / "store")
+            restore("clean", tmp_path / "store")
         file = tmp_path / "store" / "config" / "delayOffset.json"
         if table == LOST_TABLE:
             file.unlink()

@@ -10,16 +10,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from tests.golden import WIRE
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
 
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "wire" / "broker"
 FILES = {
     "000010-SEND_MESSAGE", "000310-SEND_MESSAGE_V2", "000320-SEND_BATCH_MESSAGE", "000011-PULL_MESSAGE",
     "000012-QUERY_MESSAGE", "000033-VIEW_MESSAGE_BY_ID", "000324-SEND_REPLY_MESSAGE", "000325-SEND_REPLY_MESSAGE_V2",
@@ -35,8 +34,6 @@ LEFT_OUT = {
 #: Fields whose values are the broker's own affair.
 VARYING = {"msgId", "queueOffset", "indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
 
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"the golden data is not here: {GOLDEN}")
-
 
 @dataclass(frozen=True)
 class Exchange:
@@ -50,7 +47,7 @@ class Exchange:
 
 
 def exchanges() -> Iterator[Any]:
-    for path in sorted(GOLDEN.glob("*/*.jsonl")):
+    for path in sorted((WIRE / "broker").glob("*/*.jsonl")):
         if path.stem not in FILES:
             continue
         for line in path.read_text().splitlines():

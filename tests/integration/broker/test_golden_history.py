@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,11 @@ import pytest
 from maxq.protocol import json_dialect
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.runtime.system import SystemClock
+from tests.golden import WIRE
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUSPEND, RunningBroker
 
-RECORDED = Path(__file__).parents[4] / "shared" / "golden" / "wire" / "broker"
+RECORDED = WIRE / "broker"
 PULL_MESSAGE = 11
 IS_ANSWER = 1  # in the flag of a command
 PATIENCE_SECONDS = 60
@@ -48,8 +48,6 @@ DIFFERENT = {
     (11, "pull.not-found"), (11, "push.start-second-notify"), (11, "request-reply.warm-up"),  # want what was left out
     (14, "push.start-second-notify"), (38, "push.stop"), (200052, "pop.peek"),  # here all clients have one connection
 }  # fmt: skip
-
-pytestmark = pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the golden data is not here: {RECORDED}")
 
 
 @dataclass(frozen=True)

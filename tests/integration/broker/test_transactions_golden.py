@@ -1,19 +1,16 @@
 """The half messages that a Java broker left in the golden store `clean` go on here."""
 
-import importlib.util
 from collections import Counter
 from pathlib import Path, PurePath
-
-import pytest
 
 from maxq.protocol.transaction_view import Verdict
 from maxq.runtime.system import SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from maxq.store.tools.transactions import OfflineTransactions
+from tests.golden import restore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.transaction_world import COMMIT, HALF, TransactionClient
 
-GOLDEN = Path(__file__).parents[3].parent / "shared" / "golden"
 SETTINGS = {
     "brokerClusterName": "GoldenCluster", "brokerName": "broker-g", "mappedFileSizeCommitLog": 262144,
     "mappedFileSizeConsumeQueue": 2000, "mapperFileSizeBatchConsumeQueue": 2300, "maxHashSlotNum": 1000,
@@ -21,21 +18,11 @@ SETTINGS = {
     "transactionCheckInterval": 50, "timerWheelEnable": "false", "transactionCheckMax": 1_000,
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not on this machine")
-
-
-def restore(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("restore", GOLDEN / "restore.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.restore(GOLDEN / "stores" / "clean", folder)
-
 
 async def test_open_transactions_of_a_java_store_are_asked_for_and_end_once(
     tmp_path: Path, start_broker: Start
 ) -> None:
-    restore(tmp_path / "store")
+    restore("clean", tmp_path / "store")
     broker = await start_broker(**SETTINGS)
     store = broker.controller.store
     await broker.controller.transactions.checks.ready()
@@ -62,7 +49,7 @@ async def test_open_transactions_of_a_java_store_are_asked_for_and_end_once(
 
 
 def test_tools_find_the_same_open_transactions_in_the_files(tmp_path: Path) -> None:
-    restore(tmp_path / "store")
+    restore("clean", tmp_path / "store")
     transactions = OfflineTransactions(StoreFiles(SystemDisk(), PurePath(tmp_path / "store")))
     halves = transactions.open()
     assert Counter(half.properties["REAL_TOPIC"] for half in halves) == {"Gd_Trans": 5}

@@ -10,19 +10,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from maxq.codes import ResponseCode
 from maxq.protocol import json_dialect
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from tests.golden import WIRE
 from tests.integration.namesrv.harness import Peer, name_server
 
-WIRE = Path(__file__).parents[4] / "shared" / "golden" / "wire"
 BACKGROUND = "background"  # the label of what timers of clients and broker send
 UNRECORDED = ("%RETRY%G_bin_rr",)  # topics whose registration the recording left out
 SECOND_RUN = 1000  # the broker's requests from this number on belong to the second run
-
-pytestmark = pytest.mark.skipif(not WIRE.exists(), reason=f"no golden recordings at {WIRE}")
 
 
 def lines(pattern: str) -> list[dict[str, Any]]:

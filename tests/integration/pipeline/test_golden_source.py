@@ -15,9 +15,8 @@ from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source import files
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.read_scan import read_scan
-from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+from tests.unit.store_tools.golden_stores import STORES, expected
 
-pytestmark = needs_golden
 SAME = (
     "topic", "physicalOffset", "msgId", "uniqKey", "bodyCrc", "sysFlag", "flag", "bornHost", "storeHost",
     "reconsumeTimes", "preparedTransactionOffset",

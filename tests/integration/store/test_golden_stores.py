@@ -6,7 +6,6 @@ Where Java's answer is not the wanted one (golden README, java-defects.md) the t
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message import MessageExt, decode_record
 from maxq.store.message_store import MessageStore
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+from tests.golden import STORES, restore
 from tests.unit.store.stores import config_of, new_store
-
-GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden"
-pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no golden data at {GOLDEN}")
 
 NAMES = [
     "clean", "no-index", "crashed", "crashed-torn", "crashed-flip", "crashed-no-index",
@@ -37,14 +34,8 @@ class Golden:
 
     def __init__(self, name: str, folder: Path, *, without: Sequence[str] = ()) -> None:
         """`without`: folders that are deleted before our store sees them."""
-        sys.path.insert(0, str(GOLDEN))
-        try:
-            from restore import restore  # the golden data's own tool
-        finally:
-            sys.path.pop(0)
-
         self.name = name
-        self.root = Path(restore(GOLDEN / "stores" / name, folder / "store"))
+        self.root = restore(name, folder / "store")
         for deleted in without:
             shutil.rmtree(self.root / deleted)
         self.expected = self._expected(name)
@@ -68,7 +59,7 @@ class Golden:
             name = "crashed-no-index-no-checkpoint"
         if name == "crashed-flip":  # Java cut 29 good messages behind the damage
             name = "crashed"
-        found: dict[str, Any] = json.loads((GOLDEN / "stores" / name / "expected.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((STORES / name / "expected.json").read_text(encoding="utf-8"))
         return found
 
     @property
@@ -195,7 +186,7 @@ def check_files(golden: Golden) -> None:
 
 def test_one_flipped_byte_costs_one_message_not_thirty(tmp_path: Path) -> None:
     golden = Golden("crashed-flip", tmp_path)
-    damage = json.loads((GOLDEN / "stores" / "crashed-flip" / "damage.json").read_text())
+    damage = json.loads((STORES / "crashed-flip" / "damage.json").read_text())
     assert [(found.physical_offset, found.size) for found in golden.report.damages] == [
         (damage["recordPhysicalOffset"], damage["recordSize"])
     ]
@@ -229,10 +220,10 @@ def test_extension_units_built_anew_are_byte_equal_to_javas(tmp_path: Path) -> N
     golden.store.close()
     compared = 0
     for folder in folders:
-        for path in (GOLDEN / "stores" / "lmq-cqext" / folder).rglob("0*"):
+        for path in (STORES / "lmq-cqext" / folder).rglob("0*"):
             if path.is_file():
                 assert (
-                    golden.root / path.relative_to(GOLDEN / "stores" / "lmq-cqext")
+                    golden.root / path.relative_to(STORES / "lmq-cqext")
                 ).read_bytes() == path.read_bytes()
                 compared += 1
     assert compared == 11

@@ -18,7 +18,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.store_files import StoreFiles
 from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
-from tests.unit.store_tools.golden_stores import STORES, needs_golden
+from tests.unit.store_tools.golden_stores import STORES
 
 UNIT, ENTRY = 20, 20
 PARTS = struct.Struct(">qiq")  # of a unit
@@ -195,7 +195,6 @@ def test_units_behind_the_end_of_a_log_are_faults_where_no_broker_runs(
     }  # fmt: skip
 
 
-@needs_golden
 def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
     """What a kill left is sound; beside it, copies of which one has a flipped byte and one a torn tail, whose unit and
     entries are faults, as in `store check`."""
@@ -222,7 +221,6 @@ def test_golden_corruption_is_named_where_it_is(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
-@needs_golden
 def test_java_s_own_stores_are_sound(spark: SparkSession) -> None:
     assert found(run_whole(spark, STORES / "clean")) == []
     assert found(run_whole(spark, STORES / "ha/master", STORES / "ha/slave")) == []

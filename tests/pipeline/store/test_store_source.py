@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import maxq
 from maxq.api import Message, Producer
 from maxq.pipeline.store.store_tables import TABLES
-from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+from tests.unit.store_tools.golden_stores import STORES, expected
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,6 @@ def test_other_tables(spark: SparkSession, sent: Path) -> None:
     assert reader.option("table", "timer").load(str(sent)).count() == 0
 
 
-@needs_golden
 def test_damage_is_an_error_or_rows_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(STORES / "crashed-flip", store)

@@ -3,10 +3,8 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, cast
-
-import pytest
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
@@ -40,9 +38,9 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
+from tests.golden import STORES
 
 CONFIG_DIR = PurePath("/store/config")
-GOLDEN = Path(__file__).parents[3].parent / "shared" / "golden"
 
 
 class FakeConnection:
@@ -271,9 +269,7 @@ class BrokerWorld:
 
     def take_golden_config(self, store: str, name: str) -> None:
         """Put a file that a Java broker wrote into the config folder."""
-        source = GOLDEN / "stores" / store / "config" / name
-        if not source.exists():
-            pytest.skip(f"{source} is not on this machine")
+        source = STORES / store / "config" / name
         self.disk.make_dirs(CONFIG_DIR)
         self.disk.write(CONFIG_DIR / name, source.read_bytes())
 

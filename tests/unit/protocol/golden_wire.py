@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from maxq.protocol.body import (
@@ -22,8 +21,7 @@ from maxq.protocol.body import (
 from maxq.protocol.header import admin, client, namesrv, offset, pull, send
 from maxq.protocol.header_fields import CommandHeader
 from maxq.protocol.json_body import JsonBody
-
-GOLDEN_WIRE = Path(__file__).resolve().parents[4] / "shared" / "golden" / "wire"
+from tests.golden import WIRE
 
 Header = type[CommandHeader] | None
 Body = type[JsonBody] | None
@@ -183,7 +181,7 @@ def exchanges() -> tuple[Exchange, ...]:
 
 
 def _read() -> Iterator[Exchange]:
-    for path in sorted(GOLDEN_WIRE.glob("*/*/*.jsonl")):
+    for path in sorted(WIRE.glob("*/*/*.jsonl")):
         name = path.stem
         with path.open() as lines:
             for line in lines:

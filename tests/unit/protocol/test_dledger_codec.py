@@ -29,9 +29,9 @@ from maxq.protocol.dledger_messages import (
     VoteResult,
 )
 from maxq.protocol.remoting_command import decode_frame
-from tests.unit.protocol.golden_wire import GOLDEN_WIRE
+from tests.golden import WIRE
 
-RECORDED = GOLDEN_WIRE / "dledger.jsonl"
+RECORDED = WIRE / "dledger.jsonl"
 EXCHANGES = [json.loads(line) for line in RECORDED.read_text().splitlines()] if RECORDED.exists() else []
 needs_recording = pytest.mark.skipif(not EXCHANGES, reason="the recordings are not on this machine")
 ENTRY = DLedgerEntry(index=7, term=3, pos=350, size=50, body=b"hi")

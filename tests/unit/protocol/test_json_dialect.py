@@ -3,7 +3,6 @@
 import contextlib
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.protocol import json_dialect
 from maxq.protocol.json_dialect import MAX_DEPTH, dumps, dumps_pretty, loads
 from maxq.protocol.message_queue import MessageQueue
+from tests.golden import STORES
 
 MQ = MessageQueue("T", "a", 0)
-STORES = Path(__file__).resolve().parents[4] / "shared" / "golden" / "stores"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,6 @@ def test_many_references_into_a_big_table_end_quickly() -> None:
     assert time.process_time() - started < 2
 
 
-@pytest.mark.skipif(not STORES.is_dir(), reason=f"no golden stores at {STORES}")
 def test_every_config_file_java_wrote_is_read_and_most_come_out_byte_for_byte() -> None:
     same = 0
     paths = [path for path in STORES.rglob("config/*") if path.is_file() and path.read_bytes()[:1] == b"{"]

@@ -14,9 +14,7 @@ from maxq.store.tools.recover import recover
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
-from tests.unit.store_tools.golden_stores import ROOT, golden_disk, needs_golden, open_files
-
-pytestmark = needs_golden
+from tests.unit.store_tools.golden_stores import ROOT, golden_disk, open_files
 
 GOOD = ("clean", "crashed", "ha/master", "ha/slave", "lmq-cqext", "timer", "dledger/n1", "dledger/n2")
 

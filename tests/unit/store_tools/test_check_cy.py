@@ -24,7 +24,7 @@ from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from tests.unit.both_forms import both, uncompiled
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
-from tests.unit.store_tools.golden_stores import ROOT, golden_disk, needs_golden, open_files
+from tests.unit.store_tools.golden_stores import ROOT, golden_disk, open_files
 
 GOLDEN = ("clean", "crashed", "crashed-flip", "crashed-torn", "ha/slave", "lmq-cqext", "timer", "dledger/n1")
 _NAMES = ("Confirmation", "CheckedTopic", "ConfirmedUnits", "IndexCursor", "Window")
@@ -123,9 +123,7 @@ def disk_of(name: str) -> SimDisk:
     return own_disk(name == "own") if name.startswith("own") else golden_disk(name)
 
 
-NAMES = [
-    *(pytest.param(name, marks=needs_golden) for name in GOLDEN), pytest.param("own"), pytest.param("own, no index")
-]  # fmt: skip
+NAMES = [*GOLDEN, "own", "own, no index"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,7 +142,6 @@ def test_a_good_store_has_no_faults_and_hardly_a_record_is_left_to_python(indexe
     assert kinds == (set() if indexed else {"index"}), report["faults"]
 
 
-@needs_golden
 def test_java_s_messages_are_confirmed_too() -> None:
     Counting.done = 0
     assert found(golden_disk("clean"), Counting)["ok"]

@@ -8,9 +8,7 @@ from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.store_files import StoreFiles
-from tests.unit.store_tools.golden_stores import NAMES, expected, golden_files, needs_golden
-
-pytestmark = needs_golden
+from tests.unit.store_tools.golden_stores import NAMES, expected, golden_files
 
 
 def listed(files: StoreFiles) -> tuple[list[dict[str, Any]], LogWalk]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,12 @@ from typer.testing import CliRunner
 
 from maxq.cli.store import app
 from maxq.runtime.system import SystemDisk
-from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
-
-pytestmark = needs_golden
+from tests.golden import restore
+from tests.unit.store_tools.golden_stores import expected
 
 
 def run(*words: str | Path) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def working_copy(name: str, folder: Path) -> Path:
-    sys.path.insert(0, str(STORES.parent))
-    try:
-        from restore import restore  # type: ignore[import-not-found]
-    finally:
-        sys.path.pop(0)
-    return Path(restore(STORES / name, folder / "store"))
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -41,7 +30,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def test_messages_prints_one_json_object_a_line(tmp_path: Path) -> None:
-    store = working_copy("clean", tmp_path)
+    store = restore("clean", tmp_path / "store")
     result = run("messages", store, "--json")
     assert result.exit_code == 0
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected("clean")["records"]
@@ -51,16 +40,16 @@ def test_messages_prints_one_json_object_a_line(tmp_path: Path) -> None:
 
 
 def test_offsets_prints_a_list(tmp_path: Path) -> None:
-    result = run("offsets", working_copy("lmq-cqext", tmp_path), "--json")
+    result = run("offsets", restore("lmq-cqext", tmp_path / "store"), "--json")
     found = json.loads(result.stdout)
     assert {"topic": "%LMQ%Gd_q1", "queueId": 0, "minOffset": 0, "maxOffset": 125} in found
     assert len(found) == 6
 
 
 def test_check_tells_by_its_exit_code(tmp_path: Path) -> None:
-    good = run("check", working_copy("clean", tmp_path / "a"))
+    good = run("check", restore("clean", tmp_path / "a" / "store"))
     assert (good.exit_code, good.stdout.splitlines()[-1].endswith("no faults")) == (0, True)
-    bad = run("check", working_copy("crashed-flip", tmp_path / "b"))
+    bad = run("check", restore("crashed-flip", tmp_path / "b" / "store"))
     assert bad.exit_code == 1
     assert bad.stdout.startswith("commitlog/00000000000000262144: byte 246631: ")
     as_json = json.loads(run("check", tmp_path / "b" / "store", "--json").stdout)
@@ -72,7 +61,7 @@ def test_check_tells_by_its_exit_code(tmp_path: Path) -> None:
 
 
 def test_check_takes_a_broker_conf(tmp_path: Path) -> None:
-    store = working_copy("clean", tmp_path)
+    store = restore("clean", tmp_path / "store")
     assert run("check", store, "--conf", store / "broker.conf").exit_code == 0
     wrong = run("check", store, "--hash-slots", "500", "--index-entries", "1800")
     assert wrong.exit_code == 1
@@ -80,7 +69,7 @@ def test_check_takes_a_broker_conf(tmp_path: Path) -> None:
 
 
 def test_recover_makes_a_damaged_store_whole_and_says_what_it_did(tmp_path: Path) -> None:
-    store = working_copy("crashed-flip", tmp_path)
+    store = restore("crashed-flip", tmp_path / "store")
     result = run("recover", store)
     assert result.exit_code == 0
     assert "damage: commitlog/00000000000000262144: 670 bytes at position 246631" in result.stdout
@@ -92,7 +81,7 @@ def test_recover_makes_a_damaged_store_whole_and_says_what_it_did(tmp_path: Path
 
 
 def test_recover_rebuild_repairs_a_changed_queue(tmp_path: Path) -> None:
-    store = working_copy("clean", tmp_path)
+    store = restore("clean", tmp_path / "store")
     queue = store / "consumequeue" / "Gd_Simple" / "0" / "00000000000000000000"
     content = bytearray(queue.read_bytes())
     content[205] ^= 4
@@ -107,7 +96,7 @@ def test_recover_rebuild_repairs_a_changed_queue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rebuild", [[], ["--rebuild"]], ids=["plain", "rebuild"])
 def test_recover_touches_nothing_of_a_store_whose_broker_runs(rebuild: list[str], tmp_path: Path) -> None:
-    store = working_copy("clean", tmp_path)
+    store = restore("clean", tmp_path / "store")
     lock = SystemDisk().lock(store / "lock", b"lock")
     before = snapshot(store)
     try:
@@ -123,7 +112,7 @@ def test_recover_touches_nothing_of_a_store_whose_broker_runs(rebuild: list[str]
              "ha/master", "ha/slave", "crashed-no-index-no-checkpoint", "dledger/n0", "dledger/n1"]
 )  # fmt: skip
 def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_path: Path) -> None:
-    store = working_copy(name, tmp_path)
+    store = restore(name, tmp_path / "store")
     before = snapshot(store)
     result = run("rehearse", store)
     assert result.exit_code == 0, result.stdout
@@ -132,7 +121,7 @@ def test_rehearse_says_yes_to_java_stores_and_changes_nothing(name: str, tmp_pat
 
 
 def test_rehearse_says_no_and_why(tmp_path: Path) -> None:
-    store = working_copy("clean", tmp_path)
+    store = restore("clean", tmp_path / "store")
     os.truncate(store / "commitlog" / "00000000000000262144", 1000)
     result = run("rehearse", store, "--json")
     assert result.exit_code == 1
@@ -142,7 +131,7 @@ def test_rehearse_says_no_and_why(tmp_path: Path) -> None:
 
 
 def test_recover_makes_the_queues_of_a_dledger_member_complete_that_java_leaves_with_gaps(tmp_path: Path) -> None:
-    store = working_copy("dledger/n0", tmp_path)
+    store = restore("dledger/n0", tmp_path / "store")
     assert run("check", store).exit_code == 1, "14 messages are not in the queues Java left"
     assert run("recover", store).exit_code == 0
     result = run("check", store)

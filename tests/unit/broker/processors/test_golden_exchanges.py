@@ -41,9 +41,10 @@ from maxq.protocol.body.subscription import QuerySubscriptionResponseBody, Subsc
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicList
 from maxq.protocol.json_body import JsonBody
 from maxq.protocol.remoting_command import RemotingCommand, decode_frame
-from tests.unit.broker.broker_world import GOLDEN, BrokerWorld, FakeConnection
+from tests.golden import WIRE
+from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 
-WIRE = GOLDEN / "wire" / "broker"
+RECORDED = WIRE / "broker"
 
 #: Requests that other processors answer, and those of features that are not built yet.
 NOT_OURS = {10, 11, 12, 33, 36, 37, 310, 320, 324, 325, 901, 9999, *range(200050, 200060)}
@@ -103,7 +104,7 @@ class Exchange:
 
 
 def read(folder: str, pattern: str) -> Iterator[Exchange]:
-    for path in sorted((WIRE / folder).glob(pattern)):
+    for path in sorted((RECORDED / folder).glob(pattern)):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             row = json.loads(line)
             response = row["response"]
@@ -118,7 +119,7 @@ def read(folder: str, pattern: str) -> Iterator[Exchange]:
 
 def ours() -> list[Exchange]:
     """One exchange of each step and answer code."""
-    if not WIRE.exists():
+    if not RECORDED.exists():
         return []
     found: dict[tuple[str, str, int | None], Exchange] = {}
     for exchange in (e for folder in ("json", "binary") for e in read(folder, "*.jsonl")):
@@ -197,7 +198,7 @@ def is_same(ours: Any, java: Any) -> bool:
     return bool(ours == java)
 
 
-@pytest.mark.skipif(not WIRE.exists(), reason=f"{WIRE} is not on this machine")
+@pytest.mark.skipif(not RECORDED.exists(), reason=f"{RECORDED} is not on this machine")
 @pytest.mark.parametrize("exchange", ours(), ids=str)
 async def test_a_recorded_request_is_answered_as_java_did(exchange: Exchange) -> None:
     suffix = "json" if exchange.file.startswith("json") else "bin"

@@ -1,9 +1,7 @@
 """The store of a Java broker with timer messages in flight (golden `timer`): taken over, and delivered."""
 
-import importlib.util
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,9 +12,9 @@ from maxq.store.timer.timer_log import TimerLog
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.golden import restore
 from tests.unit.broker.timer.timer_world import TimerWorld
 
-GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
 ENDED_MS = 1_795_229_025_000  # lastReadTimeMs of its checkpoint
 SETTINGS = {
     "mapped_file_size_commit_log": 262_144,
@@ -30,25 +28,11 @@ SETTINGS = {
 }
 PENDING = 20
 
-pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
-
-
-def restorer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("restore", GOLDEN / "restore.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
     """A copy that may be written."""
-    copy = tmp_path / "timer"
-    restorer().restore(GOLDEN / "stores" / "timer", copy)
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy
+    return restore("timer", tmp_path / "timer")
 
 
 def go_on(golden: Path, now_ms: int, seconds: int, *, jumps: tuple[int, ...] = ()) -> dict[str, int]:

@@ -22,7 +22,7 @@ from maxq.store.tools.index_files import Geometry, infer_geometry
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.store_files import StoreFiles
-from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+from tests.unit.store_tools.golden_stores import STORES, expected
 
 GEOMETRY = Geometry(1000, 1800)
 
@@ -48,7 +48,6 @@ def change(path: PurePath, position: int, data: bytes) -> None:
         file.write(data)
 
 
-@needs_golden
 def test_java_s_index_files_agree_with_themselves() -> None:
     for name in ("clean", "ha/master", "timer"):
         files = opened(STORES / name)
@@ -56,7 +55,6 @@ def test_java_s_index_files_agree_with_themselves() -> None:
             assert structure(files, number) == []
 
 
-@needs_golden
 def test_chain_slot_and_header_faults_have_their_places(tmp_path: Path) -> None:
     files = opened(copied("clean", tmp_path))
     path = files.index[0].path
@@ -79,7 +77,6 @@ def test_chain_slot_and_header_faults_have_their_places(tmp_path: Path) -> None:
     assert found[2][3] == "slots in use 3"
 
 
-@needs_golden
 @pytest.mark.parametrize("name", ["clean", "timer", "lmq-cqext", "dledger/n1"])
 def test_expected_units_are_those_java_has(name: str) -> None:
     files = opened(STORES / name)
@@ -98,7 +95,6 @@ def test_expected_units_are_those_java_has(name: str) -> None:
     assert found == java
 
 
-@needs_golden
 @pytest.mark.parametrize("name", ["clean", "crashed", "dledger/n0"])
 def test_the_end_of_a_log_is_where_the_walk_ends(name: str) -> None:
     files = opened(STORES / name)
@@ -109,7 +105,6 @@ def test_the_end_of_a_log_is_where_the_walk_ends(name: str) -> None:
     assert log_end(files) == walk.end_offset
 
 
-@needs_golden
 def test_ranges_that_differ_are_named_across_files(tmp_path: Path) -> None:
     copy = opened(copied("ha/slave", tmp_path))
     master = opened(STORES / "ha/master")
@@ -137,7 +132,6 @@ def test_differing_ranges() -> None:
     assert tasks.differing(ours, theirs) == [(0, 65), (129, 130), (999, 1000)]
 
 
-@needs_golden
 def test_java_5_3_indexes_no_tags() -> None:
     files = opened(STORES / "clean")
     assert not has_tag_entries(files, infer_geometry(files, files.index[0]))

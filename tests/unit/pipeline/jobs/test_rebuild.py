@@ -24,7 +24,7 @@ from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import config_of
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 from tests.unit.store.stores import delete_topics
-from tests.unit.store_tools.golden_stores import STORES, expected, needs_golden
+from tests.unit.store_tools.golden_stores import STORES, expected
 
 
 def golden(name: str, tmp_path: Path) -> Path:
@@ -65,7 +65,6 @@ def assert_starts_without_replay(store: Path) -> None:
     assert report.faults == []
 
 
-@needs_golden
 @pytest.mark.parametrize("piece_bytes", [40_000, 1 << 20])
 @pytest.mark.parametrize("name", ["clean", "timer"])
 def test_files_are_java_s_byte_for_byte(name: str, piece_bytes: int, tmp_path: Path) -> None:
@@ -80,7 +79,6 @@ def test_files_are_java_s_byte_for_byte(name: str, piece_bytes: int, tmp_path: P
     assert open_store(store).queues == before.queues
 
 
-@needs_golden
 @pytest.mark.parametrize("name", ["clean", "no-index", "timer", "crashed-no-index", "crashed-torn"])
 def test_a_broker_starts_on_it_and_replays_nothing(name: str, tmp_path: Path) -> None:
     store = golden(name, tmp_path)
@@ -91,7 +89,6 @@ def test_a_broker_starts_on_it_and_replays_nothing(name: str, tmp_path: Path) ->
     assert StoreCheck(open_store(store)).run().faults == []
 
 
-@needs_golden
 def test_the_queues_that_java_lost_are_there(tmp_path: Path) -> None:
     store = golden("crashed-no-index", tmp_path)
     result = run(store)
@@ -99,7 +96,6 @@ def test_the_queues_that_java_lost_are_there(tmp_path: Path) -> None:
     assert result.units == sum(len(queue["units"]) for queue in queues)
 
 
-@needs_golden
 def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
     store = golden("clean", tmp_path)
     folders = ("consumequeue", "batchconsumequeue", "index")
@@ -110,7 +106,6 @@ def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
     assert first == second
 
 
-@needs_golden
 def test_damage_is_refused_and_nothing_changed(tmp_path: Path) -> None:
     store = golden("crashed-flip", tmp_path)
     before = contents(store)
@@ -119,7 +114,6 @@ def test_damage_is_refused_and_nothing_changed(tmp_path: Path) -> None:
     assert contents(store) == before
 
 
-@needs_golden
 @pytest.mark.parametrize(
     ("name", "why"), [("lmq-cqext", "consumequeue_ext"), ("dledger/n1", "the log is a DLedger one")]
 )
@@ -129,7 +123,6 @@ def test_what_the_log_does_not_tell_is_refused_by_name(name: str, why: str, tmp_
         run(store)
 
 
-@needs_golden
 def test_compacted_topics_of_a_broker_that_died_are_left_to_it(tmp_path: Path) -> None:
     store = golden("crashed", tmp_path)
     (store / "compaction/compactionLog/Topic/0").mkdir(parents=True)

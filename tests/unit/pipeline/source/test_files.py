@@ -16,9 +16,8 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_disk import SimDisk
-from tests.unit.store_tools.golden_stores import golden_disk, needs_golden, open_files
+from tests.unit.store_tools.golden_stores import golden_disk, open_files
 
-pytestmark = needs_golden
 COLUMNS = ("topic", "queueId", "queueOffset", "physicalOffset", "msgId")
 
 

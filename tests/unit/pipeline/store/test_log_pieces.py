@@ -18,9 +18,8 @@ from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.testing.sim_disk import SimDisk
-from tests.unit.store_tools.golden_stores import NAMES, ROOT, golden_disk, needs_golden, open_files
+from tests.unit.store_tools.golden_stores import NAMES, ROOT, golden_disk, open_files
 
-pytestmark = needs_golden
 COLUMNS = ("physicalOffset", "topic", "queueId", "queueOffset", "msgId", "uniqKey", "sysFlag", "bornHost")
 
 

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.golden import STORES, WIRE
 
-GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
-CAPTURE = GOLDEN / "wire" / "ha.jsonl"
-MASTER = GOLDEN / "stores" / "ha" / "master"
-SLAVE = GOLDEN / "stores" / "ha" / "slave"
+CAPTURE = WIRE / "ha.jsonl"
+MASTER = STORES / "ha" / "master"
+SLAVE = STORES / "ha" / "slave"
 LOG_FILE_SIZE = 262_144
-
-needs_golden = pytest.mark.skipif(not CAPTURE.is_file(), reason=f"no golden data at {GOLDEN}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ def frames() -> list[Frame]:
 
 
 def connections() -> list[int]:
-    return sorted({frame.connection for frame in frames()}) if CAPTURE.is_file() else []
+    return sorted({frame.connection for frame in frames()})
 
 
 def master_stream(connection: int) -> bytes:

@@ -15,12 +15,9 @@ from tests.unit.replication.ha.golden_link import (
     frames,
     log_of,
     master_stream,
-    needs_golden,
     slave_stream,
 )
 from tests.unit.replication.ha.logs import NoSeals
-
-pytestmark = needs_golden
 
 
 def of_master(connection: int) -> list[Frame]:

@@ -16,11 +16,9 @@ from tests.unit.replication.ha.golden_link import (
     frames,
     log_of,
     master_stream,
-    needs_golden,
 )
 from tests.unit.store.stores import config_of, opened
 
-pytestmark = needs_golden
 SIZES = {"frame by frame": (1 << 20,), "as TCP may cut it": (1, 7, 1000, 30_000)}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from array import array
 from dataclasses import replace
 from itertools import pairwise
@@ -26,11 +25,11 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
+from tests.golden import STORES, restore
 from tests.unit.store.dledger.naive_dledger import java_recovery
 from tests.unit.store.stores import IDENTITY, TestClock, config_of, message, opened, small_config
 
 FILE_SIZE = 8192
-GOLDEN = Path(__file__).resolve().parents[5] / "shared" / "golden"
 
 
 def dledger_config(root: Path, **changes: Any) -> MessageStoreConfig:
@@ -547,17 +546,11 @@ def test_a_member_that_was_away_for_long_has_its_leaders_queue_offsets(
 # --- a store of Java's ---
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no golden stores at {GOLDEN}")
 @pytest.mark.parametrize("member", ["n0", "n1", "n2"])
 def test_a_java_members_store_opens_complete_and_goes_on(member: str, tmp_path: Path) -> None:
     """n0: Java leaves 14 of its messages out of the queues for good."""
-    sys.path.insert(0, str(GOLDEN))
-    try:
-        from restore import restore  # type: ignore[import-not-found]
-    finally:
-        sys.path.pop(0)
-    golden = GOLDEN / "stores" / "dledger" / member
-    store_path = Path(restore(golden, tmp_path / "store"))
+    golden = STORES / "dledger" / member
+    store_path = restore(f"dledger/{member}", tmp_path / "store")
     config, expected = config_of(store_path, golden / "broker.conf"), json.loads((golden / "expected.json").read_text())
     store = opened(replace(config, enable_dleger_commit_log=True, dleger_self_id=member))
     ledger = ledger_of(store)
