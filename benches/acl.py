@@ -34,7 +34,7 @@ from maxq.auth.signature import Credentials, sign
 from maxq.cli.load.frames import encode
 from maxq.cli.load.request import Target
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 
 TOPIC, QUEUES = "BenchAcl", 8
 CONNECTIONS, IN_FLIGHT = 8, 32

@@ -38,7 +38,7 @@ from tests.interop.servers import free_port_base, java_command, port_answers
 import maxq
 from maxq.cli.load.request import RefusedError, Target
 from maxq.errors import MaxQError
-from maxq.protocol.json_dialect import loads
+from maxq.protocol.json.json_dialect import loads
 
 MEMBERS = ("n0", "n1", "n2")
 TOPIC = "bench"

@@ -26,9 +26,9 @@ from tests.interop.dledger_group import GROUP, DLedgerGroup
 from tests.interop.java_driver import DriverError, JavaDriver
 from tests.interop.peers import compiled_drivers, rocketmq_jars
 
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 
 SETTLED_SECONDS = 3.0
 WARM_SECONDS = 60.0

@@ -15,12 +15,12 @@ import time
 from pathlib import Path, PurePath
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.pipeline.jobs.log_dispatch import DispatchSettings, dispatch_piece
+from maxq.pipeline.jobs.rebuild.log_dispatch import DispatchSettings, dispatch_piece
 from maxq.pipeline.store.log_pieces import log_pieces
 from maxq.pipeline.store.store_folder import open_store
-from maxq.protocol.message import Message, encode_batch
-from maxq.runtime.system import SystemClock, SystemDisk
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageStatus
@@ -62,7 +62,7 @@ def pieces(root: Path) -> None:
 
 
 def run(root: Path, repeat: int) -> None:
-    from maxq.pipeline.jobs.rebuild import RebuildOptions, rebuild
+    from maxq.pipeline.jobs.rebuild.job import RebuildOptions, rebuild
     from maxq.pipeline.session import local_session
 
     spark = local_session("bench")

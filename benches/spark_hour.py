@@ -32,7 +32,7 @@ from benches.spark_source import QUEUES, SEND_BATCH, message
 from maxq.cli.load.frames import encode
 from maxq.cli.load.request import Target
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.protocol.message import encode_batch
+from maxq.protocol.message.message import encode_batch
 
 TOPIC, SIZE = "hour", 200
 TRIGGER = "5 seconds"

@@ -29,7 +29,7 @@ from maxq.cli.load.server_process import StandaloneProcess
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 
 SEVEN = "body,keys,topic,queueId,queueOffset,storeTimestamp,tags"
 QUEUES, BATCH, SEND_BATCH = 4, 256, 320

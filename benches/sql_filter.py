@@ -28,7 +28,7 @@ from benches.transactions import cpu_seconds
 from maxq.cli.load.frames import encode
 from maxq.cli.load.request import Target
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 
 TOPIC, GROUP, QUEUES = "BenchSql", "bench_sql_group", 8
 EXPRESSION = "price BETWEEN 100 AND 199 AND color = 'red' OR region IN ('mars', 'venus')"

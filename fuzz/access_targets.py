@@ -10,10 +10,10 @@ from maxq.auth.policy import Action, Need
 from maxq.auth.resource import topic
 from maxq.auth.signature import Credentials, sign, signed_content
 from maxq.auth.tables import AccessTables
-from maxq.protocol import send_rows as columns
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame
-from maxq.protocol.send_rows import S_ACCESS_KEY, S_CONTENT, S_SIGNATURE, SIGNED_WIDTH
-from maxq.protocol.send_scanner_cy import SendScanner
+from maxq.protocol.frame import send_rows as columns
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType, decode_frame
+from maxq.protocol.frame.send_rows import S_ACCESS_KEY, S_CONTENT, S_SIGNATURE, SIGNED_WIDTH
+from maxq.protocol.frame.send_scanner_cy import SendScanner
 
 _CREDENTIALS = Credentials("alice12", "alice-secret")
 _ACL = {

@@ -23,17 +23,20 @@ from maxq.broker.transaction.half_message import final_message, turn_away
 from maxq.broker.transaction.transactional_message_service import stored_properties
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, MaxQError, MissingFieldError, RemoteProtocolError
-from maxq.protocol import json_dialect
-from maxq.protocol import send_rows as columns
 from maxq.protocol.body.pop import ACK_TAG, AckMsg, BatchAck, PopCheckPoint, decode_batch_acks, encode_batch_acks
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.compression import CompressionType, compress, decompress
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.frame import send_rows as columns
+from maxq.protocol.frame.header_fields import CommandHeader
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType, decode_frame
+from maxq.protocol.frame.request_scanners_cy import EndScanner
+from maxq.protocol.frame.send_scanner_cy import SendScanner
 from maxq.protocol.header.send import EndTransactionRequestHeader, SendMessageRequestHeader
-from maxq.protocol.header_fields import CommandHeader
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.message import (
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody
+from maxq.protocol.message.compression import CompressionType, compress, decompress
+from maxq.protocol.message.message import (
     Message,
     MessageExt,
     decode_batch,
@@ -46,29 +49,26 @@ from maxq.protocol.message import (
     encode_record,
     offset_message_id,
 )
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.message_trace import decode_record as decode_record_text
-from maxq.protocol.message_trace import decode_traces
-from maxq.protocol.pop_extra_info import (
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.message_trace import decode_record as decode_record_text
+from maxq.protocol.message.message_trace import decode_traces
+from maxq.protocol.message.pop_extra_info import (
     ExtraInfo,
     parse_extra_info,
     parse_msg_offset_info,
     parse_order_count_info,
     parse_start_offset_info,
 )
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame
-from maxq.protocol.request_scanners_cy import EndScanner
-from maxq.protocol.send_scanner_cy import SendScanner
 from maxq.remoting.proxy_protocol import parse_proxy_header
+from maxq.store.append.log_final_cy import append_final
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.dledger.entries_cy import ANY_INDEX, find_entry, put_units, scan_entries
 from maxq.store.dledger.ledger_checkpoint import decode_checkpoint
 from maxq.store.dledger.term_file import term_state
 from maxq.store.dledger.text_file import decode_text, encode_text
-from maxq.store.log_cy import LogTail
-from maxq.store.log_final_cy import append_final
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.record_cy import SCAN_WIDTH, find_record, scan
-from maxq.store.tails_cy import QueueTail, TopicTail
+from maxq.store.log.log_cy import LogTail
+from maxq.store.log.record_cy import SCAN_WIDTH, find_record, scan
+from maxq.store.log.tails_cy import QueueTail, TopicTail
 
 PROPERTIES = {"TAGS": "TagA", "KEYS": "k1 k2", "UNIQ_KEY": "0A00000100001F40AABBCCDD00000001", "цвет": "синий"}
 TRANSACTION = {"TRAN_MSG": "true", "PGROUP": "G"}
@@ -149,7 +149,7 @@ def header_seeds() -> list[bytes]:
 
 
 def _wires(kind: type[CommandHeader]) -> list[str]:
-    from_fields = importlib.import_module("maxq.protocol.header_fields")._names
+    from_fields = importlib.import_module("maxq.protocol.frame.header_fields")._names
     return [wire for _, wire in from_fields(kind)]
 
 

@@ -32,20 +32,21 @@ from maxq.codes import RequestCode
 from maxq.config.properties import parse_properties
 from maxq.errors import MaxQError
 from maxq.filter import sql92
-from maxq.protocol import body_limits, json_dialect
 from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
 from maxq.protocol.body.pop import decode_batch_acks
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.subscription import build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.dledger_codec import decode_request
-from maxq.protocol.dledger_messages import DLedgerRequestCode
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.message import decode_batch, decode_message_id, decode_properties
-from maxq.protocol.message_trace import decode_traces
-from maxq.protocol.pop_extra_info import parse_extra_info, parse_msg_offset_info, parse_start_offset_info
-from maxq.protocol.remoting_command import MAX_DIALECT_SIZE, MAX_HEADER_SIZE, decode_frame
+from maxq.protocol.dledger.dledger_codec import decode_request
+from maxq.protocol.dledger.dledger_messages import DLedgerRequestCode
+from maxq.protocol.frame import body_limits
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import MAX_DIALECT_SIZE, MAX_HEADER_SIZE, decode_frame
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import decode_batch, decode_message_id, decode_properties
+from maxq.protocol.message.message_trace import decode_traces
+from maxq.protocol.message.pop_extra_info import parse_extra_info, parse_msg_offset_info, parse_start_offset_info
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.http_server import read_head
 from maxq.remoting.proxy_protocol import looks_like_proxy_header, parse_proxy_header

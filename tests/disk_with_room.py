@@ -6,8 +6,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import DiskUsage
-from maxq.runtime.system import SystemDisk
 
 _usage = SystemDisk.usage
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from tests.promise_history import History, Kind, Told
 

@@ -26,26 +26,26 @@ from maxq.client.client_config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.errors import RequestTimeoutError
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.request_reply import create_reply_message
-from maxq.client.simple_consumer import SimpleConsumer
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.instance.request_reply import create_reply_message
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.codes import RequestCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PeekMessageRequestHeader, PullMessageRequestHeader
-from maxq.protocol.message import Message, MessageExt, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 from tests.integration.namesrv.harness import registering
 

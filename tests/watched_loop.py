@@ -3,7 +3,7 @@
 The time that passes says nothing on a machine that others use, and processor time little: caches, memory and the other
 half of a core are shared, and the same work takes up to four times as long. So what held the loop for long is set
 against a piece of known work done at once afterwards, and what Python's cycle collector took is left out, for the heap
-of a test run is that of hundreds of modules (servers set theirs aside, cli/long_lived.py).
+of a test run is that of hundreds of modules (servers set theirs aside, cli/gc_freeze.py).
 """
 
 import gc

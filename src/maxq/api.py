@@ -12,17 +12,9 @@ programs with an event loop. Settings are those of `maxq.client.client_config`, 
 
 from typing import Any
 
-from maxq.client import (
-    lite_pull_consumer,
-    producer,
-    push_consumer,
-    simple_consumer,
-    sync,
-    sync_admin,
-    transaction_producer,
-)
 from maxq.client.admin import admin
 from maxq.client.argument_checks import config_of
+from maxq.client.blocking import sync, sync_admin
 from maxq.client.client_config import (
     ClientConfig,
     LitePullConsumerConfig,
@@ -30,15 +22,17 @@ from maxq.client.client_config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
+from maxq.client.instance.request_reply import create_reply_message
 from maxq.client.message_selector import MessageSelector
-from maxq.client.request_reply import create_reply_message
-from maxq.client.send_result import SendResult, SendStatus
-from maxq.client.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
+from maxq.client.producer import producer, transaction_producer
+from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 
 __all__ = [
     "Admin",

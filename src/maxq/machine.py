@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from maxq.auth.signature import Credentials
 from maxq.errors import ConfigError
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.own_address import own_address
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 if TYPE_CHECKING:
     from maxq.client.client_config import ClientSeams

@@ -26,9 +26,9 @@ from maxq.config.loader import texts
 from maxq.errors import ConfigError, MaxQError, StoreRefusedError
 from maxq.machine import new_event_loop, system_host
 from maxq.namesrv.controller import NamesrvController
-from maxq.protocol.message_id import host_and_port
+from maxq.protocol.message.message_id import host_and_port
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.interfaces import Clock, Disk, Rng
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 
 CLUSTER_NAME = "DefaultCluster"
 BROKER_NAME = "broker-a"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from maxq.api import Message, MessageExt, async_admin, async_producer
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.client.producer import Producer
+from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
 from tests.integration.pop_places import until
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
-from maxq.protocol.dledger_messages import ENTRY_HEADER, ENTRY_MAGIC
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER, ENTRY_MAGIC
 from tests.integration.fault_proxy import FaultProxy
 from tests.integration.maxq_process import Process, StoredProcess
 from tests.integration.namespaces import Namespaces

@@ -20,14 +20,14 @@ from pathlib import Path
 
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from tests.integration.dledger_cluster import Cluster, Member
 
 TOPIC = "Failover"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.store_files import StoreFiles

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from maxq.api import Message, async_admin, async_producer
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.client.send_result import SendStatus
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
 from tests.integration.dledger_cluster import Cluster as Group

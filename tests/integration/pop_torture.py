@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxq.api import ConsumeFromWhere, Message, MessageExt, async_producer, async_simple_consumer
-from maxq.client.pop_result import handle_of
-from maxq.client.send_result import SendStatus
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.results.pop_result import handle_of
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.integration.pop_places import PLACES, until
 
 TOPIC, GROUP, QUEUES = "PopTorture", "PopTortureGroup", 4

@@ -40,8 +40,8 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from tests.integration.dledger_cluster import GROUP, Cluster, Member
 from tests.integration.fault_proxy import FaultProxy

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
-from maxq.protocol.message import Message, decode_record
+from maxq.protocol.message.message import Message, decode_record
 from tests.integration.maxq_process import Process, StoredProcess
 
 TOPICS = ("Torture_A", "Torture_B")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from maxq.api import Message, async_producer
-from maxq.client.send_result import SendStatus
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from tests.integration import dledger_cluster, ha_torture_cluster
 from tests.integration.maxq_process import Process, StoredProcess

@@ -8,9 +8,9 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.message import decode_records
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import decode_records
 from maxq.remoting.client import RemotingClient
 from tests.integration.dledger_cluster import Cluster, Member
 from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Message, async_lite_pull_consumer, async_producer
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from tests.integration.client.helpers import FROM_FIRST
 from tests.integration.ha_torture_cluster import Cluster
 

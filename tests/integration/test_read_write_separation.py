@@ -20,12 +20,12 @@ from maxq.api import (
     async_producer,
     async_push_consumer,
 )
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.codes import RequestCode
 from maxq.config import NamesrvSettings
 from maxq.namesrv.controller import NamesrvController
-from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.interop.servers import free_port_base

@@ -12,7 +12,7 @@ from tests.watched_processes import assert_nothing_held
 HOLDING = """
 import time
 from maxq.runtime import holds
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.watched_server import WatchedHolds
 found = WatchedHolds(SystemClock())
 for cause, seconds in (("short", 0.001), ("long", 1.0)):

@@ -26,12 +26,12 @@ from pathlib import Path, PurePath
 from typing import IO
 
 from maxq.client.client_config import ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
-from maxq.protocol.message import Message
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.protocol.message.message import Message
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.index_files import IndexReader, infer_geometry
 from maxq.store.tools.log_walk import LogWalk

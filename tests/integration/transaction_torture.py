@@ -24,9 +24,9 @@ from typing import Any
 
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, system_seams
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ProducerConfig
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.producer.transaction_producer import TransactionProducer
 from maxq.errors import MaxQError
 
 TOPIC, GROUP = "Torture", "TortureGroup"

@@ -28,9 +28,9 @@ from typing import Any, ClassVar, Final
 
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_producer, system_seams
 from maxq.client.client_config import ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from tests.integration.ha_torture_cluster import BrokerProcess
 from tests.integration.maxq_process import Process

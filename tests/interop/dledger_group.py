@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
-from maxq.protocol.dledger_messages import MetadataReply
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.protocol.dledger.dledger_messages import MetadataReply
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.dledger_cluster import EntryLog
 from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, free_port_base, wait_until
 

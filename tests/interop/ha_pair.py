@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from maxq.cli.load.request import RefusedError, Target
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.ha_torture_cluster import Log
 from tests.interop import peers

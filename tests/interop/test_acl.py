@@ -15,13 +15,13 @@ from maxq.auth.info import UserInfo
 from maxq.client.admin.access import custom_acl
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.producer import Producer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 from tests.interop import peers
 from tests.interop.mqadmin_session import MqAdminSession
 from tests.interop.servers import (

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.message import Message, encode_batch
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.dledger.interfaces import TermState
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from tests.interop.java_driver import JavaDriver, read_store

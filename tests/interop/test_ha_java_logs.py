@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol.message import decode_record
+from maxq.protocol.message.message import decode_record
 from tests.interop import peers
 from tests.interop.conftest import or_skip
 from tests.interop.ha_pair import MIXTURES, Pair, log_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol.json_dialect import loads
+from maxq.protocol.json.json_dialect import loads
 from tests.integration.cli.harness import maxq
 from tests.interop import peers
 from tests.interop.conftest import or_skip

@@ -20,8 +20,8 @@ from maxq.api import (
     create_reply_message,
 )
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.compression import CompressionType
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.compression import CompressionType
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver
 

@@ -25,9 +25,9 @@ from maxq.api import (
     async_transaction_producer,
 )
 from maxq.client.admin.admin import Admin as AsyncAdmin
-from maxq.protocol import json_dialect
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.compression import CompressionType
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.compression import CompressionType
 from tests.integration.cli.harness import maxq
 from tests.interop.java_driver import JavaDriver
 from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, free_port_base, wait_until

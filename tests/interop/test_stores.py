@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 from tests.integration.cli.harness import maxq
 from tests.interop.conftest import Deployment
 from tests.interop.java_driver import JavaDriver, read_store

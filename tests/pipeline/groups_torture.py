@@ -31,7 +31,7 @@ from typing import Final, NamedTuple, Self
 
 from maxq.api import Admin, ConsumeContext, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
 from maxq.cli.load.server_process import ServerProcess
-from maxq.client.send_result import SendStatus
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.pipeline import register
 from maxq.pipeline.options.read_options import ReadOptions

@@ -28,17 +28,17 @@ from maxq.client.client_config import (
     PushConsumerConfig,
     SimpleConsumerConfig,
 )
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.errors import NotRunningError
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import StandaloneServer
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation

@@ -17,9 +17,9 @@ import hashlib
 from typing import ClassVar, Final
 
 from maxq.errors import StoreRefusedError
-from maxq.protocol.message import decode_records
+from maxq.protocol.message.message import decode_records
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

@@ -20,11 +20,11 @@ from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService, ScheduleParts
 from maxq.broker.slave.carried_files import CarriedFiles
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_properties import decode_properties
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.record_copy_cy import RecordCopy
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_properties import decode_properties
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.record_copy_cy import RecordCopy
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer.timer_record import delete_key
 from maxq.testing.sim_clock import SimClock

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.send_result import SendResult, SendStatus
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.local_transaction_state import LocalTransactionState
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.errors import MaxQError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.dledger_servers import Server

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.testing.sim_machine import MachineDiedError
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld

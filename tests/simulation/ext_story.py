@@ -8,11 +8,11 @@ import hashlib
 from dataclasses import replace
 from typing import Final
 
-from maxq.protocol.message import decode_record
-from maxq.store.consume_queue_ext import is_ext_address
+from maxq.protocol.message.message import decode_record
+from maxq.store.log.tails_cy import jhash
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
-from maxq.store.tails_cy import jhash
+from maxq.store.queue.consume_queue_ext import is_ext_address
+from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.tools.queue_files import ExtFiles, Unit
 from maxq.testing.sim_disk import SimDisk
 from tests.simulation.crash_story import CrashStory

@@ -12,9 +12,9 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
-from maxq.client.producer import Producer
+from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng

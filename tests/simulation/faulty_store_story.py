@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from maxq.errors import StoreFailedError, StoreRefusedError
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.testing.sim_disk import DiskFaults, PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld

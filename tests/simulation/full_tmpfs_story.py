@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.dledger.interfaces import TermState
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_rng import SimRng

@@ -22,14 +22,14 @@ from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.send_result import SendStatus
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import ConfigError, MaxQError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_machine import MachineDiedError, SimMachine

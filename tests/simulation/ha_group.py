@@ -34,7 +34,7 @@ from typing import Final
 from maxq.codes import ResponseCode
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError, StoreFailedError, StoreRefusedError
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.sim_file import SECTOR
 from maxq.testing.sim_machine import MachineDiedError
 from maxq.testing.sim_rng import SimRng

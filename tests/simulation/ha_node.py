@@ -11,7 +11,7 @@ from maxq.broker.acknowledgement import Acknowledgement
 from maxq.config import BrokerSettings
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
-from maxq.protocol.message import decode_records
+from maxq.protocol.message.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_care import LogCare

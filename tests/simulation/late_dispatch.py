@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 from unittest.mock import patch
 
-from maxq.store import dispatch
-from maxq.store.dispatch import DispatchService
+from maxq.store.dispatch import dispatcher as dispatch
+from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.store_parts import StoreParts
 from maxq.testing.sim_rng import SimRng
 

@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import PurePath
 
 from maxq.errors import LedgerMismatchError, StoreFailedError, StoreRefusedError
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock

@@ -20,44 +20,44 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from maxq.broker import authority
-from maxq.broker.authority import PROMISES, Promise
+from maxq.broker.fast_path.ack_path import AckPath
+from maxq.broker.identity import authority
+from maxq.broker.identity.authority import PROMISES, Promise
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.pop.ack_message import AckMessageProcessor
-from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
-from maxq.broker.registration import BrokerRegistration
 from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service
-from maxq.client.consume_concurrently import ConsumeMessageConcurrentlyService
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.message_sender import MessageSender, _Failures
+from maxq.client.consumer.consume_concurrently import ConsumeMessageConcurrentlyService
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.producer.message_sender import MessageSender, _Failures
 from maxq.codes import RequestCode
 from maxq.errors import MessageIllegalError, RemotingConnectError, RemotingSendError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.ha.group_transfer import GroupTransfer
 from maxq.replication.ha.ha_client import HAClient
-from maxq.runtime import system
 from maxq.runtime.blocking import TABLES
-from maxq.store.commit_log import CommitLog
+from maxq.runtime.files import system
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
-from maxq.store.deletions import Deletions
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.dledger.ledger_recovery import LedgerRecovery
-from maxq.store.flush import CommitLogFlusher
-from maxq.store.index_file import IndexFile
-from maxq.store.log_recovery import LogRecovery
-from maxq.store.replica_append import ReplicaAppender
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.index.index_file import IndexFile
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.recovery.log_recovery import LogRecovery
+from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer import timer_message_store
 from maxq.store.timer.delivered_copies import DeliveredBefore

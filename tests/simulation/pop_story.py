@@ -12,11 +12,12 @@ import asyncio
 from collections import Counter
 from typing import ClassVar, Final
 
-from maxq.client.pop_result import decode_pop_answer, handle_of
+from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.protocol.body.pop import BatchAck, encode_batch_acks
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
@@ -24,9 +25,8 @@ from maxq.protocol.header.pull import (
     PopMessageRequestHeader,
 )
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.pop_extra_info import parse_extra_info, real_topic
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.pop_extra_info import parse_extra_info, real_topic
 from maxq.remoting.client import RemotingClient
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings

@@ -42,15 +42,15 @@ SETTINGS: Final = {
 #: What may grow: the table has a bound by entries or time that no soak reaches.
 GROWS: Final = frozenset(
     {
-        "maxq.store.deletions.Deletions._rows",  # 100,000 topics
+        "maxq.store.log.deletions.Deletions._rows",  # 100,000 topics
         "maxq.store.store_stats.StoreStats._samples",  # ten minutes, one a second
         "maxq.broker.stats.stats_item.StatsItem",  # by topic and group; what no day has moved is forgotten
         "maxq.broker.transaction.transaction_ledger.TransactionLedger._marks",  # 64 KiB behind the first open one
         "maxq.broker.metrics.rpc_latency._Counts",  # by request and response code
         "maxq.broker.metrics.rpc_latency._Counts.buckets",
         "maxq.runtime.log_limits.Seldom._kinds",  # 1,000 kinds
-        "maxq.runtime.metrics._Rows._texts",  # a hundred looks
-        "maxq.runtime.metrics.MetricsRegistry._texts",
+        "maxq.runtime.metrics.registry._Rows._texts",  # a hundred looks
+        "maxq.runtime.metrics.registry.MetricsRegistry._texts",
     }
 )
 

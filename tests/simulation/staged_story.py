@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of

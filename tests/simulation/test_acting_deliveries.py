@@ -3,8 +3,8 @@ knows, and goes again."""
 
 import pytest
 
-from maxq.protocol import message_const as const
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message import message_const as const
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.delay_story import DelayNode

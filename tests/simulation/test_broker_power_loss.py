@@ -6,10 +6,10 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 from maxq.standalone import StandaloneServer
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk

@@ -9,9 +9,9 @@ from pathlib import PurePath
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.runtime.interfaces import Clock, FileInfo
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk

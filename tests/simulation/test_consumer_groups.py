@@ -12,13 +12,13 @@ import pytest
 
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.errors import MaxQError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import StandaloneServer
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol import message_const as const
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message import message_const as const
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

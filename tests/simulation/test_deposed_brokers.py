@@ -9,9 +9,9 @@ import pytest
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.message import Message
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.simulation.sim_server import TOPIC
 from tests.simulation.test_dledger_promises import Group, _until, run
 

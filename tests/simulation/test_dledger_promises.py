@@ -10,9 +10,9 @@ import pytest
 
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.client.admin.topics import topic_fields
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.producer import Producer
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RequestRefusedError
@@ -20,8 +20,8 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from maxq.client.client_config import ClientSeams, ProducerConfig
-from maxq.client.transaction_producer import LocalTransactionState, TransactionProducer
-from maxq.protocol.message import Message, MessageExt
+from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
+from maxq.protocol.message.message import Message, MessageExt
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from maxq.codes import ResponseCode
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.ha_group import HaGroup, Rule
 from tests.simulation.ha_node import HaNode, Image

@@ -8,13 +8,13 @@ import errno
 import pytest
 
 from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, TRANS_OP_HALF_TOPIC
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.pop_result import decode_pop_answer, handle_of
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.local_transaction_state import LocalTransactionState
+from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.header.pull import AckMessageRequestHeader, PopMessageRequestHeader
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.dledger_servers import Server
 from tests.simulation.sim_server import TOPIC

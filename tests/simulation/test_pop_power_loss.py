@@ -10,12 +10,12 @@ from pathlib import PurePath
 import pytest
 
 from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_network import LinkSettings

@@ -6,13 +6,13 @@ import pytest
 
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig
-from maxq.client.producer import Producer
+from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.enums import MessageRequestMode
-from maxq.protocol.message import Message
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import StandaloneServer
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles

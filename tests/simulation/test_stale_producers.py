@@ -11,9 +11,9 @@ from maxq.auth.signature import Credentials
 from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RemotingError
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.sim_rng import SimRng

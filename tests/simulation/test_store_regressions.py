@@ -6,7 +6,7 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from maxq.testing.sim_clock import SimClock

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from maxq.broker.topic.topic_validator import TRANS_OP_HALF_TOPIC
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.campaign import regressions, tell
 from tests.simulation.transaction_story import Opened, TransactionNode, TransactionStory

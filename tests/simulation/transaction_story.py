@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import ClassVar, Final, cast
 
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -28,18 +28,18 @@ from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, TransactionParts
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.blocking import run_blocking
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng

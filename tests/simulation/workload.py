@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import hashlib
 
-from maxq.protocol.message import Message, encode_batch
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_rng import SimRng

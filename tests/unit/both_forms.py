@@ -11,7 +11,7 @@ import maxq
 
 
 def uncompiled(name: str) -> ModuleType:
-    """Load `name` (e.g. maxq.store.log_cy) from its source, whatever extension stands beside it."""
+    """Load `name` (e.g. maxq.store.log.log_cy) from its source, whatever extension stands beside it."""
     path = Path(maxq.__path__[0]).joinpath(*name.split(".")[1:]).with_suffix(".py")
     alias = f"{name}__uncompiled"
     if alias not in sys.modules:

@@ -1,4 +1,4 @@
-"""Only runtime/durable_files.py syncs, renames, truncates and removes durable files.
+"""Only runtime/files/durable_files.py syncs, renames, truncates and removes durable files.
 
 The import contract in pyproject.toml keeps its parts to itself; this walks the tree for the calls of the system.
 """
@@ -13,7 +13,7 @@ import pytest
 import maxq
 
 ROOT: Final = Path(maxq.__file__).parent
-HOME: Final = "runtime/durable_files.py"
+HOME: Final = "runtime/files/durable_files.py"
 
 #: What these do to a file is durable, or is not durable and should be, whosever method it is.
 METHODS: Final = frozenset(
@@ -26,13 +26,13 @@ OF_PATHS: Final = frozenset({"write_bytes", "write_text"})
 
 #: What is no durable file: it goes with the process, or its user only waits for it to come and go.
 EXCEPTIONS: Final = {
-    "runtime/ring_memory.py": {"os.ftruncate": "memory that has no name"},
+    "runtime/files/ring_memory.py": {"os.ftruncate": "memory that has no name"},
     "remoting/self_signed.py": {"Path(name).unlink": "a key for OpenSSL to read, gone at once"},
     "pipeline/spark/home.py": {"link.unlink": "a link in a temporary folder"},
     "pipeline/spark/java.py": {"os.replace": "a script in a temporary folder"},
     "cli/load/server_process.py": {"ready_file.unlink": "a ready file", "shutil.rmtree": "a temporary folder"},
-    "cli/workers.py": {"ready_file.unlink": "ready files"},
-    "cli/servers.py": {"ready_file.unlink": "ready files"},
+    "cli/commands/workers.py": {"ready_file.unlink": "ready files"},
+    "cli/commands/servers.py": {"ready_file.unlink": "ready files"},
     "cli/demo_dledger.py": {"shutil.rmtree": "a temporary folder", "conf.write_text": "in that"},
     "cli/demo_ha.py": {"shutil.rmtree": "a temporary folder", "conf.write_text": "in that"},
     "pipeline/reports/page.py": {"path.write_text": "a page, made again at will"},
@@ -42,7 +42,7 @@ EXCEPTIONS: Final = {
 
 
 def forbidden_calls(source: str) -> list[str]:
-    """Calls in a module that only runtime/durable_files.py makes, as they are written there; imports of their names
+    """Calls in a module that only runtime/files/durable_files.py makes, as they are written there; imports of their names
     count, too."""
     found = []
     for node in ast.walk(ast.parse(source)):

@@ -10,7 +10,7 @@ import pytest
 
 import maxq.api
 from maxq import lazy_dataclass
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 
 KINDS = [
     {},

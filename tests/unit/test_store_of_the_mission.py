@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import DiskUsage, FileInfo, MappedRegion
-from maxq.runtime.system import SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import IDENTITY, TestClock, message, opened, small_config

@@ -27,7 +27,7 @@ from maxq.auth.user import User, UserType
 from maxq.config.auth_config import STATEFUL_AUTHENTICATION, AuthConfig
 from maxq.errors import ConfigError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Processor
 from maxq.remoting.endpoint import RemotingEndpoint
 from maxq.runtime.interfaces import Clock, Disk

@@ -15,7 +15,7 @@ from maxq.auth.judge import Cause, Refused
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.log_limits import Seldom, and_more

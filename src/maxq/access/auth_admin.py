@@ -18,9 +18,9 @@ from maxq.auth.tables import AccessTables
 from maxq.auth.user import User, UserStatus, UserType
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError, RequestRefusedError
-from maxq.protocol import json_dialect
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody
 from maxq.remoting.connection import Connection, Processor
 
 _B = TypeVar("_B", bound=JsonBody)

@@ -11,7 +11,7 @@ from maxq.auth.judge import Judge, Refused, Session
 from maxq.auth.needs import need_of_record
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 

@@ -10,8 +10,8 @@ from typing import Final
 from maxq.access.plain_acl_files import PlainAclFiles
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ConfigError
-from maxq.protocol import json_dialect
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection, Processor
 
 _UPDATE_FAILED: Final = 209  # ResponseCode.java of 4.9; later releases give these numbers to pop

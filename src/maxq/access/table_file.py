@@ -10,7 +10,7 @@ from typing import Any
 from maxq.auth.info import AclInfo, UserInfo
 from maxq.auth.tables import AccessTables
 from maxq.errors import ConfigError, RemoteProtocolError
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Disk
 

@@ -4,7 +4,7 @@ Source: acl/common/AclClientRPCHook.java.
 """
 
 from maxq.auth.signature import Credentials, sign
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 
 class AclClientRPCHook:

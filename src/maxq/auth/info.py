@@ -10,7 +10,7 @@ from maxq.auth.policy import Acl, Action, Decision, Policy, PolicyEntry, PolicyT
 from maxq.auth.resource import Resource
 from maxq.auth.user import User, UserStatus, UserType
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
 
 
 @json_body

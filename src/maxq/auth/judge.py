@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from maxq.auth.policy import Need
 from maxq.auth.signing_cy import SigningKey
 from maxq.codes import RequestCode as Code
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 SENDS: Final[frozenset[int]] = frozenset({Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE})
 #: Other requests that a connection repeats, and the header fields by which they are judged.

@@ -28,8 +28,8 @@ from maxq.codes import RequestCode as Code
 from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
 from maxq.protocol.body.pop import decode_batch_acks
-from maxq.protocol.message_const import PROPERTY_INNER_MULTI_DISPATCH
-from maxq.protocol.message_properties import decode_properties
+from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_DISPATCH
+from maxq.protocol.message.message_properties import decode_properties
 
 _PUB: Final = (Action.PUB,)
 _SUB: Final = (Action.SUB,)

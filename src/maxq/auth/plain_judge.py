@@ -14,7 +14,7 @@ from maxq.auth.signature import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, signed_
 from maxq.auth.signing_cy import SigningKey
 from maxq.codes import MQVersion
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 _LEARNS: Final = SENDS.union(REPEATED)
 

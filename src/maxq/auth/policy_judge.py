@@ -18,7 +18,7 @@ from maxq.auth.tables import AccessTables, Version
 from maxq.auth.user import User, subject_of
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 _MOST_DECISIONS: Final = 10_000
 _MISSING: Final = object()

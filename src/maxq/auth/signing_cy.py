@@ -25,7 +25,7 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
-    from cython.cimports.maxq.protocol.send_rows import (
+    from cython.cimports.maxq.protocol.frame.send_rows import (
         A_FIRST,
         A_ROWS,
         A_TAKEN,
@@ -45,7 +45,7 @@ if cython.compiled:
         SIGNED_WIDTH,
     )
 else:
-    from maxq.protocol.send_rows import (
+    from maxq.protocol.frame.send_rows import (
         A_FIRST,
         A_ROWS,
         A_TAKEN,

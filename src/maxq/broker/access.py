@@ -5,12 +5,12 @@ from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl, AccessSettings
 from maxq.access.guard import Guard
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import is_system_topic
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.remoting.rpc_hooks import HookedRemotingClient

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Collection
 
 from maxq.access.access_control import AccessControl
-from maxq.broker.broker_identity import resolve
-from maxq.broker.broker_parts import BrokerParts
+from maxq.broker.assembly.broker_parts import BrokerParts
+from maxq.broker.assembly.schedule import BrokerSchedule
 from maxq.broker.filter.filter_expressions import load_sql92
+from maxq.broker.identity.broker_identity import resolve
+from maxq.broker.identity.role import SLAVE, check_role
 from maxq.broker.persistent_manager import PersistentManager
-from maxq.broker.role import SLAVE, check_role
-from maxq.broker.schedule import BrokerSchedule
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking

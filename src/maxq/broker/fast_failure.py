@@ -29,8 +29,8 @@ from maxq.broker.stats.put_times import PutTimes
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.header_fields import camel_case
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import camel_case
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause, Refusals, cause_of, explain

@@ -4,8 +4,8 @@ id beside it. After a change of master that lost the end of the log, another mes
 import re
 from typing import Final
 
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
 
 _ID: Final = re.compile(r"[0-9A-Fa-f]{32,56}")
 _UNIQUE_KEY: Final = f"\x02{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}\x01".encode()

@@ -12,14 +12,14 @@ from typing import Final
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
-from maxq.protocol.message_properties import encode_properties
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_writer import MAX_PROPERTIES
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_writer import MAX_PROPERTIES
 
 PutHook = Callable[[MessageExtBrokerInner], Refusal | None]
 
 #: Bytes of properties that the broker may add to a message which it writes again later: how often a transaction was
-#: asked for, when a timer message went into the wheel. As `_LATER_ROOM` in store/log_rows_cy.py.
+#: asked for, when a timer message went into the wheel. As `_LATER_ROOM` in store/append/log_rows_cy.py.
 LATER_ROOM: Final = 256
 
 

@@ -6,8 +6,8 @@ With thousands of topics and groups, writing them anew for each registration, sl
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
-from maxq.protocol import json_dialect
-from maxq.protocol.json_body import JsonBody, filled
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody, filled
 from maxq.runtime.turns import Turns
 
 Row = TypeVar("Row", bound=JsonBody)

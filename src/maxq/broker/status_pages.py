@@ -16,7 +16,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 from maxq.remoting.http_server import HttpServer, Page
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.metrics import MetricsRegistry
+from maxq.runtime.metrics.registry import MetricsRegistry
 
 log = logging.getLogger(__name__)
 

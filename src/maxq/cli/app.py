@@ -11,30 +11,30 @@ from collections.abc import Iterator, Sequence
 import typer
 
 from maxq import __version__
-from maxq.cli.ends import INTERRUPTED, READER_GONE, drop_unread_output, flush_output
 from maxq.cli.lazy import Entry, LazyGroup, NearGroup
-from maxq.cli.said import said
+from maxq.cli.terminal.ends import INTERRUPTED, READER_GONE, drop_unread_output, flush_output
+from maxq.cli.terminal.error_text import said
 from maxq.errors import MaxQError
 
 SUMMARY = "RocketMQ's broker in Python: servers, producing and consuming, administration, stores."
 COMMANDS = {
-    "standalone": Entry("maxq.cli.servers", "Name server and broker in one process.", "standalone"),
-    "namesrv": Entry("maxq.cli.servers", "A name server.", "namesrv"),
-    "dledger": Entry("maxq.cli.dledger", "A bare DLedger server (replicated log), and its client."),
-    "broker": Entry("maxq.cli.servers", "A broker, or several (--workers).", "broker"),
-    "produce": Entry("maxq.cli.messages", "Send lines or JSON as messages.", "produce"),
-    "consume": Entry("maxq.cli.messages", "Print a topic's messages as a member of a group.", "consume"),
-    "tail": Entry("maxq.cli.messages", "Print what arrives in a topic from now on.", "tail"),
+    "standalone": Entry("maxq.cli.commands.servers", "Name server and broker in one process.", "standalone"),
+    "namesrv": Entry("maxq.cli.commands.servers", "A name server.", "namesrv"),
+    "dledger": Entry("maxq.cli.commands.dledger", "A bare DLedger server (replicated log), and its client."),
+    "broker": Entry("maxq.cli.commands.servers", "A broker, or several (--workers).", "broker"),
+    "produce": Entry("maxq.cli.commands.messages", "Send lines or JSON as messages.", "produce"),
+    "consume": Entry("maxq.cli.commands.messages", "Print a topic's messages as a member of a group.", "consume"),
+    "tail": Entry("maxq.cli.commands.messages", "Print what arrives in a topic from now on.", "tail"),
     "admin": Entry("maxq.cli.admin", "mqadmin's commands."),
-    "dlq": Entry("maxq.cli.dlq", "Dead letters of consumer groups: list, show, export, redrive."),
-    "timer": Entry("maxq.cli.timer", "Messages with a delivery time: list, inspect, cancel."),
-    "transaction": Entry("maxq.cli.transaction", "Transactions: list, inspect, resume."),
-    "store": Entry("maxq.cli.store", "Look into, check and recover store directories, offline."),
-    "sql": Entry("maxq.cli.sql", "Ask SQL of topics, consumer groups and store directories (Spark)."),
-    "pipeline": Entry("maxq.cli.pipeline", "Jobs on Spark: archive, audit, rebuild, replay, trace, stats, dlq."),
+    "dlq": Entry("maxq.cli.commands.dlq", "Dead letters of consumer groups: list, show, export, redrive."),
+    "timer": Entry("maxq.cli.commands.timer", "Messages with a delivery time: list, inspect, cancel."),
+    "transaction": Entry("maxq.cli.commands.transaction", "Transactions: list, inspect, resume."),
+    "store": Entry("maxq.cli.commands.store", "Look into, check and recover store directories, offline."),
+    "sql": Entry("maxq.cli.pipeline.sql", "Ask SQL of topics, consumer groups and store directories (Spark)."),
+    "pipeline": Entry("maxq.cli.pipeline.group", "Jobs on Spark: archive, audit, rebuild, replay, trace, stats, dlq."),
     "bench": Entry("maxq.cli.bench", "Generate load and measure."),
-    "shell": Entry("maxq.cli.shell", "Take commands one a line, with history and completion."),
-    "completion": Entry("maxq.cli.completion", "Print the script that makes bash or zsh complete commands."),
+    "shell": Entry("maxq.cli.commands.shell", "Take commands one a line, with history and completion."),
+    "completion": Entry("maxq.cli.terminal.completion", "Print the script that makes bash or zsh complete commands."),
 }
 
 

@@ -22,15 +22,15 @@ from maxq.cli.demo_spark import archive_and_ask
 from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import MaxQError
 from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from maxq.standalone import BROKER_NAME, CLUSTER_NAME
 
 TOPIC = "PythonSource"

@@ -17,17 +17,17 @@ from maxq.cli.demo import say
 from maxq.cli.load.server_process import ServerProcess
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.dledger_client import DLedgerClient
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
-from maxq.client.send_result import SendStatus
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.instance.dledger_client import DLedgerClient
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.machine import new_event_loop, system_seams
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
-from maxq.runtime.system import SystemRng
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.runtime.files.system import SystemRng
 from maxq.standalone import free_ports
 
 TOPIC = "Payments"

@@ -19,7 +19,7 @@ from maxq.cli.demo import say
 from maxq.cli.load.server_process import ServerProcess
 from maxq.errors import MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.runtime.system import SystemRng
+from maxq.runtime.files.system import SystemRng
 from maxq.standalone import free_ports
 
 TOPIC = "Payments"

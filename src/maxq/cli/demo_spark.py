@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from maxq.cli.spark_run import need_spark, spark_run
+from maxq.cli.pipeline.spark_run import need_spark, spark_run
 from maxq.errors import MaxQError
 
 _QUESTION = """
@@ -25,8 +25,8 @@ def archive_and_ask(namesrv: str, topic: str, sent: int, folder: Path, say: Call
         MaxQError: the archive has not all messages; Spark is not installed or failed.
     """
     need_spark()
-    from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once, read_archive
-    from maxq.pipeline.jobs.archive_verify import VerifyConfig, archive_verify
+    from maxq.pipeline.jobs.archive.job import ArchiveConfig, archive_once, read_archive
+    from maxq.pipeline.jobs.archive.verify import VerifyConfig, archive_verify
 
     path, options = str(folder / "archive"), {"rocketmq.namesrv": namesrv, "subscribe": topic}
     started = time.monotonic()

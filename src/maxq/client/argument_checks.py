@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from maxq.client.errors import WrongArgumentError
 from maxq.errors import LocalProtocolError
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import split_address
 
 INT_MAX: Final = (1 << 31) - 1

@@ -11,6 +11,7 @@ from typing import Final
 
 from maxq.auth.signature import Credentials
 from maxq.client.argument_checks import INT_MAX, LONG_MAX, check_address, check_config
+from maxq.client.consumer.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from maxq.client.hooks import (
     CheckForbiddenHook,
     ConsumeMessageHook,
@@ -18,14 +19,13 @@ from maxq.client.hooks import (
     FilterMessageHook,
     SendMessageHook,
 )
-from maxq.client.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.compression import CompressionType
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import SerializeType
+from maxq.protocol.frame.remoting_command import SerializeType
+from maxq.protocol.message.compression import CompressionType
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.rpc_hooks import RPCHook
 from maxq.runtime.interfaces import Clock, Disk, Rng
 

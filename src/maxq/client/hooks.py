@@ -17,12 +17,12 @@ from dataclasses import field
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from maxq.client.consume_result import ConsumeResult
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.send_result import SendResult
+from maxq.client.results.consume_result import ConsumeResult
+from maxq.client.results.local_transaction_state import LocalTransactionState
+from maxq.client.results.send_result import SendResult
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from maxq.client.send_result import SendResult
-from maxq.protocol.message import Message
+from maxq.client.results.send_result import SendResult
+from maxq.protocol.message.message import Message
 
 Numbered = tuple[int, Message]
 

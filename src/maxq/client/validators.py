@@ -7,7 +7,7 @@ import re
 
 from maxq.client.errors import MessageRefusedError, NameIllegalError
 from maxq.client.namespace import FORBIDDEN_TOPICS
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 
 TOPIC_LENGTH_MAX = 127
 GROUP_LENGTH_MAX = 255

@@ -14,7 +14,7 @@ from maxq.lazy_dataclass import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
-_LEFT_TO_FILES: Final = 512  # descriptors; mappings leave half of them to what else must be opened (runtime/system.py)
+_LEFT_TO_FILES: Final = 512  # descriptors; mappings leave half of them to what else must be opened (runtime/files/system.py)
 
 
 @dataclass(frozen=True)

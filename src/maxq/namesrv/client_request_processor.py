@@ -9,8 +9,8 @@ from maxq.config import NamesrvSettings
 from maxq.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.namesrv.zone_route import filter_by_zone
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.namesrv import ZONE_MODE, ZONE_NAME, GetRouteInfoRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause
 

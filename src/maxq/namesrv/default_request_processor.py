@@ -24,6 +24,7 @@ from maxq.protocol.body.topic_config import (
     TopicConfigSerializeWrapper,
     TopicList,
 )
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.namesrv import (
     ZONE_NAME,
     AddWritePermOfBrokerRequestHeader,
@@ -46,7 +47,6 @@ from maxq.protocol.header.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock

@@ -10,8 +10,8 @@ import logging
 from maxq.codes import RequestCode
 from maxq.errors import RemotingError
 from maxq.namesrv.broker_registration import MinBrokerIdChange
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import NotifyMinBrokerIdChangeRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
 _log = logging.getLogger(__name__)

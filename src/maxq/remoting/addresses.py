@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from maxq.errors import ConfigError
-from maxq.protocol.message_id import host_and_port
+from maxq.protocol.message.message_id import host_and_port
 
 
 def address_text(name: Any) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, Connection
 from maxq.remoting.socket_io_cy import receive, send, untaken
 from maxq.runtime.holds import BATCH, LONG_BATCH, Holds

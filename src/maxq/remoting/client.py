@@ -27,7 +27,7 @@ from maxq.errors import (
     RemotingTimeoutError,
     UntrustedServerError,
 )
-from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand
+from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, RemotingEndpoint
 from maxq.remoting.first_answers import SILENT_SECONDS

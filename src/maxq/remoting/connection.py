@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from maxq.errors import RemoteProtocolError, RemotingSendError, UntrustedServerError
-from maxq.protocol.message_id import encode_host
-from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
+from maxq.protocol.message.message_id import encode_host
 from maxq.remoting.addresses import address_text
 from maxq.remoting.connection_seams import BatchPath, Endpoint, Pieces, Processor
 from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.unfinished_frames import UnfinishedFrames
 from maxq.runtime.holds import Holds
 

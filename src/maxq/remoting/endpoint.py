@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from maxq.codes import MQVersion, ResponseCode
 from maxq.errors import LocalProtocolError, MaxQError
-from maxq.protocol.answer_limits import refusal_of_answer
-from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
+from maxq.protocol.frame.answer_limits import refusal_of_answer
+from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
@@ -46,7 +46,7 @@ OutcomeListener = Callable[[Connection, RemotingCommand, RemotingCommand | None]
 
 
 class Authority(Protocol):
-    """Says what this process may promise, before and after a request is worked off (broker/authority.py)."""
+    """Says what this process may promise, before and after a request is worked off (broker/identity/authority.py)."""
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
         """The answer that refuses it, or None."""

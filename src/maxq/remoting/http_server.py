@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from maxq.lazy_dataclass import dataclass
 from maxq.remoting.system_sockets import reset
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.packed_text import GZIP_HEAD, GzipFrame, PackedText
+from maxq.runtime.metrics.packed_text import GZIP_HEAD, GzipFrame, PackedText
 
 log: Final = logging.getLogger("maxq.remoting")
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from maxq.errors import RemotingSendError, RemotingTimeoutError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 
 class ReplySlot:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import Connection, Processor, RemotingClient
 from maxq.remoting.tls import ClientTls
 from maxq.runtime.interfaces import Clock, Rng

@@ -22,8 +22,8 @@ from typing import Final
 from maxq.codes import ResponseCode
 from maxq.config.host import is_loopback
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.body_limits import refusal_of_body
-from maxq.protocol.remoting_command import MAX_HEADER_SIZE, RemotingCommand
+from maxq.protocol.frame.body_limits import refusal_of_body
+from maxq.protocol.frame.remoting_command import MAX_HEADER_SIZE, RemotingCommand
 from maxq.remoting.addresses import address_list
 from maxq.remoting.connection import BatchPath, Connection, Processor
 from maxq.remoting.endpoint import ConnectionListener, Gate, RemotingEndpoint

@@ -14,17 +14,19 @@ from typing import TypeVarTuple
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
-from maxq.store.consume_queue import ConsumeQueue
-from maxq.store.dispatch import DispatchRequest
-from maxq.store.log_search import records_with
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_reader import TagFilter
-from maxq.store.property_filter import PropertyFilter
-from maxq.store.recovery_report import RecoveryReport
-from maxq.store.restore_places import restore_keys, restore_places
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.damage.restore_places import restore_keys, restore_places
+from maxq.store.dispatch.dispatcher import DispatchRequest
+from maxq.store.log.log_search import records_with
+from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.read.message_reader import TagFilter
+from maxq.store.read.topic_reader import TopicReader
+from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.running_flags import RunningFlags
 from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_life import StoreLife
@@ -32,8 +34,6 @@ from maxq.store.store_parts import StoreParts
 from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
 from maxq.store.store_role import StoreRole
 from maxq.store.store_stats import StoreStats
-from maxq.store.tails_cy import QueueTail, TopicTail
-from maxq.store.topic_reader import TopicReader
 from maxq.store.trusted_time import TrustedTime
 
 Ts = TypeVarTuple("Ts")

@@ -6,7 +6,7 @@ from typing import Final
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.executor_jobs import ExecutorJobs
+from maxq.store.files.executor_jobs import ExecutorJobs
 from maxq.store.running_flags import RunningFlags
 from maxq.store.trusted_time import TrustedTime
 

@@ -5,12 +5,12 @@ import contextlib
 import logging
 
 from maxq.runtime.blocking import run_blocking
-from maxq.store.consume_queue_store import ASIDE_NAME
 from maxq.store.dledger.message_recovery import DLedgerRecovery
-from maxq.store.queue_loader import QueueFault, load_queues
-from maxq.store.recovery import Recovery
-from maxq.store.recovery_report import RecoveryReport
-from maxq.store.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
+from maxq.store.queue.consume_queue_store import ASIDE_NAME
+from maxq.store.queue.queue_loader import QueueFault, load_queues
+from maxq.store.recovery.recovery import Recovery
+from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
 from maxq.store.store_parts import StoreParts
 from maxq.store.store_role import StoreRole
 

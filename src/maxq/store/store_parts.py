@@ -7,34 +7,34 @@ with SYNC_FLUSH, when it is committed in a DLedger log.
 import asyncio
 from collections.abc import Callable
 
-from maxq.store.clean import CleanService
-from maxq.store.commit_log import CommitLog
+from maxq.store.append.message_writer import MessageWriter
+from maxq.store.append.plain_writer import PlainWriter
+from maxq.store.append.write_gate import WriteGate
 from maxq.store.compaction.compaction_store import CompactionStore
-from maxq.store.consume_queue_flusher import ConsumeQueueFlusher
-from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.deletions import Deletions
-from maxq.store.disk_room import DiskRoom
-from maxq.store.dispatch import DispatchService
+from maxq.store.damage.seals import Seals
+from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.message_ledger import MessageLedger
-from maxq.store.file_allocator import FileAllocator
-from maxq.store.final_mark import FinalMarks
-from maxq.store.flush import CommitLogFlusher
-from maxq.store.hot_reader_cy import HotReader
-from maxq.store.index_file import IndexFile
-from maxq.store.index_flusher import IndexFlusher
-from maxq.store.index_service import IndexService
-from maxq.store.message_reader import MessageReader
-from maxq.store.message_writer import MessageWriter
-from maxq.store.plain_writer import PlainWriter
-from maxq.store.residence import Residence
-from maxq.store.seals import Seals
-from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.durability.consume_queue_flusher import ConsumeQueueFlusher
+from maxq.store.durability.final_mark import FinalMarks
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.durability.store_checkpoint import StoreCheckpoint
+from maxq.store.files.disk_room import DiskRoom
+from maxq.store.files.file_allocator import FileAllocator
+from maxq.store.files.residence import Residence
+from maxq.store.files.store_inventory import InventoryFile
+from maxq.store.index.index_file import IndexFile
+from maxq.store.index.index_flusher import IndexFlusher
+from maxq.store.index.index_service import IndexService
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.read.hot_reader_cy import HotReader
+from maxq.store.read.message_reader import MessageReader
+from maxq.store.recovery.store_files import machine_memory
+from maxq.store.retention.clean import CleanService
 from maxq.store.store_context import StoreContext
-from maxq.store.store_files import machine_memory
-from maxq.store.store_inventory import InventoryFile
 from maxq.store.store_services import StoreServices
-from maxq.store.write_gate import WriteGate
 
 #: Bytes of log from one look at what must be ready ahead to the next: a small part of what is ready.
 _PREPARE_STEP = 16 << 10

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store.mapped_file import load_pages
+from maxq.store.files.mapped_file import load_pages
 
 
 class PutMessageStatus(Enum):

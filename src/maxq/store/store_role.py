@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import Iterator
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.store.doubtful_record import DoubtfulRecord
-from maxq.store.recovery_report import RecoveryReport
-from maxq.store.replica_append import ReplicaAppender
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.store.recovery.doubtful_record import DoubtfulRecord
+from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_parts import StoreParts
 
 _LATE_MS = 3_000  # since a record was stored on the master: this slave catches up

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Protocol
 
+from maxq.store.log.tails_cy import TopicTail
 from maxq.store.store_context import StoreContext
-from maxq.store.tails_cy import TopicTail
 
 _SECOND_MS = 1000
 _SAMPLES = 60 * 10

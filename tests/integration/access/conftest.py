@@ -5,7 +5,7 @@ import pytest
 
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import GuardedBroker, GuardedNamesrv
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from maxq.codes import RequestCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.protocol.body.route import KVTable
-from maxq.protocol.dledger_codec import decode_reply, encode_request, request_code
-from maxq.protocol.dledger_messages import MetadataRequest, Reply, Request
+from maxq.protocol.dledger.dledger_codec import decode_reply, encode_request, request_code
+from maxq.protocol.dledger.dledger_messages import MetadataRequest, Reply, Request
+from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, ROOT, signed
 from tests.integration.maxq_process import StoredProcess
 from tests.interop.servers import free_port_base

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from maxq.auth.signature import ACCESS_KEY, SIGNATURE, Credentials, signed_content
-from maxq.protocol.remoting_command import LONGEST_HEADER, decode_frame
+from maxq.protocol.frame.remoting_command import LONGEST_HEADER, decode_frame
 
 ONE_WAY, ANSWER = 2, 1
 _MOST_CODE = 32_767  # of a binary header

@@ -15,13 +15,13 @@ from maxq.broker.topic.topic_validator import is_system_group, is_system_topic
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import EndTransactionRequestHeader
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.raw_peer import ANSWER, ONE_WAY, RawPeer, WholeRequest, twice
 from tests.integration.access.test_every_request import served
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, OTHERS, OWNER, PLAIN_FILE, SECRET

@@ -3,13 +3,13 @@
 import pytest
 
 from maxq.auth.signature import Credentials
-from maxq.client.pop_result import decode_pop_answer, handle_of
+from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import AckMessageRequestHeader
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
 from tests.integration.access.world import ALICE, ROOT, WRONG, GuardedBroker, SeenByGuard, signed, until
 from tests.integration.broker.pop_world import pop_request
 from tests.integration.broker.transaction_world import COMMIT, Half, TransactionClient, half_of

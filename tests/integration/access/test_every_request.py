@@ -6,8 +6,8 @@ import pytest
 
 from maxq.auth.needs import NEEDS
 from maxq.codes import RequestCode as Code
-from maxq.protocol.body_limits import BY_FRAME, body_limits
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.body_limits import BY_FRAME, body_limits
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
 from tests.integration.access.world import ALICE, EVE, INNER, ROOT, WRONG, GuardedBroker, GuardedNamesrv, signed

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from maxq.auth.signature import SIGNATURE, signed_content
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from tests.integration.access.test_strangers import HER_TOPIC, MALLORY, OWNER, SECRET, World, guarded_world
 
 

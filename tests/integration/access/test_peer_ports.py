@@ -9,8 +9,8 @@ import pytest
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.dledger_codec import request_code
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_codec import request_code
+from maxq.protocol.dledger.dledger_messages import (
     AppendRequest,
     DLedgerEntry,
     DLedgerRequestCode,
@@ -26,7 +26,7 @@ from maxq.protocol.dledger_messages import (
     TransferRequest,
     VoteRequest,
 )
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.replication.ha.frames import encode_offer
 from tests.integration.access.peer_world import DLEDGER, GROUP, HA, BrokerProcess, Stranger, body_of
 from tests.integration.access.world import ROOT, signed

@@ -9,7 +9,7 @@ import pytest
 from maxq.auth.signature import Credentials
 from maxq.broker.controller import BrokerController
 from maxq.errors import ConfigError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.access.world import ACL_2, ALICE, INNER, ROOT, WRONG, GuardedBroker, SeenByGuard, signed
 
 

@@ -5,16 +5,16 @@
 import asyncio
 
 from maxq.auth.signature import Credentials
-from maxq.client.pop_result import decode_pop_answer, handle_of
+from maxq.client.results.pop_result import decode_pop_answer, handle_of
 from maxq.codes import RequestCode as Code
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     PeekMessageRequestHeader,
 )
-from maxq.protocol.message import MessageExt
-from maxq.protocol.pop_extra_info import real_topic
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.pop_extra_info import real_topic
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, NO_PERMISSION, OWNER, World, world
 from tests.integration.access.world import signed, until
 from tests.integration.broker.pop_world import NAME, pop_request

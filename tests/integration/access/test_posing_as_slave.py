@@ -9,7 +9,7 @@ import pytest
 
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.access.test_strangers import MALLORY, OWNER, World, guarded_world
 from tests.integration.access.world import signed
 

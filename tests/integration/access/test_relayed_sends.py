@@ -16,12 +16,12 @@ from maxq.codes import LanguageCode, ResponseCode
 from maxq.codes import RequestCode as Code
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.protocol.body.route import ClusterInfo
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.protocol.message.message_properties import encode_properties
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.peer_world import DLEDGER, BrokerProcess
 from tests.integration.access.test_strangers import HER_TOPIC, MALLORY, SECRET
 from tests.integration.access.world import ACL_2, ROOT, WRONG, GuardedNamesrv, signed

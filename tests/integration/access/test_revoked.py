@@ -11,11 +11,11 @@ from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import NotificationRequestHeader, PullMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.test_strangers import (
     HER_GROUP,
     HER_TOPIC,

@@ -10,9 +10,9 @@ from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RemotingError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.peer_world import HA, BrokerProcess
 from tests.integration.access.test_strangers import MALLORY, OWNER, PLAIN_FILE
 from tests.integration.access.world import signed

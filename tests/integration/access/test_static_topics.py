@@ -12,8 +12,8 @@ from maxq.auth.signature import Credentials
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, OWNER, PLAIN_FILE, SECRET
 from tests.integration.access.world import ACL_2, GuardedBroker, GuardedNamesrv, signed, until
 

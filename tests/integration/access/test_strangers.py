@@ -12,11 +12,11 @@ from maxq.auth.signature import Credentials
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
-from maxq.protocol.message import decode_record
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import decode_record
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, GuardedBroker, SeenByGuard, signed, until
 from tests.integration.broker.transaction_world import CALM, COMMIT, QUICK, Half, TransactionClient, half_of
 

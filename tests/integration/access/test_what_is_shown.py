@@ -9,9 +9,9 @@ import pytest
 
 from maxq.codes import RequestCode as Code
 from maxq.config.netty_client_config import NettyClientConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, ALICE, ROOT, WRONG, GuardedBroker, GuardedNamesrv, signed
 from tests.interop.servers import free_port_base
 

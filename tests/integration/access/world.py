@@ -9,9 +9,9 @@ from maxq.auth.signature import Credentials
 from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.settings import NamesrvSettings
 from maxq.namesrv.controller import NamesrvController
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.harness import RunningBroker
 
 ROOT = Credentials("root", "root-secret")

@@ -9,8 +9,8 @@ from maxq.config.namesrv_config import NamesrvConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import NamesrvSettings
 from maxq.namesrv.controller import NamesrvController
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.harness import RunningBroker
 
 Start = Callable[..., Awaitable[RunningBroker]]

@@ -14,14 +14,14 @@ from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerDa
 from maxq.protocol.body.subscription import build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import MessageModel
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import MessageExt, decode_records
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt, decode_records
+from maxq.protocol.message.message_properties import encode_properties
 from maxq.remoting.client import RemotingClient
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
 from tests.watched_loop import watch
 
 TIMEOUT_MS = 60_000

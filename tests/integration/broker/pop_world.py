@@ -1,16 +1,16 @@
 """Pops, acks and changes of invisible time, as any client would send them."""
 
-from maxq.client.pop_result import PopResult, PopStatus, decode_pop_answer, handle_of
+from maxq.client.results.pop_result import PopResult, PopStatus, decode_pop_answer, handle_of
 from maxq.codes import RequestCode
 from maxq.protocol.body.pop import BatchAck, encode_batch_acks
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
     PopMessageRequestHeader,
 )
-from maxq.protocol.message import MessageExt
-from maxq.protocol.pop_extra_info import real_topic
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.pop_extra_info import real_topic
 from tests.integration.broker.harness import RunningBroker
 
 LONG_MS = 60_000

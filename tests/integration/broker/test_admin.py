@@ -8,11 +8,11 @@ import pytest
 
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
-from maxq.protocol import json_dialect
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.java_hash import java_hash
 from maxq.remoting.connection import Connection
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 

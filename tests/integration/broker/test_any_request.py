@@ -6,9 +6,9 @@ import random
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.send import V2_LETTERS
-from maxq.protocol.message import Message, decode_records, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.message.message import Message, decode_records, encode_batch
 from tests.integration.broker.harness import RunningBroker
 
 CODES = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from maxq.broker.authority import PROMISES
+from maxq.broker.identity.authority import PROMISES
 from maxq.broker.processors.unsupported import UnsupportedProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.pop_world import ack, bodies, pop_all, popped

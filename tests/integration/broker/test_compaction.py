@@ -5,8 +5,8 @@ from pathlib import Path
 
 from maxq.broker.slave.master_api import MasterApi
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.message import MessageExt, decode_records
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt, decode_records
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, messages_of, until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maxq.protocol.message import MessageExt
-from maxq.runtime.system import SystemClock
+from maxq.protocol.message.message import MessageExt
+from maxq.runtime.files.system import SystemClock
 from tests.golden import restore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until

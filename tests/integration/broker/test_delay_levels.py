@@ -9,8 +9,8 @@ import pytest
 from maxq.broker.controller import BrokerController
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.codes import RequestCode
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, encode_batch
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

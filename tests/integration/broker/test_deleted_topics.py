@@ -10,10 +10,10 @@ from maxq.api import async_admin
 from maxq.client.admin.admin import Admin
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
-from maxq.protocol import json_dialect
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.store.damage_names import DAMAGED_PROPERTY
-from maxq.store.deletions import DELETED_TOPIC, decode_table
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.store.damage.damage_names import DAMAGED_PROPERTY
+from maxq.store.log.deletions import DELETED_TOPIC, decode_table
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.test_slave import start_slave, synchronized, until_copied

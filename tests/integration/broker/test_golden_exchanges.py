@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from tests.golden import WIRE
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol import json_dialect
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
-from maxq.runtime.system import SystemClock
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.json import json_dialect
+from maxq.runtime.files.system import SystemClock
 from tests.golden import WIRE
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUSPEND, RunningBroker

@@ -18,9 +18,9 @@ from maxq.codes import RequestCode as Code
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.store.log_rows_cy import is_compiled
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import BATCH_MOST, BATCH_MOST_BY_ITSELF, Message, encode_batch
+from maxq.store.append.log_rows_cy import is_compiled
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 from tests.integration.broker.pop_world import popped
@@ -62,7 +62,7 @@ async def big(start_broker: Start) -> AsyncIterator[RunningBroker]:
     table.update({f"t-{i % TOPICS}@g-{i}": {0: 0} for i in range(1, GROUPS)})
     parts.offsets._keys = KeyIndex(table)
     gc.collect()
-    gc.freeze()  # as servers do with their tables (cli/long_lived.py)
+    gc.freeze()  # as servers do with their tables (cli/gc_freeze.py)
     yield broker
     gc.unfreeze()
 

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from maxq.codes import RequestCode as Code
-from maxq.protocol import message_const as const
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.protocol.message.message_properties import encode_properties
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, messages_of, until
 

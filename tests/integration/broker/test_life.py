@@ -15,9 +15,9 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError, RemotingError
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemDisk, SystemMappedRegion, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemMappedRegion, SystemRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, small_store, until

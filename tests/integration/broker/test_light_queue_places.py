@@ -3,8 +3,8 @@
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.protocol.message import MessageExt, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt, encode_batch
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
 from tests.integration.broker.transaction_world import COMMIT, ROLLBACK, TransactionClient

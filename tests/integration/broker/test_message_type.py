@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker
 

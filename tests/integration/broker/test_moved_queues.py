@@ -21,8 +21,8 @@ from maxq.api import (
 from maxq.client.admin.static_topic_plan import BrokerPart
 from maxq.codes import RequestCode
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
-from maxq.protocol.message import encode_batch
-from maxq.store import dispatch
+from maxq.protocol.message.message import encode_batch
+from maxq.store.dispatch import dispatcher as dispatch
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

@@ -10,8 +10,8 @@ import pytest
 from maxq.replication.dledger.term_writer import TermWriter
 from maxq.replication.raft.ledger import HardState
 from maxq.runtime.blocking import TOOLS, run_blocking
-from maxq.runtime.kernel_sync import Done
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
+from maxq.runtime.files.kernel_sync import Done
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import until

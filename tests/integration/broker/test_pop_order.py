@@ -9,9 +9,9 @@ import pytest
 from maxq.broker.pop import pop_service
 from maxq.broker.pop.order_info import FILE_NAME as ORDER_FILE
 from maxq.broker.pop.pop_service import PopService
-from maxq.client.pop_result import PopStatus
+from maxq.client.results.pop_result import PopStatus
 from maxq.codes import ResponseCode
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until

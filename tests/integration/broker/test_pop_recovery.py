@@ -8,15 +8,15 @@ from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
 from maxq.broker.pop.reviver import Reviver
 from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
-from maxq.client.pop_result import handle_of
+from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import StoreRefusedError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, AckMsg, PopCheckPoint
-from maxq.protocol.message import Message, MessageExt, encode_batch
-from maxq.protocol.pop_extra_info import retry_topic_v1
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt, encode_batch
+from maxq.protocol.message.pop_extra_info import retry_topic_v1
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.pop_world import GROUP, ack, batch_ack, bodies, pop, pop_all, pop_request, popped

@@ -8,9 +8,9 @@ import pytest
 from maxq.codes import RequestCode
 from maxq.errors import RemotingError
 from maxq.protocol.enums import MessageModel
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.remoting.client import RemotingClient
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.system import SystemMappedRegion
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.runtime.files.system import SystemMappedRegion
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from maxq.codes import RequestCode
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.message import decode_records
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.message.message import decode_records
 from maxq.remoting.connection import Connection
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, until

@@ -1,9 +1,9 @@
 """Finding messages without consuming: by key, by unique key, by tag, by place."""
 
 from maxq.codes import RequestCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.offset import QueryMessageRequestHeader, ViewMessageRequestHeader
-from maxq.protocol.message import decode_message_id
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import decode_message_id
 from tests.integration.broker.harness import RunningBroker, messages_of
 
 FOREVER = 2**63 - 1

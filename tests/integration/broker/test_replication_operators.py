@@ -8,8 +8,8 @@ from maxq.codes import RequestCode
 from maxq.config.properties import format_properties
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import KVTable
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 
@@ -64,11 +64,11 @@ def drop_first_file(master: RunningBroker) -> None:
 async def test_slaves_that_are_behind_are_told_until_they_are_not(
     start_broker: Start, master: RunningBroker, namesrv: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="maxq.broker.schedule")
+    caplog.set_level(logging.INFO, logger="maxq.broker.assembly.schedule")
     tell = master.controller.schedule.print_slaves_behind
 
     def told() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == "maxq.broker.schedule"]
+        return [record.getMessage() for record in caplog.records if record.name == "maxq.broker.assembly.schedule"]
 
     tell()
     assert told() == []

@@ -4,9 +4,9 @@ import pytest
 
 from maxq.codes import RequestCode
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import ReplyMessageRequestHeader
-from maxq.protocol.message_properties import decode_properties
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message_properties import decode_properties
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from tests.integration.broker.conftest import Start

@@ -43,11 +43,11 @@ async def test_water_marks_are_told_while_something_is_unfinished(
 
 
 async def test_dispatch_that_keeps_up_is_not_told(broker: RunningBroker, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="maxq.broker.schedule")
+    caplog.set_level(logging.INFO, logger="maxq.broker.assembly.schedule")
     broker.create_topic("T")
     await broker.send("T", b"x")
     broker.controller.schedule.print_dispatch_behind()
-    assert said(caplog, "maxq.broker.schedule") == []
+    assert said(caplog, "maxq.broker.assembly.schedule") == []
 
 
 async def test_offsets_are_persisted_by_the_clock(start_broker: Start) -> None:

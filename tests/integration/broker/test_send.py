@@ -10,14 +10,14 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol import message_const
 from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
-from maxq.runtime.kernel_sync import Done
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
+from maxq.protocol.message import message_const
+from maxq.protocol.message.message import Message, decode_batch, decode_message_id, encode_batch, encode_host
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.runtime.files.kernel_sync import Done
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until

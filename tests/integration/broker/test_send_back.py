@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from maxq.broker.processors.retry_policy import next_delay_ms
+from maxq.broker.processors.send.retry_policy import next_delay_ms
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from maxq.broker.send_back_path import SendBackPath
+from maxq.broker.fast_path.send_back_path import SendBackPath
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.message.message import MessageExt, decode_record
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.protocol.message import decode_message_id
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.message.message import decode_message_id
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.running_flags import DISK_FULL
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles

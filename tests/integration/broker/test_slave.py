@@ -8,13 +8,13 @@ import pytest
 from maxq.broker.slave import slave_synchronize
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ConfigError, StoreRefusedError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, until
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageResponseHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.test_timer import recall

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol import json_dialect
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import RecallMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.recall_handle import RecallHandle
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.store.timer.timer_wheel import TimerWheel
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from maxq.codes import RequestCode
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

@@ -10,11 +10,11 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.system import SystemClock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.runtime.files.system import SystemClock
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until

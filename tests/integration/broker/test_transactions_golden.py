@@ -3,8 +3,8 @@
 from collections import Counter
 from pathlib import Path, PurePath
 
-from maxq.protocol.transaction_view import Verdict
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.message.transaction_view import Verdict
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from maxq.store.tools.transactions import OfflineTransactions
 from tests.golden import restore

@@ -5,7 +5,7 @@ import pytest
 from maxq.codes import RequestCode
 from maxq.errors import ConfigError
 from maxq.protocol.body.route import KVTable
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 

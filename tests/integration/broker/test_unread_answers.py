@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from maxq.codes import RequestCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, RunningBroker, until
 

@@ -8,7 +8,7 @@ import pytest
 
 from maxq.broker.stats.stage_times import ONE_IN, Stage, StageTimes
 from maxq.codes import RequestCode
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.testing.sim_clock import SimClock
 from tests.integration.broker.conftest import Start

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass, field
 
 from maxq.codes import RequestCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from maxq.protocol.message import MessageExt, decode_message_id, decode_record
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt, decode_message_id, decode_record
 from tests.integration.broker.harness import RunningBroker
 
 HALF, OP, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maxq.cli.load.server_process import StandaloneProcess
-from maxq.protocol.message import MessageExt, encode_host, encode_record
+from maxq.protocol.message.message import MessageExt, encode_host, encode_record
 from tests.integration.cli.harness import maxq
 from tests.integration.cli.test_admin_commands import Admin
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from maxq.cli.ends import INTERRUPTED, READER_GONE
 from maxq.cli.load.server_process import StandaloneProcess
+from maxq.cli.terminal.ends import INTERRUPTED, READER_GONE
 from tests.integration.cli.every_command import (
     ENDING,
     ENDLESS,

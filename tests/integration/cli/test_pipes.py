@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from maxq.cli.ends import READER_GONE
+from maxq.cli.terminal.ends import READER_GONE
 from tests.integration.cli.harness import maxq
 from tests.integration.cli.test_messages_commands import lines
 

@@ -18,9 +18,9 @@ import pytest
 
 import maxq as maxq_package
 from maxq.cli.load.server_process import ServerProcess, StandaloneProcess
-from maxq.cli.ready import facts_of
+from maxq.cli.terminal.ready import facts_of
 from maxq.errors import StoreRefusedError
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
 from tests.integration.cli.harness import maxq
 from tests.interop.servers import free_port_base
@@ -304,7 +304,7 @@ def _is_alive(pid: int) -> bool:
 _ON_A_DYING_DISK = """
 import os, sys
 from maxq.cli.app import run
-from maxq.runtime.system import SystemMappedRegion
+from maxq.runtime.files.system import SystemMappedRegion
 trigger, kind = sys.argv[1], sys.argv[2]
 real = SystemMappedRegion.flush
 def flush(self, start, end):

@@ -10,7 +10,7 @@ from maxq.client.admin.offsets import LATEST
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemoteProtocolError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.integration.client.helpers import FROM_FIRST, Collector
 
 Name = Callable[[str], str]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Message, MessageModel, async_producer, async_push_consumer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.errors import ClientError
 from tests.integration.client.helpers import FROM_FIRST, Collector
 

@@ -13,7 +13,7 @@ from maxq.api import (
     async_producer,
     async_push_consumer,
 )
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
 
 Name = Callable[[str], str]

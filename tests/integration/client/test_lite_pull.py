@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from maxq.api import Message, MessageExt, async_lite_pull_consumer, async_producer
-from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.errors import ClientError
 from tests.integration.client.helpers import FROM_FIRST, eventually
 

@@ -20,7 +20,7 @@ from maxq.api import (
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import MessageRequestMode
-from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 
 Name = Callable[[str], str]
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.api import ConsumeContext, Message, MessageExt, async_producer, async_push_consumer
 from maxq.client.errors import RequestTimeoutError
-from maxq.client.request_reply import create_reply_message
+from maxq.client.instance.request_reply import create_reply_message
 from maxq.errors import ClientError
 from tests.integration.client.helpers import FROM_FIRST
 

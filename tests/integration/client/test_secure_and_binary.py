@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from maxq.api import Message, async_admin, async_producer, async_push_consumer
-from maxq.protocol.remoting_command import SerializeType
+from maxq.protocol.frame.remoting_command import SerializeType
 from tests.integration.client.helpers import FROM_FIRST, Collector
 
 Name = Callable[[str], str]

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.api import Message, SendStatus, async_admin, async_producer, async_push_consumer
 from maxq.errors import BrokerError, ClientError
-from maxq.protocol.compression import CompressionType
+from maxq.protocol.message.compression import CompressionType
 from tests.integration.client.helpers import FROM_FIRST, Collector
 
 Name = Callable[[str], str]

@@ -18,8 +18,8 @@ from maxq.api import (
     async_push_consumer,
     async_simple_consumer,
 )
-from maxq.client import consume_pop
-from maxq.client.pop_result import PopResult, PopStatus
+from maxq.client.consumer import consume_pop
+from maxq.client.results.pop_result import PopResult, PopStatus
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
 from maxq.protocol.body.subscription import SubscriptionGroupConfig

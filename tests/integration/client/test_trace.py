@@ -20,7 +20,7 @@ from maxq.api import (
     async_transaction_producer,
 )
 from maxq.client.admin.traces import TraceView
-from maxq.protocol.message_trace import TracedMessageType, TraceType
+from maxq.protocol.message.message_trace import TracedMessageType, TraceType
 from maxq.standalone import Standalone
 from tests.integration.cli.harness import maxq
 from tests.integration.client.helpers import FROM_FIRST, Collector

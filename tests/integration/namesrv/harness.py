@@ -14,9 +14,9 @@ from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.namesrv import RegisterBrokerRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from tests.watched_loop import watch
 
 _PATIENCE_S = 30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maxq.api import Message, Producer, SendStatus
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.standalone import Standalone
 from tests.integration.broker.harness import RunningBroker
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, until

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from maxq.codes import ResponseCode
-from maxq.protocol import json_dialect
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.json import json_dialect
 from tests.golden import WIRE
 from tests.integration.namesrv.harness import Peer, name_server
 

@@ -10,7 +10,7 @@ import pytest
 from maxq.codes import RequestCode as Code
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.topic_config import TopicList
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.holds import Holds
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering
 from tests.unit.namesrv.registrations import registration
@@ -23,7 +23,7 @@ OF_BROKER = {"brokerName": "big", "brokerAddr": "10.0.0.9:10911", "clusterName":
 
 @pytest.fixture
 def tables_set_aside() -> Iterator[None]:
-    """As servers do with their tables (cli/long_lived.py)."""
+    """As servers do with their tables (cli/gc_freeze.py)."""
     yield
     gc.unfreeze()
 

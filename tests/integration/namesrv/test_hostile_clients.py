@@ -15,8 +15,8 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config import NettyServerConfig
 from maxq.namesrv import default_request_processor as processor
 from maxq.namesrv.broker_registration import BrokerRegistration
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.namesrv import UnRegisterBrokerRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering
 
 CODES = [

@@ -11,7 +11,7 @@ from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
 from maxq.namesrv.controller import NamesrvController
 from maxq.namesrv.kv_config_manager import KVConfigManager
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import RemotingServer
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation

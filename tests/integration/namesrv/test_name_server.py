@@ -12,9 +12,9 @@ from maxq.config import NettyServerConfig
 from maxq.errors import ConfigError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering, until
 
 IDENTITY = {"clusterName": "DefaultCluster", "brokerAddr": "10.0.0.1:10911", "brokerName": "broker-a", "brokerId": "0"}

@@ -82,7 +82,7 @@ def empty_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"maxq/py.typed", "maxq/store/log_cy.py", "maxq/store/log_cy.pyi", "maxq/cli/app.py"} <= set(names)
+    assert {"maxq/py.typed", "maxq/store/log/log_cy.py", "maxq/store/log/log_cy.pyi", "maxq/cli/app.py"} <= set(names)
     assert {"maxq/pipeline/log4j2.properties", "maxq/pipeline/records/arrow_cy.pyi"} <= set(names)
     assert {name.split("/")[0] for name in names if name.startswith("pyspark_")} == DISCOVERED
     assert not [name for name in names if name.startswith(("tests/", "benches/"))]
@@ -117,7 +117,7 @@ def test_without_compiled_modules_everything_still_works(wheel: Path, empty_pyth
     zipfile.ZipFile(wheel).extractall(unpacked)
     for module in unpacked.rglob("*.so"):
         module.unlink()
-    probe = "import maxq.store.log_cy as m; assert m.__file__.endswith('.py'), m.__file__\n"
+    probe = "import maxq.store.log.log_cy as m; assert m.__file__.endswith('.py'), m.__file__\n"
     environment = dict(os.environ, PYTHONPATH=str(unpacked))
     command = [str(empty_python), "-c", probe + SESSION]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)

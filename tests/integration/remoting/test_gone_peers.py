@@ -10,10 +10,10 @@ import pytest
 import uvloop
 
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.unit.remoting.peers import until
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing says RST

@@ -16,13 +16,13 @@ from maxq.codes import RequestCode as Code
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RemotingError
 from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import decode_records
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import decode_records
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.tls import ClientTls
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.remoting.frame_adversary import FrameAdversary
 
 TOPICS = 6  # S1 has one queue and one message, S2 two of each …

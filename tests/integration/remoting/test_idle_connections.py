@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 
 WANTED = 10_000
 HOLD = """

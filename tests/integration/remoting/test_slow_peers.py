@@ -11,12 +11,12 @@ from typing import Final
 import pytest
 
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting import http_server
 from maxq.remoting.http_server import HttpServer, Page
 from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ServerTls
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from tests.integration.remoting.stalling_peer import Peer
 from tests.unit.remoting.peers import until
 from tests.visitors import page

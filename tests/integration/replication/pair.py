@@ -10,7 +10,7 @@ from typing import Any
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ha_service import HAService
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from maxq.store.message_store import MessageStore
 from tests.unit.store.stores import message, opened, small_config
 

@@ -19,10 +19,10 @@ from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBo
 from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.pop_world import ack, batch_ack, bodies, pop, pop_all, popped

@@ -10,18 +10,18 @@ import pytest
 
 from maxq.api import Message, async_producer, async_push_consumer
 from maxq.cli.load.request import RefusedError, Target
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
 from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
 from tests.integration.maxq_process import Process

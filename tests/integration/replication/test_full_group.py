@@ -12,8 +12,8 @@ from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
 from maxq.machine import system_seams
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from tests.integration.dledger_cluster import Cluster, Member
 

@@ -11,8 +11,8 @@ import pytest
 from maxq.errors import LogRangeNotServedError
 from maxq.replication.ha.log_care import LogCare
 from maxq.replication.ha.log_fetch import fetch_log
-from maxq.runtime.system import SystemClock, SystemDisk
-from maxq.store.damage import DamagedRange
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.damage.damage import DamagedRange
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.replication.pair import Member, member, until

@@ -11,15 +11,15 @@ from typing import Final
 
 import pytest
 
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.dledger_codec import encode_request, request_code
-from maxq.protocol.dledger_messages import GetRequest, MetadataRequest, Request
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.dledger.dledger_codec import encode_request, request_code
+from maxq.protocol.dledger.dledger_messages import GetRequest, MetadataRequest, Request
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import DLedgerConfig
 from maxq.replication.dledger.dledger_server import DLedgerServer
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 from maxq.store.dledger.memory_store import DLedgerMemoryStore
 from tests.integration.remoting.stalling_peer import Peer
 from tests.integration.replication.pair import Member, member, until

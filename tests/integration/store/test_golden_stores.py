@@ -15,9 +15,9 @@ import pytest
 from maxq.filter.bloom_filter import BloomFilter, has_bits, set_bits
 from maxq.filter.sql92 import compile_sql92
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.store.message_store import MessageStore
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.golden import STORES, restore
 from tests.unit.store.stores import config_of, new_store
 

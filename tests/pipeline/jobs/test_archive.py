@@ -13,8 +13,9 @@ from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.coverage import BEHIND, DAMAGED_FILE, GAP, MISSING_FILE
 from maxq.pipeline.archive.folder import ArchiveFolder
-from maxq.pipeline.jobs import archive as archive_job
-from maxq.pipeline.jobs.archive import (
+from maxq.pipeline.jobs.archive import job as archive_job
+from maxq.pipeline.jobs.archive.compact import CompactConfig, archive_compact
+from maxq.pipeline.jobs.archive.job import (
     ArchiveConfig,
     archive_once,
     archive_stream,
@@ -22,9 +23,8 @@ from maxq.pipeline.jobs.archive import (
     read_archive,
     write_batch,
 )
-from maxq.pipeline.jobs.archive_compact import CompactConfig, archive_compact
-from maxq.pipeline.jobs.archive_table import TableConfig, archive_table
-from maxq.pipeline.jobs.archive_verify import VerifyConfig, archive_repair, archive_verify
+from maxq.pipeline.jobs.archive.table import TableConfig, archive_table
+from maxq.pipeline.jobs.archive.verify import VerifyConfig, archive_repair, archive_verify
 from maxq.protocol.body.topic_config import TopicConfig
 
 

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.pipeline.jobs.audit import AuditOptions, AuditResult, audit, audit_faults
-from maxq.pipeline.jobs.audit_report import write_report
-from maxq.pipeline.jobs.rebuild import RebuildOptions, rebuild
-from maxq.runtime.system import SystemClock, SystemDisk
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.pipeline.jobs.audit.job import AuditOptions, AuditResult, audit, audit_faults
+from maxq.pipeline.jobs.audit.report import write_report
+from maxq.pipeline.jobs.rebuild.job import RebuildOptions, rebuild
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.store_files import StoreFiles
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store_tools.golden_stores import STORES
 
 UNIT, ENTRY = 20, 20

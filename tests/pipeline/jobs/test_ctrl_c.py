@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import maxq
 from maxq.api import Message, Producer
 from maxq.cli.app import run
-from maxq.cli.interrupts import ctrl_c_ends_start
+from maxq.cli.terminal.ctrl_c import ctrl_c_ends_start
 from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.spark.start import watching_start
 

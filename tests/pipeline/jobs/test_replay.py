@@ -21,7 +21,7 @@ from maxq.api import (
     PushConsumer,
 )
 from maxq.errors import ConfigError
-from maxq.pipeline.jobs.archive import ArchiveConfig, archive_once
+from maxq.pipeline.jobs.archive.job import ArchiveConfig, archive_once
 from maxq.pipeline.jobs.dlq import DlqConfig, RedriveConfig, dlq_counts, dlq_groups, dlq_letters, dlq_redrive
 from maxq.pipeline.jobs.replay import ReplayConfig, replay, replay_counts
 from maxq.pipeline.options.read_options import ConnectionOptions

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Message, VoteRequest, VoteResult
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest, VoteResult
 from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
 from maxq.replication.raft.heart_beats import HeartBeats

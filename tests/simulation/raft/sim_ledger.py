@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from maxq.errors import LedgerMismatchError
-from maxq.protocol.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
 from maxq.replication.raft.ledger import HardState
 from maxq.testing.sim_rng import SimRng
 

@@ -3,7 +3,7 @@ torn pieces of the rest, and comes in the middle of a truncation, too."""
 
 from pathlib import PurePath
 
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 from maxq.replication.raft.ledger import HardState
 from maxq.store.dledger.interfaces import EntryUnit, TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore

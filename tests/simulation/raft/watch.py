@@ -9,8 +9,8 @@ equal logs before it, in every log there ever was, and one comparison per entry 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from maxq.protocol.dledger_messages import DLedgerEntry, PushReply, PushRequest, PushType, VoteReply, VoteResult
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, PushReply, PushRequest, PushType, VoteReply, VoteResult
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
 from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.sim_ledger import BrokenRuleError, SimLedger
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     PushReply,
     PushRequest,

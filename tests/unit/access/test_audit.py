@@ -12,7 +12,7 @@ from maxq.auth.needs import needs_of
 from maxq.auth.policy import Action
 from maxq.codes import RequestCode as Code
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.testing.sim_clock import SimClock
 

@@ -7,10 +7,10 @@ import pytest
 from maxq.auth.signature import Credentials
 from maxq.cli.credentials import use_credentials
 from maxq.client.client_config import ClientConfig
-from maxq.client.mq_client_manager import remoting_of
+from maxq.client.instance.mq_client_manager import remoting_of
 from maxq.errors import ClientError, ConfigError
 from maxq.machine import environment_credentials, system_seams
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 
 NAMES = ("MAXQ_ACCESS_KEY", "MAXQ_SECRET_KEY", "MAXQ_SECURITY_TOKEN", "ROCKETMQ_HOME")

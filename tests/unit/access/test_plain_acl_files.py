@@ -8,7 +8,7 @@ import pytest
 
 from maxq.access.plain_acl_files import PlainAclFiles
 from maxq.errors import ConfigError
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 
 GOOD = "accounts:\n- accessKey: carol12\n  secretKey: carol-secret\n"

@@ -16,7 +16,7 @@ from maxq.auth.tables import AccessTables
 from maxq.auth.user import User, UserStatus, UserType
 from maxq.codes import RequestCode as Code
 from maxq.errors import RequestRefusedError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 ALICE = Credentials("alice", "alice-secret")
 

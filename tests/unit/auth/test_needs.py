@@ -11,8 +11,8 @@ from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody
 from maxq.protocol.body.pop import decode_batch_acks
 from maxq.protocol.body.subscription import SubscriptionData
-from maxq.protocol.message import Message, encode_batch
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.protocol.message.message_queue import MessageQueue
 
 TG = {"topic": "T", "consumerGroup": "G"}
 RETRY = {"topic": "%RETRY%G", "consumerGroup": "G"}

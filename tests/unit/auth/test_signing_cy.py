@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from maxq.auth.signature import Credentials, sign, signed_content
 from maxq.auth.signing_cy import SigningKey
-from maxq.protocol import send_rows as columns
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
-from maxq.protocol.send_rows import ARRIVAL_WIDTH
+from maxq.protocol.frame import send_rows as columns
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.frame.send_rows import ARRIVAL_WIDTH
 from tests.unit.both_forms import both, both_together
 
 FORMS = both("maxq.auth.signing_cy")
-SCANNERS = both_together("maxq.protocol.send_scanner_cy", "maxq.protocol.request_scanners_cy")
+SCANNERS = both_together("maxq.protocol.frame.send_scanner_cy", "maxq.protocol.frame.request_scanners_cy")
 CREDENTIALS = Credentials("ak", "secret", "token")
 IDS = ["uncompiled", "installed"]
 

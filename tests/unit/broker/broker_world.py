@@ -14,9 +14,9 @@ from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import AdminParts, admin_processors
-from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
-from maxq.broker.processors.table_changes import TableChangesProcessor
+from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -25,14 +25,14 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import LanguageCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemotingSendError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.route import QueueData, TopicRouteData
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
+from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock

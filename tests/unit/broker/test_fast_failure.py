@@ -9,7 +9,7 @@ import pytest
 from maxq.broker.fast_failure import FastFailure
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
-from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand
+from maxq.protocol.frame.remoting_command import ONEWAY_FLAG, RemotingCommand
 from maxq.testing.sim_clock import SimClock
 
 

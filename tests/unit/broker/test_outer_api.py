@@ -2,15 +2,15 @@
 
 import zlib
 
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.outer_api import BrokerOuterApi
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.outer_api import BrokerOuterApi
 from maxq.broker.row_json import RowJson
 from maxq.codes import RequestCode
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.namesrv import RegisterBrokerRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 
 BROKER = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
 

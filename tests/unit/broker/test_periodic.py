@@ -2,8 +2,8 @@
 
 import asyncio
 
+from maxq.broker.assembly.schedule import seconds_until_midnight
 from maxq.broker.periodic import PeriodicTasks
-from maxq.broker.schedule import seconds_until_midnight
 from maxq.testing.simulation import SimWorld, run_simulation
 
 

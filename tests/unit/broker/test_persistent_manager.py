@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from maxq.broker.persistent_manager import PeriodicManager, PersistentManager
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng

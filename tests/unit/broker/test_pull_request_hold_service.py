@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.outer_api import RegisterResult
-from maxq.broker.registration import BrokerRegistration
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.outer_api import RegisterResult
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, ConfigError, RemotingConnectError
 from maxq.protocol.body.data_version import DataVersion

@@ -5,7 +5,7 @@ import weakref
 from maxq.broker.runtime_info import duration_text, size_text
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.store.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.testing.sim_clock import SimClock
 
 

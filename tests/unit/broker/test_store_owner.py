@@ -6,8 +6,8 @@ from pathlib import PurePath
 
 import pytest
 
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.store_owner import StoreOwner
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.store_owner import StoreOwner
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
 from maxq.testing.sim_clock import SimClock

@@ -40,7 +40,7 @@ def test_admin_commands_load_the_client_and_no_server() -> None:
 
 
 def test_servers_load_nothing_for_settings_that_are_not_given() -> None:
-    found = loaded("import maxq.cli.app, maxq.cli.servers, maxq.standalone")
+    found = loaded("import maxq.cli.app, maxq.cli.commands.servers, maxq.standalone")
     assert "maxq.broker" in found
     assert found & SELDOM == set()
 
@@ -49,7 +49,7 @@ def test_what_servers_load_has_no_methods_compiled_of_classes_that_nobody_uses()
     """Text that the standard library's `dataclass` has compiled has no file."""
     script = """
 import sys
-import maxq.cli.app, maxq.cli.servers, maxq.standalone
+import maxq.cli.app, maxq.cli.commands.servers, maxq.standalone
 
 names = {
     value.__qualname__

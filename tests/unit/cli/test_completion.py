@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli import completion
 from maxq.cli.admin import ENTRIES
 from maxq.cli.app import COMMANDS
-from maxq.cli.completion import suggestions
-from maxq.cli.shell import _run, expanded, words_after
+from maxq.cli.commands.shell import _run, expanded, words_after
+from maxq.cli.terminal import completion
+from maxq.cli.terminal.completion import suggestions
 
 
 def words(before: str, incomplete: str) -> list[str]:

@@ -10,17 +10,17 @@ from maxq.cli.admin.dledger import dledger_status, dledger_transfer
 from maxq.client.admin.admin import Admin
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import ConfigError, DLedgerError
-from maxq.protocol.dledger_codec import decode_request, encode_reply
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_codec import decode_request, encode_reply
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerRequestCode,
     DLedgerResponseCode,
     MetadataReply,
     TransferReply,
     TransferRequest,
 )
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 
 
 class Member:

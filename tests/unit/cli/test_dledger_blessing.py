@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.cli.dledger_blessing import Blessing, Other
+from maxq.cli.commands.dledger_blessing import Blessing, Other
 from maxq.store.dledger.blessing import Remains
 
 FORGOT = Remains(end_index=41, end_term=3, term=3, lost_until=57)

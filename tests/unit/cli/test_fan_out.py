@@ -13,9 +13,9 @@ from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.groups import update_sub_group
 from maxq.cli.admin.topics import update_topic
-from maxq.cli.confirm import confirm
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report
+from maxq.cli.terminal.confirm import confirm
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ConfigError, RemotingTimeoutError
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from maxq.cli.admin.replication import ha_status
-from maxq.cli.report import Report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 

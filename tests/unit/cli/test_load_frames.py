@@ -4,8 +4,8 @@ import pytest
 
 from maxq.cli.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode, ext_field
 from maxq.cli.load.histogram import Histogram
-from maxq.protocol.message import decode_batch, decode_properties
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType, decode_frame
+from maxq.protocol.message.message import decode_batch, decode_properties
 
 
 def ring(batch: int = 1, binary: bool = False, size: int = 100) -> SendRing:

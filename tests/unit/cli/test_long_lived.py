@@ -6,7 +6,7 @@ from textwrap import dedent
 
 _BEFORE = """
 import gc, weakref
-from maxq.cli.long_lived import LongLived
+from maxq.cli.gc_freeze import LongLived
 
 class Node:
     pass

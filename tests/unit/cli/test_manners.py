@@ -7,10 +7,10 @@ import typer
 
 from maxq import __version__
 from maxq.cli.app import run
-from maxq.cli.message_json import message_of
-from maxq.cli.near_names import near_names
 from maxq.cli.options import name_servers
-from maxq.cli.said import said
+from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.message_json import message_of
+from maxq.cli.terminal.near_names import near_names
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError, NoRouteError
 from maxq.protocol.body.route import BrokerData, ClusterInfo

@@ -2,9 +2,9 @@
 
 import pytest
 
-from maxq.cli.message_json import message_object, message_of
+from maxq.cli.terminal.message_json import message_object, message_of
 from maxq.errors import ConfigError
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message.message import MessageExt
 
 
 def stored(body: bytes) -> MessageExt:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from maxq.cli.pipes import InOrder, LineReader, _unread
+from maxq.cli.terminal.pipes import InOrder, LineReader, _unread
 
 
 class Lines:

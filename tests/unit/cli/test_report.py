@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from maxq.cli.report import Report, Style, pairs_report, show
+from maxq.cli.terminal.report import Report, Style, pairs_report, show
 
 REPORT = Report(
     {"brokerName": "#Broker Name", "on": "#On", "rate": "#Rate"}, [("a", True, 1.5), ("long-name", False, None)]

@@ -5,8 +5,10 @@ from typing import NoReturn
 
 import pytest
 
-from maxq.cli import pipeline_audit, pipeline_stats, pipeline_trace
 from maxq.cli.app import run
+from maxq.cli.pipeline import audit as pipeline_audit
+from maxq.cli.pipeline import stats as pipeline_stats
+from maxq.cli.pipeline import trace as pipeline_trace
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from maxq.cli.app import run
-from maxq.cli.pipeline_common import print_result
-from maxq.cli.spark_run import master_of_spark, progress_bar
+from maxq.cli.pipeline.common import print_result
+from maxq.cli.pipeline.spark_run import master_of_spark, progress_bar
 
 
 class NoTracker:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.cli.times import format_time, parse_time
+from maxq.cli.terminal.times import format_time, parse_time
 from maxq.errors import ConfigError
 from maxq.testing.sim_clock import SimClock
 

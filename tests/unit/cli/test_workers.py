@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from maxq.cli.workers import derive_workers
+from maxq.cli.commands.workers import derive_workers
 from maxq.config import BrokerSettings
 
 

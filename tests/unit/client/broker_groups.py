@@ -1,7 +1,7 @@
 """A master and a slave that a client knows, scripted."""
 
 from maxq.codes import RequestCode
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import MockBroker, MockCluster
 from tests.unit.client.push_consumers import PULL
 

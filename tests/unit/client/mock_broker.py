@@ -17,7 +17,8 @@ from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody, HeartbeatData
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
-from maxq.protocol.message import (
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import (
     Message,
     MessageExt,
     decode_batch,
@@ -26,8 +27,7 @@ from maxq.protocol.message import (
     encode_record,
     offset_message_id,
 )
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.testing.simulation import SimWorld, run_simulation
 

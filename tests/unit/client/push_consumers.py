@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from maxq.client.client_config import PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.codes import RequestCode
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

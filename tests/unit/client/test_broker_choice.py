@@ -5,13 +5,13 @@ from typing import cast
 
 import pytest
 
-from maxq.client.broker_table import SUSPECT_MS
-from maxq.client.mq_client import MQClientInstance
-from maxq.client.pull_api import PullAPIWrapper
+from maxq.client.instance.broker_table import SUSPECT_MS
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.pull_api import PullAPIWrapper
 from maxq.codes import ResponseCode
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.broker_groups import COMMIT, Q1, QUERY, group_of, pulls
 from tests.unit.client.mock_broker import MockBroker, MockCluster, simulate, until
 from tests.unit.client.push_consumers import PULL, Q0, Got, make

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from maxq.client.broker_table import SUSPECT_MS, SUSPECT_MS_MAX, BrokerTable
 from maxq.client.client_config import LitePullConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.instance.broker_table import SUSPECT_MS, SUSPECT_MS_MAX, BrokerTable
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message.message import MessageExt
 from maxq.testing.sim_clock import SimClock
 from tests.unit.client.broker_groups import COMMIT, QUERY, group_of, pulls
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until

@@ -5,10 +5,10 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode
 from maxq.protocol.enums import MessageModel
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message.message import MessageExt
 from tests.unit.client.mock_broker import MockCluster, simulate, until
 from tests.unit.client.push_consumers import COMMIT, Q0, SEND_BACK, Got, make, start
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode
-from maxq.protocol.message import MessageExt
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
 from tests.unit.client.mock_broker import MockCluster, simulate, until
 from tests.unit.client.push_consumers import PULL, Q0, Got, make, start
 

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from maxq.client.client_config import PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext
-from maxq.client.flow_control import FlowControl, FlowControlReason
-from maxq.client.process_queue import ProcessQueue
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.flow_control import FlowControl, FlowControlReason
+from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.results.consume_result import ConsumeContext
 from maxq.errors import ClientError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 QUEUES = 12

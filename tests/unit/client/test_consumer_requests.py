@@ -6,8 +6,8 @@ from maxq.codes import RequestCode
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.enums import CMResult
-from maxq.protocol.message import encode_record
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import encode_record
 from tests.unit.client.mock_broker import MockCluster, simulate, until
 from tests.unit.client.push_consumers import Q0, Got, make, start
 

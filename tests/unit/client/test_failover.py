@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from maxq.client.client_config import ProducerConfig, SimpleConsumerConfig
+from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.errors import SendFailedError
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.producer import Producer
-from maxq.client.simple_consumer import SimpleConsumer
-from maxq.client.transaction_producer import TransactionProducer
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import TransactionProducer
+from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import NoRouteError, RemotingError
-from maxq.protocol.message import Message, MessageExt, decode_properties
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, MessageExt, decode_properties
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.testing.sim_network import LinkSettings
 from tests.unit.client.mock_broker import (
     NAME_SERVER,

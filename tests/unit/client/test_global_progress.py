@@ -5,15 +5,15 @@ from typing import cast
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import chains_of, global_offsets, global_progress
 from maxq.client.admin.groups import GroupAdmin
-from maxq.client.client_api import MQClientAPI
+from maxq.client.instance.client_api import MQClientAPI
 from maxq.codes import RequestCode
 from maxq.protocol.body.offsets import ConsumeStats, OffsetWrapper, TopicOffset
 from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfigAndQueueMapping, TopicQueueMappingInfo
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.system import SystemClock
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock
 
 A, B = "broker-a", "broker-b"
 Item = LogicQueueMappingItem

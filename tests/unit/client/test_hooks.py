@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from maxq.client.client_config import ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.hooks import (
     CommunicationMode,
     ConsumeMessageContext,
@@ -13,12 +13,12 @@ from maxq.client.hooks import (
     FilterMessageContext,
     SendMessageContext,
 )
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt, decode_batch, decode_properties
+from maxq.protocol.message.message import Message, MessageExt, decode_batch, decode_properties
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 

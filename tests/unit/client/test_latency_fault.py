@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.client.latency_fault import LatencyFaultTolerance
+from maxq.client.producer.latency_fault import LatencyFaultTolerance
 
 
 @pytest.mark.parametrize(

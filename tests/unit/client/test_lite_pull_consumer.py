@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from maxq.client.client_config import LitePullConsumerConfig, SimpleConsumerConfig
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.pull_api import PullAPIWrapper
-from maxq.client.pull_result import PullResult
-from maxq.client.simple_consumer import SimpleConsumer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.instance.pull_api import PullAPIWrapper
+from maxq.client.results.pull_result import PullResult
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.body.offsets import ResetOffsetBody
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 LITE_PULL, COMMIT = RequestCode.LITE_PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET

@@ -6,14 +6,14 @@ import logging
 import pytest
 
 from maxq.client.client_config import LitePullConsumerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockBroker, MockCluster, simulate, until
 
 QUEUES, LEFT_FROM = 4, 3
@@ -41,7 +41,7 @@ async def without_the_first(broker: MockBroker, request: RemotingCommand) -> Rem
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "maxq.client.moved_offsets"]
+    return [record.getMessage() for record in caplog.records if record.name == "maxq.client.consumer.moved_offsets"]
 
 
 @pytest.mark.parametrize("pushes", [False, True])

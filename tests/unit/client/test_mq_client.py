@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig
-from maxq.client.lite_pull_consumer import LitePullConsumer
-from maxq.client.mq_client import MQClientInstance
-from maxq.client.mq_client_manager import MQClientManager
-from maxq.client.producer import Producer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.producer.producer import Producer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import ClientError, NoRouteError
-from maxq.protocol.message import Message
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import SerializeType
+from maxq.protocol.frame.remoting_command import SerializeType
+from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, Script, simulate, until
 

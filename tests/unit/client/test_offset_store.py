@@ -5,10 +5,10 @@ from pathlib import PurePath, PurePosixPath
 
 import pytest
 
-from maxq.client.offset_store import LocalFileOffsetStore, ReadOffsetType
+from maxq.client.consumer.offset_store import LocalFileOffsetStore, ReadOffsetType
 from maxq.errors import ClientError
-from maxq.protocol import json_dialect
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import DiskLock
 from maxq.testing.simulation import SimWorld, run_simulation
 

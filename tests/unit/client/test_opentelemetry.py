@@ -11,16 +11,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from maxq.client.client_config import ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.hooks import EndTransactionContext
-from maxq.client.local_transaction_state import LocalTransactionState
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.client.trace.opentelemetry import OpenTelemetryHook
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 

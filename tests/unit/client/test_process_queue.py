@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.client.process_queue import ProcessQueue
-from maxq.protocol.message import MessageExt
+from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.protocol.message.message import MessageExt
 
 
 def message(offset: int, size: int = 10) -> MessageExt:

@@ -6,13 +6,13 @@ import pytest
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError
-from maxq.client.produce_accumulator import split_result
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendResult, SendStatus
+from maxq.client.producer.produce_accumulator import split_result
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError
-from maxq.protocol.message import Message, decode_batch
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message import Message, decode_batch
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 BATCH, SINGLE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2

@@ -7,14 +7,14 @@ import pytest
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError, NameIllegalError, NotRunningError, SendFailedError
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendStatus
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingTimeoutError
-from maxq.protocol.compression import CompressionType, decompress
-from maxq.protocol.message import Message, decode_properties
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.compression import CompressionType, decompress
+from maxq.protocol.message.message import Message, decode_properties
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, Script, simulate
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -465,7 +465,7 @@ def test_a_window_of_requests_is_in_flight_and_no_more() -> None:
 
 
 def test_large_messages_wait_for_one_another_lest_the_last_ones_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxq.client.producer._MANY_BYTES", 4096)
+    monkeypatch.setattr("maxq.client.producer.producer._MANY_BYTES", 4096)
 
     async def story(cluster: MockCluster) -> None:
         await cluster.start()

@@ -6,16 +6,16 @@ from itertools import pairwise
 import pytest
 
 from maxq.client.client_config import PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext
+from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.errors import NameIllegalError
-from maxq.client.mq_client_manager import MQClientManager
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.results.consume_result import ConsumeContext
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
-from maxq.protocol.message import MessageExt, encode_record
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 from tests.unit.client.push_consumers import COMMIT, FIRST, PULL, Q0, Got, make, start
 

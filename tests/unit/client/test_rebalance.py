@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.client.rebalance import (
+from maxq.client.consumer.rebalance import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
     AllocateMessageQueueAveragelyByCircle,
@@ -16,7 +16,7 @@ from maxq.client.rebalance import (
     AllocateMessageQueueStrategy,
 )
 from maxq.errors import ClientError
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 def queues(count: int, broker: str = "broker-a") -> list[MessageQueue]:

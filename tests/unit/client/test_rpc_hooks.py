@@ -6,13 +6,13 @@ import pytest
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.hooks import EndTransactionContext
-from maxq.client.producer import Producer
-from maxq.client.transaction_producer import LocalTransactionState, TransactionProducer
+from maxq.client.producer.producer import Producer
+from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import ClientError
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
-from maxq.protocol.message import Message, MessageExt, encode_record
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, MessageExt, encode_record
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from maxq.client.client_config import LitePullConsumerConfig
-from maxq.client.consume_result import ConsumeContext
-from maxq.client.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.results.consume_result import ConsumeContext
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import MessageExt
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
 from maxq.remoting.connection import Connection
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 from tests.unit.client.push_consumers import Q0, Got, make, start

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from maxq.client.broker_table import BrokerTable
-from maxq.client.client_api import MQClientAPI
-from maxq.client.topic_routes import UNUSED_ROUNDS, TopicRoutes
+from maxq.client.instance.broker_table import BrokerTable
+from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.instance.topic_routes import UNUSED_ROUNDS, TopicRoutes
 from maxq.errors import NoRouteError
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.testing.sim_clock import SimClock

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from maxq.client.client_config import ProducerConfig, PushConsumerConfig
-from maxq.client.consume_result import ConsumeContext, ConsumeResult
-from maxq.client.producer import Producer
-from maxq.client.push_consumer import PushConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.producer.producer import Producer
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.trace.async_trace_dispatcher import (
     FLUSH_INTERVAL_MS,
     KEYS_CHARS_MAX,
@@ -20,10 +20,10 @@ from maxq.client.trace.async_trace_dispatcher import (
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.message_trace import TraceRecord, TraceType, decode_traces
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.message_trace import TraceRecord, TraceType, decode_traces
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 TRACES = "RMQ_SYS_TRACE_TOPIC"

@@ -11,7 +11,7 @@ from maxq.errors import FilterExpressionError
 from maxq.filter import expressions, sql92
 from maxq.filter.expressions import MAX_DEPTH, MAX_SEARCHES
 from maxq.filter.sql92 import MAX_EXPRESSION_SIZE, MAX_EXPRESSION_WORDS, compile_sql92
-from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.message.message_properties import encode_properties
 from tests.unit.both_forms import both_together
 from tests.unit.filter.expressions_at_random import expression, properties
 from tests.unit.filter.naive_sql92 import RefusedError, answer, compile_naively

@@ -18,9 +18,9 @@ from maxq.protocol.body import (
     subscription,
     topic_config,
 )
+from maxq.protocol.frame.header_fields import CommandHeader
 from maxq.protocol.header import admin, client, namesrv, offset, pull, send
-from maxq.protocol.header_fields import CommandHeader
-from maxq.protocol.json_body import JsonBody
+from maxq.protocol.json.json_body import JsonBody
 from tests.golden import WIRE
 
 Header = type[CommandHeader] | None

@@ -1,6 +1,6 @@
 """A second, naive reading of the record and batch formats, written from store-format.md §3 and broker-api.md §4.
 
-Slow and plain on purpose: it shares nothing with maxq.protocol.message but the table in the specification.
+Slow and plain on purpose: it shares nothing with maxq.protocol.message.message but the table in the specification.
 """
 
 import io

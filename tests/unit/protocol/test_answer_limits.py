@@ -5,7 +5,7 @@ import json
 import pytest
 
 from maxq.errors import RequestRefusedError
-from maxq.protocol.answer_limits import LongBody
+from maxq.protocol.frame.answer_limits import LongBody
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 30_000])

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import BATCH_MOST, Message, batch_count, decode_batch, encode_batch
-from maxq.protocol.message_id import offset_message_id, offset_message_ids
-from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.message.message import BATCH_MOST, Message, batch_count, decode_batch, encode_batch
+from maxq.protocol.message.message_id import offset_message_id, offset_message_ids
+from maxq.protocol.message.message_properties import encode_properties
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.protocol.batches_cy")
+FORMS = both("maxq.protocol.frame.batches_cy")
 
 messages = st.lists(
     st.builds(

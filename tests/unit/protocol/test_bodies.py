@@ -18,9 +18,9 @@ from maxq.protocol.body.route import BrokerData, TopicRouteData
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig, build_subscription_data
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicList, perm_text
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel, TopicFilterType
-from maxq.protocol.json_body import JsonBody, read_int
-from maxq.protocol.message import crc31
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json.json_body import JsonBody, read_int
+from maxq.protocol.message.message import crc31
+from maxq.protocol.message.message_queue import MessageQueue
 
 PROTOCOL_BODIES = [kind for kind in BODIES if kind.__module__.startswith("maxq.protocol.")]
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from maxq.codes import RequestCode
-from maxq.protocol.body_limits import MAX_DIALECT_BODY, VALUES, body_limits, refusal_of_body
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.body_limits import MAX_DIALECT_BODY, VALUES, body_limits, refusal_of_body
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.unit.remoting.peers import connected, echo, serving
 
 

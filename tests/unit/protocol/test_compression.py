@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.compression import CompressionType, compress, compression_flag, compression_type, decompress
+from maxq.protocol.message.compression import CompressionType, compress, compression_flag, compression_type, decompress
 
 
 @given(st.binary(max_size=2000), st.sampled_from(CompressionType))

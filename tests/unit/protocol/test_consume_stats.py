@@ -1,9 +1,9 @@
 """Progress of groups, which is encoded directly, has the bytes that the general way gives."""
 
-from maxq.protocol.answer_limits import LongBody
 from maxq.protocol.body.offsets import ConsumeStats, ConsumeStatsList, OffsetWrapper
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.frame.answer_limits import LongBody
+from maxq.protocol.json.json_body import JsonBody
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 def _stats(queues: int) -> ConsumeStats:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.dledger_codec import decode_reply, decode_request, encode_reply, encode_request, request_code
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_codec import decode_reply, decode_request, encode_reply, encode_request, request_code
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerEntry,
     DLedgerRequestCode,
     DLedgerResponseCode,
@@ -28,7 +28,7 @@ from maxq.protocol.dledger_messages import (
     VoteRequest,
     VoteResult,
 )
-from maxq.protocol.remoting_command import decode_frame
+from maxq.protocol.frame.remoting_command import decode_frame
 from tests.golden import WIRE
 
 RECORDED = WIRE / "dledger.jsonl"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol import json_dialect
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType, decode_frame, language_code
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import decode_batch, decode_records
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame, language_code
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import decode_batch, decode_records
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.protocol.golden_wire import PLAIN, SHAPES, Exchange, exchanges
 
 FILES = sorted({exchange.file for exchange in exchanges()})

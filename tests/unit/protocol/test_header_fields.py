@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 
 from maxq.errors import MissingFieldError
 from maxq.protocol.enums import BoundaryType
+from maxq.protocol.frame.header_fields import (
+    CommandHeader,
+    HeaderFields,
+    parse_bool,
+    parse_double,
+    parse_int,
+    parse_long,
+)
 from maxq.protocol.header.offset import SearchOffsetRequestHeader
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.header_fields import CommandHeader, HeaderFields, parse_bool, parse_double, parse_int, parse_long
 
 PULL = {
     "consumerGroup": "G", "topic": "T", "queueId": "1", "queueOffset": "9223372036854775807", "maxMsgNums": "32",

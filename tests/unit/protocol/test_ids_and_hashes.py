@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message_id import (
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message_id import (
     UniqIdGenerator,
     decode_host,
     decode_message_id,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError
-from maxq.protocol import json_dialect
-from maxq.protocol.json_dialect import MAX_DEPTH, dumps, dumps_pretty, loads
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_dialect import MAX_DEPTH, dumps, dumps_pretty, loads
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.golden import STORES
 
 MQ = MessageQueue("T", "a", 0)

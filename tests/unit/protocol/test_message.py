@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.client.pull_api import unpack
+from maxq.client.instance.pull_api import unpack
 from maxq.errors import LocalProtocolError, RemoteProtocolError
-from maxq.protocol.compression import CompressionType, compress, compression_flag
-from maxq.protocol.message import (
+from maxq.protocol.message.compression import CompressionType, compress, compression_flag
+from maxq.protocol.message.message import (
     MAGIC_V1,
     MAGIC_V2,
     Message,
@@ -22,7 +22,7 @@ from maxq.protocol.message import (
     encode_properties,
     encode_record,
 )
-from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from tests.unit.protocol.naive_record import Bad, NaiveRecord, read_batch, read_properties, read_record, write_record
 
 V1 = bytes.fromhex(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError
-from maxq.protocol.message_trace import (
+from maxq.protocol.message.message_trace import (
     FIELDS,
     ContextCode,
     TracedMessageType,

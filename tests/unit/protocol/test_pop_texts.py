@@ -13,7 +13,7 @@ from maxq.protocol.body.pop import (
     encode_batch_acks,
     encode_bit_set,
 )
-from maxq.protocol.pop_extra_info import (
+from maxq.protocol.message.pop_extra_info import (
     ExtraInfo,
     normal_topic,
     parse_extra_info,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maxq.protocol import json_dialect
-from maxq.protocol.json_dialect import _Writer
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_dialect import _Writer
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000, 1001, 2500])

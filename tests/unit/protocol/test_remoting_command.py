@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from maxq.codes import LanguageCode
 from maxq.errors import LocalProtocolError, RemoteProtocolError
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType, decode_frame, language_code, language_name
+from maxq.protocol.frame.remoting_command import (
+    RemotingCommand,
+    SerializeType,
+    decode_frame,
+    language_code,
+    language_name,
+)
 
 JAVA = int(LanguageCode.JAVA)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxq.protocol import send_rows as columns
+from maxq.protocol.frame import send_rows as columns
 from tests.unit.both_forms import both_together
 
 FORMS = both_together(
-    "maxq.protocol.send_scanner_cy", "maxq.protocol.request_scanners_cy", "maxq.protocol.replies_cy"
+    "maxq.protocol.frame.send_scanner_cy", "maxq.protocol.frame.request_scanners_cy", "maxq.protocol.frame.replies_cy"
 )
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 PROPERTIES = "TAGS\x01TagA\x02UNIQ_KEY\x017F0001\x02WAIT\x01true\x02color\x01ж😀\x02"

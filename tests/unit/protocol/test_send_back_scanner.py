@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.protocol.request_scanners_cy")
+FORMS = both("maxq.protocol.frame.request_scanners_cy")
 
 
 @pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])

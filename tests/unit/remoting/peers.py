@@ -8,11 +8,11 @@ from typing import Any
 
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.remoting.tls import ClientTls, ServerTls
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 
 ECHO, LATER, FAIL, SILENT = 1, 2, 3, 4
 

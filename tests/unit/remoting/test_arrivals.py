@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.protocol.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
 from maxq.remoting.arrivals import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer

@@ -9,7 +9,7 @@ from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import LocalProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient, split_address
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.testing.simulation import SimWorld, run_simulation

@@ -10,10 +10,10 @@ import pytest
 
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import LocalProtocolError, RemotingSendError, RemotingTimeoutError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 from tests.unit.remoting.peers import ECHO, SILENT, FakeTransport, arrive, echo, frames_of, silent, until
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from maxq.remoting import http_server
 from maxq.remoting.http_server import HttpServer, Page, plain, slices
-from maxq.runtime.packed_text import PackedText
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
+from maxq.runtime.metrics.packed_text import PackedText
 from maxq.testing.sim_clock import SimClock
 
 Ask = tuple[asyncio.StreamReader, asyncio.StreamWriter]

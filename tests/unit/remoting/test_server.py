@@ -7,7 +7,7 @@ import pytest
 
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import MessageIllegalError, MissingFieldError
-from maxq.protocol.remoting_command import RemotingCommand, SerializeType
+from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.remoting.server import Connection, RemotingServer
 from tests.unit.remoting.peers import ECHO, FAIL, LATER, SILENT, connected, serving, until
 

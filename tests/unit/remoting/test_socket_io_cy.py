@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from maxq.protocol.send_rows import A_END, A_ROWS, A_START, A_TAKEN, ARRIVAL_WIDTH
+from maxq.protocol.frame.send_rows import A_END, A_ROWS, A_START, A_TAKEN, ARRIVAL_WIDTH
 from tests.unit.both_forms import both
 
 

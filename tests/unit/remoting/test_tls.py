@@ -13,11 +13,11 @@ import trustme
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import ConfigError, RemotingConnectError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ClientTls, ServerTls, tls_settings
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.remoting.peers import ECHO, calling, connected, serving, until
 

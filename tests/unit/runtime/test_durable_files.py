@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime import kernel_sync
-from maxq.runtime.durable_files import DurableFiles, LoopSyncs
+from maxq.runtime.files import kernel_sync
+from maxq.runtime.files.durable_files import DurableFiles, LoopSyncs
+from maxq.runtime.files.kernel_sync import KernelSync
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import SyncFailedError
-from maxq.runtime.kernel_sync import KernelSync
-from maxq.runtime.system import SystemDisk
 
 pytestmark = pytest.mark.skipif(not kernel_sync.IS_POSSIBLE, reason="Linux AIO is a matter of Linux")
 
-DURABLE = "maxq.runtime.durable_files"
+DURABLE = "maxq.runtime.files.durable_files"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_descriptor_may_be_closed_while_it_is_synced(tmp_path: Path) -> 
 
 LOOPS = """
 import asyncio, gc, os, sys
-from maxq.runtime.kernel_sync import KernelSync
+from maxq.runtime.files.kernel_sync import KernelSync
 
 sync, fd = KernelSync(), os.open(sys.argv[1], os.O_RDWR)
 
@@ -147,8 +147,8 @@ class Time:
         self.now_ns = 10**15
         self.takes_ns = 200_000
         self.syncs = 0
-        monkeypatch.setattr("maxq.runtime.durable_files.time.monotonic_ns", lambda: self.now_ns)
-        monkeypatch.setattr("maxq.runtime.durable_files.os.fdatasync", self._sync)
+        monkeypatch.setattr("maxq.runtime.files.durable_files.time.monotonic_ns", lambda: self.now_ns)
+        monkeypatch.setattr("maxq.runtime.files.durable_files.os.fdatasync", self._sync)
 
     def _sync(self, fd: int) -> None:
         self.syncs += 1

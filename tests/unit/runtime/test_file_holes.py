@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.file_holes import holes_take_room
-from maxq.runtime.overlay_disk import OverlayDisk
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.file_holes import holes_take_room
+from maxq.runtime.files.overlay_disk import OverlayDisk
+from maxq.runtime.files.system import SystemDisk
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SIZE = 100 * PAGE + 10

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.runtime.metric_rows_cy")
+FORMS = both("maxq.runtime.metrics.metric_rows_cy")
 LABELS = 'topic="T",unit="µs"'
 
 

@@ -2,8 +2,8 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from maxq.runtime.metrics import HistogramSample, MetricsRegistry, Sample
-from maxq.runtime.packed_text import PackedText
+from maxq.runtime.metrics.packed_text import PackedText
+from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry, Sample
 
 
 def _families(registry: MetricsRegistry) -> dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]]:

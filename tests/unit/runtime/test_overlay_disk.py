@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from maxq.runtime.files.overlay_disk import OverlayDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.overlay_disk import OverlayDisk
-from maxq.runtime.system import SystemDisk
-from maxq.store.mapped_file import data_ranges
+from maxq.store.files.mapped_file import data_ranges
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from maxq.runtime.packed_text import GZIP_HEAD, GzipFrame, PackedText
+from maxq.runtime.metrics.packed_text import GZIP_HEAD, GzipFrame, PackedText
 
 #: Nothing, little, much that becomes small, and what does not.
 TEXTS = [b"", b"x", b"one\n" * 50_000, random.Random(1).randbytes(100_000)]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from maxq.runtime.system import SystemDisk
-from maxq.store.mapped_file import LoadingRegion, load_pages
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.files.mapped_file import LoadingRegion, load_pages
 
 SIZE = 1 << 20
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.ring_memory import ring_memory
+from maxq.runtime.files.ring_memory import ring_memory
 
 PAGE = mmap.PAGESIZE
 

@@ -12,9 +12,9 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.runtime import durable_files
+from maxq.runtime.files import durable_files
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
@@ -146,7 +146,7 @@ def test_who_looks_sees_whether_a_lock_is_held(disk: Disk, tmp_path: Path) -> No
 
 def elsewhere(code: str, path: Path) -> str:
     """The last line that code on `path` says in a process of its own, to which fcntl locks of this one are foreign."""
-    head = "import pathlib, sys\nfrom maxq.runtime.system import SystemDisk\npath = pathlib.Path(sys.argv[1])\n"
+    head = "import pathlib, sys\nfrom maxq.runtime.files.system import SystemDisk\npath = pathlib.Path(sys.argv[1])\n"
     command = [sys.executable, "-c", head + code, str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
     return done.stdout.splitlines()[-1]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maxq.runtime import system
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files import system
+from maxq.runtime.files.system import SystemDisk
 
 SIZE, STEP = 16 << 20, 8 << 20
 

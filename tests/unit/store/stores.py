@@ -7,8 +7,8 @@ from typing import Any
 from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.properties import parse_properties
-from maxq.runtime.system import SystemDisk
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 

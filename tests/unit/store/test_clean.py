@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import DiskUsage
-from maxq.runtime.system import SystemDisk
-from maxq.store import clean
-from maxq.store.consume_queue import ConsumeQueue
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.retention import clean
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maxq.errors import StoreRefusedError
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.config_manager import ConfigManager
 
 

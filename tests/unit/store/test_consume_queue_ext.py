@@ -4,7 +4,7 @@ from pathlib import PurePath
 
 import pytest
 
-from maxq.store.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address, offset_of
+from maxq.store.queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address, offset_of
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng

@@ -4,8 +4,8 @@ import ctypes
 import random
 import zlib
 
-from maxq.store import crc32_function
-from maxq.store.crc32_function import address
+from maxq.store.log import crc32_function
+from maxq.store.log.crc32_function import address
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store import naive
 from tests.unit.store.recovery_world import (
     assert_whole,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from maxq.errors import StoreError
-from maxq.protocol.message import decode_record, decode_records
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.runtime.system import SystemDisk
-from maxq.store.damage_names import DAMAGED_PROPERTY
-from maxq.store.deletions import DELETED_TOPIC, Deletions
+from maxq.protocol.message.message import decode_record, decode_records
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.damage.damage_names import DAMAGED_PROPERTY
+from maxq.store.files.store_inventory import InventoryFile, StoreInventory, decode_inventory
+from maxq.store.log.deletions import DELETED_TOPIC, Deletions
+from maxq.store.log.record_cy import crc31
 from maxq.store.message_store import MessageStore
-from maxq.store.record_cy import crc31
-from maxq.store.store_inventory import InventoryFile, StoreInventory, decode_inventory
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import recover

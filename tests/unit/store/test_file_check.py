@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
-from maxq.store import file_check
-from maxq.store.damage import DamagedRange
-from maxq.store.file_check import UNREADABLE, FileCheck
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
+from maxq.store.damage import file_check
+from maxq.store.damage.damage import DamagedRange
+from maxq.store.damage.file_check import UNREADABLE, FileCheck
 from tests.unit.store.stores import message, opened, small_config
 
 FILE = 65_536

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.system import SystemMappedRegion
-from maxq.store.consume_queue import ConsumeQueue
+from maxq.runtime.files.system import SystemMappedRegion
+from maxq.store.log.tails_cy import QueueTail
 from maxq.store.message_store import MessageStore
-from maxq.store.tails_cy import QueueTail
+from maxq.store.queue.consume_queue import ConsumeQueue
 from tests.unit.store.stores import delete_topics, message, opened, small_config
 from tests.unit.store.test_shutdown import Doors, turns
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.system import SystemMappedRegion
+from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.durability import durable
@@ -384,7 +384,7 @@ async def test_nobody_waits_for_an_interval_flush(tmp_path: Path, monkeypatch: p
 async def test_an_inventory_made_in_slices_is_of_the_moment_at_which_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxq.store.consume_queue_flusher._QUEUES_OF_SLICE", 2)
+    monkeypatch.setattr("maxq.store.durability.consume_queue_flusher._QUEUES_OF_SLICE", 2)
     store = opened(small_config(tmp_path))
     for number in range(20):
         store.put_message(message(topic=f"T{number}"))

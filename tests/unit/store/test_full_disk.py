@@ -11,12 +11,12 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import MappedRegion
-from maxq.runtime.system import SystemDisk
-from maxq.store import consume_queue
-from maxq.store.block_reserve import BlockReserve, back_units
-from maxq.store.executor_jobs import ExecutorJobs
+from maxq.store.files.block_reserve import BlockReserve, back_units
+from maxq.store.files.executor_jobs import ExecutorJobs
 from maxq.store.message_store import MessageStore
+from maxq.store.queue import consume_queue
 from maxq.store.running_flags import LOGICS_ERROR, NO_ROOM
 from maxq.store.store_results import PutMessageStatus
 from maxq.testing.sim_clock import SimClock
@@ -270,7 +270,7 @@ _FILL = """
 import asyncio, os, sys
 from pathlib import Path
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from tests.durability import durable

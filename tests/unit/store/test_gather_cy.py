@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxq.protocol.message import decode_records
+from maxq.protocol.message.message import decode_records
 from tests.unit.both_forms import both
 from tests.unit.store.test_record_cy import record
 
-FORMS = both("maxq.store.gather_cy")
+FORMS = both("maxq.store.read.gather_cy")
 RECORDS = st.lists(
     st.tuples(st.binary(max_size=40), st.binary(min_size=1, max_size=20), st.booleans(), st.booleans(), st.booleans()),
     min_size=1,

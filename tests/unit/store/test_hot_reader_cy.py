@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from maxq.runtime.system import SystemMappedRegion
-from maxq.store.mapped_file import MappedFile
-from maxq.store.message_reader import tags_codes
+from maxq.runtime.files.system import SystemMappedRegion
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.residence import Residence
 from maxq.store.message_store import MessageStore
-from maxq.store.residence import Residence
+from maxq.store.read.message_reader import tags_codes
 from maxq.store.store_results import GetMessageStatus
 from tests.unit.both_forms import both
 from tests.unit.store.stores import TestClock, message, opened, small_config
@@ -22,7 +22,7 @@ from tests.unit.store.test_message_store import Tags
 _MEMORY = 1 << 30
 
 
-@pytest.fixture(params=both("maxq.store.hot_reader_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(params=both("maxq.store.read.hot_reader_cy"), ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module

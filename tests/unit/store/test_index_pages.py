@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.runtime.system import SystemMappedRegion
+from maxq.runtime.files.system import SystemMappedRegion
 from tests.unit.store.dledger.test_index_pages import pages_in_memory
 from tests.unit.store.stores import message, opened
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from maxq.broker.transaction.half_message import final_message, turn_away
 from maxq.broker.transaction.transactional_message_service import stored_properties
-from maxq.protocol.message import MessageExt, decode_record, encode_record
-from maxq.protocol.message_properties import decode_properties, encode_properties
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message.message_properties import decode_properties, encode_properties
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from tests.unit.both_forms import both_together
 
-SCAN_FORMS = both_together("maxq.protocol.send_scanner_cy", "maxq.protocol.replies_cy")
+SCAN_FORMS = both_together("maxq.protocol.frame.send_scanner_cy", "maxq.protocol.frame.replies_cy")
 LOG_FORMS = both_together(
-    "maxq.store.tails_cy", "maxq.store.log_cy", "maxq.store.log_rows_cy", "maxq.store.log_final_cy"
+    "maxq.store.log.tails_cy", "maxq.store.log.log_cy", "maxq.store.append.log_rows_cy", "maxq.store.append.log_final_cy"
 )
 FORMS = list(itertools.product(SCAN_FORMS, LOG_FORMS))
 HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from maxq.protocol.send_rows import (
+from maxq.protocol.frame.send_rows import (
     F_BATCH,
     R_BODY,
     R_BORN_TIMESTAMP,
@@ -28,7 +28,7 @@ SUFFIX = b"CLUSTER\x01c\x02"
 
 
 @pytest.fixture(
-    params=both_together("maxq.store.tails_cy", "maxq.store.log_cy", "maxq.store.log_rows_cy"),
+    params=both_together("maxq.store.log.tails_cy", "maxq.store.log.log_cy", "maxq.store.append.log_rows_cy"),
     ids=["uncompiled", "installed"],
 )
 def form(request: pytest.FixtureRequest) -> ModuleType:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from maxq.broker.acknowledgement import Acknowledgement
-from maxq.protocol.message import decode_record
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
-from maxq.store import log_staging
+from maxq.protocol.message.message import decode_record
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
+from maxq.store.log import log_staging
 from maxq.store.message_store import MessageStore
 from tests.durability import durable
 from tests.unit.store.stores import message, new_store, small_config

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maxq.protocol.message import Message, encode_batch
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
 from tests.unit.store.stores import message, opened, small_config
 
 SECTOR = 512

@@ -8,12 +8,12 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.message import Message, decode_record, decode_records, encode_batch
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
-from maxq.store import message_writer
+from maxq.protocol.message.message import Message, decode_record, decode_records, encode_batch
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
+from maxq.store.append import message_writer
+from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageResult, GetMessageStatus, PutMessageStatus
-from maxq.store.tails_cy import QueueTail, jhash
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store import naive

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from maxq.store.page_populator import PagePopulator
+from maxq.store.files.page_populator import PagePopulator
 
 MIB = 1 << 20
 

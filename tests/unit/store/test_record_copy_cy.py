@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxq.broker.processors.send_back import sent_back
+from maxq.broker.processors.send.send_back import sent_back
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delayed_message import time_up
-from maxq.protocol.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message.message import MessageExt, decode_record, encode_record
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.store.record_copy_cy")
+FORMS = both("maxq.store.append.record_copy_cy")
 V4, V6 = bytes([127, 0, 0, 1, 0, 0, 42, 159]), bytes(range(16)) + (10911).to_bytes(4, "big")
 MADE_BY_COPIES = ["DELAY", "REAL_TOPIC", "REAL_QID", "WAIT", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"]
 LEFT = ["__CRC32#", "INNER_NUM", "INNER_MULTI_DISPATCH", "MAXQ_DAMAGED", "TIMER_DELIVER_MS", "TRAN_MSG", "__LITE_TOPIC"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.both_forms import both
 
-FORMS = both("maxq.store.record_cy")
+FORMS = both("maxq.store.log.record_cy")
 
 
 @pytest.fixture(params=FORMS, ids=["uncompiled", "installed"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, message, opened, small_config
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from maxq.errors import ReplicationDamageError, ReplicationGapError
-from maxq.runtime.system import SystemMappedRegion
-from maxq.store import flush
-from maxq.store.doubtful_record import DOUBTFUL_FILE
+from maxq.runtime.files.system import SystemMappedRegion
+from maxq.store.durability import flush
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.doubtful_record import DOUBTFUL_FILE
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
 FILE = 65_536

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from maxq.protocol.message import decode_record
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.message.message import decode_record
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.damage.restore_places import is_sealed
 from maxq.store.message_store import MessageStore
-from maxq.store.restore_places import is_sealed
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
 MESSAGES = 30

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from maxq.store.damage.seal_ranges import decode_ranges
+from maxq.store.damage.seals import Seal
 from maxq.store.message_store import MessageStore
-from maxq.store.seal_ranges import decode_ranges
-from maxq.store.seals import Seal
 from tests.unit.store.stores import message, opened, small_config
 
 

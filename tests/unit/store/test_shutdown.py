@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.runtime.blocking import run_blocking
-from maxq.runtime.system import SystemDisk, SystemMappedRegion
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.message_store import MessageStore
 from tests.unit.store.stores import IDENTITY, TestClock, delete_topics, message, new_store, small_config
 

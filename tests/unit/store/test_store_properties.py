@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxq.protocol.message import Message, encode_batch
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, opened, small_config

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.both_forms import both
 
 
-@pytest.fixture(params=both("maxq.store.tails_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(params=both("maxq.store.log.tails_cy"), ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.both_forms import both
 
 
-@pytest.fixture(params=both("maxq.store.unit_scan_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(params=both("maxq.store.queue.unit_scan_cy"), ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 

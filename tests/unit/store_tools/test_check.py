@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from maxq.store import record_cy as rc
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of

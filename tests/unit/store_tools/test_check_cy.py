@@ -13,9 +13,9 @@ from unittest import mock
 
 import pytest
 
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.store import record_cy as rc
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.log import record_cy as rc
 from maxq.store.tools import check, check_cy, check_index, check_queues, queue_files
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.log_walk import LogWalk

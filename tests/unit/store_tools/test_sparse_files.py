@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.system import SystemDisk
-from maxq.store.log_scanner import find_record
-from maxq.store.mapped_file import data_ranges
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.files.mapped_file import data_ranges
+from maxq.store.recovery.log_scanner import find_record
 from tests.mounted_disk import MountedDisk, NotAllowedError
 from tests.unit.store.stores import message, new_store, small_config
 

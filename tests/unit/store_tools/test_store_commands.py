@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from maxq.cli.store import app
-from maxq.runtime.system import SystemDisk
+from maxq.cli.commands.store import app
+from maxq.runtime.files.system import SystemDisk
 from tests.golden import restore
 from tests.unit.store_tools.golden_stores import expected
 

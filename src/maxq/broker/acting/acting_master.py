@@ -33,8 +33,8 @@ from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.periodic import PeriodicTasks
-from maxq.broker.registration import BrokerRegistration
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID

@@ -11,12 +11,12 @@ from maxq.broker.acting.metadata_reverse import MetadataReverse
 from maxq.broker.acting.offset_authority import OffsetAuthority
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.outer_api import BrokerOuterApi
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.outer_api import BrokerOuterApi
-from maxq.broker.registration import BrokerRegistration
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager

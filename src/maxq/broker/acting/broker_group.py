@@ -13,7 +13,7 @@ Source:
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.protocol.body.route import MASTER_ID
 
 

@@ -20,25 +20,25 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import global_queues
 from maxq.protocol.body.topic_config import PERM_WRITE
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, with_transaction_type
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Clock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 

@@ -2,18 +2,18 @@
 
 import asyncio
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingSendError
 from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, TopicRouteData
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.header.namesrv import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     GetRouteInfoRequestHeader,
 )
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
 _CALL_TIMEOUT_MS = 3_000

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from maxq.broker.acting.acting_master import ActingMasterService
 from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import (
     ExchangeHAInfoHeader,
     NotifyMinBrokerIdChangeRequestHeader,
     ResetMasterFlushOffsetHeader,
 )
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 
 

@@ -15,7 +15,7 @@ Source:
 import logging
 from typing import Final
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import MASTER_ID

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from maxq.broker.acting.group_api import GroupApi
 from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingTimeoutError
 from maxq.protocol.body.route import MASTER_ID

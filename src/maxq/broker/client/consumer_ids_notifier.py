@@ -17,7 +17,7 @@ from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
-from maxq.protocol.remoting_command import ONEWAY_FLAG, RemotingCommand
+from maxq.protocol.frame.remoting_command import ONEWAY_FLAG, RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.turns import Turns
 

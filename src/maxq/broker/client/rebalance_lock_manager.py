@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 
 LOCK_MAX_LIVE_MS: Final = 60_000

@@ -14,11 +14,11 @@ from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
 from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
-from maxq.broker.role import SLAVE
+from maxq.broker.identity.role import SLAVE
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.remoting.client import split_address
 from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.dledger.dledger_server import DLedgerServer

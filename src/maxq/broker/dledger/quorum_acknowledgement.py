@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.store.message_store import MessageStore
 
 _CODES: Final = {

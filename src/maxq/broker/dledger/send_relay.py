@@ -27,11 +27,11 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.access.guard import Guard
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.errors import MaxQError, RemotingConnectError, RemotingError
 from maxq.protocol.body.route import TopicRouteData
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import Connection, RemotingClient
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import RemotingServer

@@ -32,8 +32,8 @@ from maxq.errors import MaxQError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.message import MessageExt
+from maxq.protocol.json.json_body import JsonBody
+from maxq.protocol.message.message import MessageExt
 from maxq.store.message_store import MessageStore
 
 log: Final = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from maxq.protocol.body.consumer_filter import (
 )
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.property_filter import BitMaps, PropertyFilter
+from maxq.store.queue.property_filter import BitMaps, PropertyFilter
 
 log = logging.getLogger(__name__)
 

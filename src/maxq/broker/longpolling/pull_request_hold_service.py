@@ -22,11 +22,11 @@ from functools import partial
 from typing import Protocol
 
 from maxq.access.guard import Guard
-from maxq.broker.pull_answers_cy import PullPlan
+from maxq.broker.fast_path.pull_answers_cy import PullPlan
 from maxq.codes import ResponseCode
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.turns import Turns

@@ -30,9 +30,9 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.runtime.metrics import Histogram, MetricsRegistry, Sample
+from maxq.runtime.metrics.registry import Histogram, MetricsRegistry, Sample
 from maxq.store.message_store import MessageStore
 
 DISABLE: Final = "DISABLE"

@@ -13,8 +13,8 @@ from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.metrics.labels import flag, is_system_group
 from maxq.codes import MQVersion
 from maxq.protocol.enums import ConsumeType
-from maxq.protocol.remoting_command import language_name
-from maxq.runtime.metrics import MetricsRegistry, Sample
+from maxq.protocol.frame.remoting_command import language_name
+from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 
 _MODES: Final = {
     ConsumeType.CONSUME_ACTIVELY: "pull",

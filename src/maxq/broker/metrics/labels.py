@@ -1,6 +1,6 @@
 """Labels of a broker's metrics, and its registry.
 
-A part that has numbers to show takes `BrokerParts.metrics` and makes its instruments once (runtime/metrics.py says
+A part that has numbers to show takes `BrokerParts.metrics` and makes its instruments once (runtime/metrics/registry.py says
 how). `enable…Metrics` switches of a group of metrics are asked where the group is registered.
 
 Source:
@@ -14,7 +14,7 @@ from typing import Final
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.runtime.metrics import Counter, Histogram, MetricsRegistry
+from maxq.runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 
 log = logging.getLogger(__name__)
 

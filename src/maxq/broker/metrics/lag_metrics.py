@@ -22,7 +22,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.metrics import MetricsRegistry, Sample
+from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 from maxq.store.message_store import MessageStore
 
 _LABELS: Final = ("consumer_group", "topic", "is_retry", "is_system")

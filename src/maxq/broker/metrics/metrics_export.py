@@ -17,7 +17,7 @@ from maxq.errors import ConfigError
 from maxq.remoting.http_server import plain, slices
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.metrics import MetricsRegistry
+from maxq.runtime.metrics.registry import MetricsRegistry
 
 log = logging.getLogger(__name__)
 metrics_log: Final = logging.getLogger("maxq.metrics")

@@ -14,7 +14,7 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.pop_counts import SCAN_BOUNDS_MS, PopCounts
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.config.settings import BrokerSettings
-from maxq.runtime.metrics import MetricsRegistry, Sample
+from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 
 
 class PopMetrics:

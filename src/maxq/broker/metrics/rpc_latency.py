@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.runtime.metrics import HistogramSample, MetricsRegistry
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry
 
 BOUNDS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 _LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")

@@ -14,7 +14,7 @@ from maxq.broker.timer.timer_service import TimerService
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.runtime.metrics import MetricsRegistry, Sample
+from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord

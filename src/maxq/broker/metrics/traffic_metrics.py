@@ -28,11 +28,11 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.pop_extra_info import normal_topic
-from maxq.runtime.metrics import HistogramSample, MetricsRegistry, Sample
-from maxq.store.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.protocol.message.pop_extra_info import normal_topic
+from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry, Sample
+from maxq.store.log.tails_cy import TopicTail
 from maxq.store.message_store import MessageStore
-from maxq.store.tails_cy import TopicTail
+from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 
 SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 _SIZES: Final = struct.Struct(">8xi8x")

@@ -1,0 +1,1 @@
+"""Consumer offsets: how far each group is in each queue."""

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any, Final
 
+from maxq.broker.identity.role import SLAVE
 from maxq.broker.offset.key_index import KeyIndex
 from maxq.broker.offset.offset_table import (
     OffsetTable,
@@ -27,7 +28,6 @@ from maxq.broker.offset.places import Places
 from maxq.broker.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.persistent_manager import PeriodicManager, next_version
-from maxq.broker.role import SLAVE
 from maxq.broker.topic.topic_validator import SYSTEM_GROUP_PREFIX
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.data_version import DataVersion
@@ -46,7 +46,7 @@ class ConsumerOffsetManager(PeriodicManager):
         has_the_say: what is committed here counts for the group: a slave that acts as master copies no offsets.
         slave_commits: of a slave: what clients committed here because they could not reach its master.
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
-            (store/deletions.py).
+            (store/log/deletions.py).
         deletions_since: tells which topics the log says were deleted behind a physical offset.
         when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
             consumer commits.

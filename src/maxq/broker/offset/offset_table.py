@@ -6,7 +6,7 @@ from typing import Any
 
 from maxq.broker.persistent_manager import object_member
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.json_dialect import dumps_pretty
+from maxq.protocol.json.json_dialect import dumps_pretty
 
 OffsetTable = dict[str, dict[int, int]]
 

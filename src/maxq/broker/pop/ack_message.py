@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from maxq.broker.acknowledgement import Acknowledgement
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.pop.ack_path import NOT_STORED_REMARK, unsafe_remark
+from maxq.broker.fast_path.ack_path import NOT_STORED_REMARK, unsafe_remark
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
@@ -24,9 +24,9 @@ from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.pop import AckMsg, BatchAck, PopCheckPoint, decode_batch_acks
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import AckMessageRequestHeader, ChangeInvisibleTimeRequestHeader
-from maxq.protocol.pop_extra_info import POP_ORDER_REVIVE_QUEUE, ExtraInfo, parse_extra_info, real_topic
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.pop_extra_info import POP_ORDER_REVIVE_QUEUE, ExtraInfo, parse_extra_info, real_topic
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock

@@ -41,9 +41,9 @@ from maxq.broker.pop.pop_journal import check_entries, check_point, check_row
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from maxq.broker.topic.topic_validator import TIMER_TOPIC
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 
 _UNITS: Final = 512  # of one queue: 100 check points are handed over in a turn, 32 messages revived

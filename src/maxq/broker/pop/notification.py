@@ -21,14 +21,14 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
-from maxq.protocol.pop_extra_info import retry_topic_v1, retry_topic_v2
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.pop_extra_info import retry_topic_v1, retry_topic_v2
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.message_reader import TagFilter, tags_codes
 from maxq.store.message_store import MessageStore
+from maxq.store.read.message_reader import TagFilter, tags_codes
 from maxq.store.store_results import GetMessageStatus
 
 _UNITS: Final = 32

@@ -18,7 +18,7 @@ from typing import Any, Final
 from maxq.broker.persistent_manager import PersistentManager, object_member
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.pop_extra_info import queue_offset_key, retry_mark
+from maxq.protocol.message.pop_extra_info import queue_offset_key, retry_mark
 from maxq.runtime.interfaces import Clock, Disk
 
 log = logging.getLogger(__name__)

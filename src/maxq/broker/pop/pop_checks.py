@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import FAQ
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
@@ -12,7 +12,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
-from maxq.protocol.pop_extra_info import retry_topic_v1
+from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.remoting.server import Connection
 from maxq.store.message_store import MessageStore
 

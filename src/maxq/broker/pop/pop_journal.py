@@ -33,9 +33,9 @@ import orjson
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.interfaces import Clock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from maxq.access.guard import Guard
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 

@@ -10,16 +10,16 @@ from typing import Final
 
 from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import STAYS, Acknowledgement, remark_of
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.silent_consumers import SilentConsumers
 from maxq.broker.fast_failure import FastFailure
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
 from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
-from maxq.broker.processors.later_answers import LaterAnswers
-from maxq.broker.processors.pull_subscription import PullSubscriptions
+from maxq.broker.processors.pull.later_answers import LaterAnswers
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.quota.quotas import Quotas
@@ -30,13 +30,13 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, RequestRefusedError
 from maxq.filter.languages import compile_expression
 from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PopMessageRequestHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.kept import Kept, text_size
-from maxq.store.property_filter import PropertyFilter
+from maxq.store.queue.property_filter import PropertyFilter
 
 log = logging.getLogger(__name__)
 

@@ -7,15 +7,15 @@ from typing import Final
 from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.assembly import GroupMember
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.fast_failure import FastFailure
+from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.pop.ack_message import AckMessageProcessor
-from maxq.broker.pop.ack_path import AckPath
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, QueueKey
 from maxq.broker.pop.hand_back import HandBackProcessor
 from maxq.broker.pop.notification import NotificationProcessor
@@ -32,7 +32,7 @@ from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService, PopServiceParts
 from maxq.broker.pop.revive_records import ReviveRecords
 from maxq.broker.pop.reviver import Reviver, ReviverParts
-from maxq.broker.processors.pull_subscription import PullSubscriptions
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.quota.quotas import Quotas
 from maxq.broker.static_topic.other_brokers import OtherBrokers
@@ -47,8 +47,8 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.protocol.pop_extra_info import normal_topic
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.pop_extra_info import normal_topic
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk, Rng

@@ -19,19 +19,19 @@ from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
-from maxq.broker.processors.send_message import BATCH_CQ
+from maxq.broker.processors.send.send_message import BATCH_CQ
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
-from maxq.protocol.message import decode_record, encode_record
-from maxq.protocol.pop_extra_info import (
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import decode_record, encode_record
+from maxq.protocol.message.pop_extra_info import (
     POP_ORDER_REVIVE_QUEUE,
     ExtraInfo,
     offsets_text,
@@ -41,7 +41,7 @@ from maxq.protocol.pop_extra_info import (
 )
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_store import MessageStore
-from maxq.store.property_filter import EXAMINE_NS, PropertyFilter
+from maxq.store.queue.property_filter import EXAMINE_NS, PropertyFilter
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)

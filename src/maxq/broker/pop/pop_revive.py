@@ -22,7 +22,7 @@ from maxq.broker.pop.reviver import Reviver
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.message_store import MessageStore

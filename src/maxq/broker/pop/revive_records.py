@@ -5,16 +5,16 @@ messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProc
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.message import message_const as const
 from maxq.runtime.interfaces import Clock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 ACK_INTERVAL_MS: Final = 1_000

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.pop_counts import PopCounts
@@ -23,15 +23,15 @@ from maxq.broker.topic.topic_validator import is_retry_topic
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
-from maxq.protocol.message import MessageExt, decode_batch, decode_record
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, decode_batch, decode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.pop_extra_info import normal_topic, retry_topic_v1, retry_topic_v2
 from maxq.runtime.blocking import COLD_READS
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus, PutMessageResult, PutMessageStatus
 

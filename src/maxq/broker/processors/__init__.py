@@ -1,0 +1,5 @@
+"""One processor for each kind of request: `send`, `pull`, `clients` (heartbeats, groups, offsets) and `admin`.
+
+`assembly.py` is the table from request code to processor; `support.py` and `refusal.py` are what they share;
+`unsupported.py` answers codes that this broker does not serve.
+"""

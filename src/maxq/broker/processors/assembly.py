@@ -9,22 +9,22 @@ from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.admin_client import AdminClientProcessor
-from maxq.broker.processors.admin_config import AdminConfigProcessor
-from maxq.broker.processors.admin_consume_stats import AdminConsumeStatsProcessor
-from maxq.broker.processors.admin_group import AdminGroupProcessor
-from maxq.broker.processors.admin_offset import AdminOffsetProcessor
-from maxq.broker.processors.admin_static_topic import AdminStaticTopicProcessor
-from maxq.broker.processors.admin_store import AdminStoreProcessor
-from maxq.broker.processors.admin_timer import AdminTimerProcessor
-from maxq.broker.processors.admin_topic import AdminTopicProcessor
-from maxq.broker.processors.client_manage import ClientManageProcessor
-from maxq.broker.processors.consumer_manage import ConsumerManageProcessor
-from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
-from maxq.broker.processors.query_assignment import QueryAssignmentProcessor, TopicRouteSource
-from maxq.broker.processors.reset_offset import ResetOffsetProcessor
+from maxq.broker.processors.admin.admin_client import AdminClientProcessor
+from maxq.broker.processors.admin.admin_config import AdminConfigProcessor
+from maxq.broker.processors.admin.admin_consume_stats import AdminConsumeStatsProcessor
+from maxq.broker.processors.admin.admin_group import AdminGroupProcessor
+from maxq.broker.processors.admin.admin_offset import AdminOffsetProcessor
+from maxq.broker.processors.admin.admin_static_topic import AdminStaticTopicProcessor
+from maxq.broker.processors.admin.admin_store import AdminStoreProcessor
+from maxq.broker.processors.admin.admin_timer import AdminTimerProcessor
+from maxq.broker.processors.admin.admin_topic import AdminTopicProcessor
+from maxq.broker.processors.admin.table_changes import TableChangesProcessor
+from maxq.broker.processors.clients.client_manage import ClientManageProcessor
+from maxq.broker.processors.clients.consumer_manage import ConsumerManageProcessor
+from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.clients.query_assignment import QueryAssignmentProcessor, TopicRouteSource
+from maxq.broker.processors.clients.reset_offset import ResetOffsetProcessor
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.processors.table_changes import TableChangesProcessor
 from maxq.broker.processors.unsupported import UnsupportedProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager

@@ -2,7 +2,7 @@
 
 from maxq.codes import ResponseCode
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 

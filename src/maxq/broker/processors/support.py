@@ -12,9 +12,9 @@ from maxq.codes import ResponseCode
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json.json_body import JsonBody
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import RemotingServer
 

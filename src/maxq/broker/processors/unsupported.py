@@ -8,7 +8,7 @@ from typing import Final
 
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode, ResponseCode
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 
 _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {

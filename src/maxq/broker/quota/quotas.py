@@ -30,12 +30,12 @@ from maxq.broker.topic.topic_tails import TopicTails
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.metrics import MetricsRegistry, Sample
+from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 from maxq.runtime.refusals import Cause, Refusals
-from maxq.store.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicTail
 
 log = logging.getLogger(__name__)
 

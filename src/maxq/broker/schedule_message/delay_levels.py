@@ -6,8 +6,8 @@ Source:
 
 from collections.abc import Mapping
 
-from maxq.protocol import message_const as const
-from maxq.store.dispatch import parse_delay_levels
+from maxq.protocol.message import message_const as const
+from maxq.store.dispatch.dispatcher import parse_delay_levels
 
 
 class DelayLevels:

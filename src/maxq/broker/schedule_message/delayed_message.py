@@ -12,10 +12,10 @@ from typing import Final
 
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from maxq.errors import MessageIllegalError
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_properties import encode_properties
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 #: In the properties of every record that was delivered from a delay level, and of few others.
 DELIVERED_MARK: Final = f"{const.PROPERTY_REAL_TOPIC}{const.NAME_VALUE_SEPARATOR}".encode()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from maxq.broker.acting.assembly import GroupMember
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of

@@ -21,7 +21,7 @@ from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_message import DELIVERED_MARK, is_delivery_of, looks_delivered
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message.message import MessageExt
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

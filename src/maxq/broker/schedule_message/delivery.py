@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit
 from maxq.broker.schedule_message.delayed_message import time_up
 from maxq.errors import MessageIllegalError, RemoteProtocolError
-from maxq.protocol.message import MessageExt
-from maxq.store.damage_names import is_filler
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import MessageExt
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.damage.damage_names import is_filler
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)

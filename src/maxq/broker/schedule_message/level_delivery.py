@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message.message import MessageExt
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ Source:
 from typing import Final
 
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.store.append.record_copy_cy import RecordCopy
 from maxq.store.message_store import MessageStore
-from maxq.store.record_copy_cy import RecordCopy
 
 _NOWHERE: Final = (b"", SCHEDULE_TOPIC.encode(), TRANS_HALF_TOPIC.encode())
 

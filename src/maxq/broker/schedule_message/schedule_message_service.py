@@ -30,8 +30,8 @@ from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
 from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final, Protocol
 
-from maxq.protocol import json_dialect
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import SIZE, TimerCheckpoint
+from maxq.protocol.json import json_dialect
 from maxq.runtime.interfaces import Disk
 
 DELAY_OFFSETS: Final = "delayOffset.json"

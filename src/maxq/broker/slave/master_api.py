@@ -16,15 +16,15 @@ from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import KVTable
 from maxq.protocol.body.subscription import SubscriptionGroupWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
+from maxq.protocol.frame.header_fields import HeaderFields, parse_long
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from maxq.protocol.header_fields import HeaderFields, parse_long
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
 
 _TIMEOUT_MS: Final = 3_000

@@ -14,15 +14,15 @@ import logging
 from dataclasses import replace
 from typing import Final, Protocol
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.outer_api import RegisterResult
+from maxq.broker.identity.registration import BrokerRegistration
+from maxq.broker.identity.role import MASTER_ID, SLAVE
+from maxq.broker.identity.store_owner import StoreOwner
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.outer_api import RegisterResult
 from maxq.broker.periodic import PeriodicTasks
-from maxq.broker.registration import BrokerRegistration
-from maxq.broker.role import MASTER_ID, SLAVE
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
-from maxq.broker.store_owner import StoreOwner
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass

@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.slave_commits import SlaveCommit
-from maxq.broker.processors.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import KnownTables, MasterApi
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -42,7 +42,7 @@ from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.store.compaction.compaction_store import CompactionStore
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.broker.attributes import QUEUE_TYPE
-from maxq.broker.processors.send_checks import SendChecks
-from maxq.broker.processors.send_message import BATCH_CQ
-from maxq.broker.processors.send_properties import BrokerProperties
+from maxq.broker.processors.send.send_checks import SendChecks
+from maxq.broker.processors.send.send_message import BATCH_CQ
+from maxq.broker.processors.send.send_properties import BrokerProperties
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.staged.ledger import Piece
 from maxq.broker.staged.staged_record import (
@@ -25,12 +25,12 @@ from maxq.broker.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.frame.send_scanner_cy import SendScanner
 from maxq.protocol.header.send import SendMessageRequestHeader
-from maxq.protocol.message import decode_batch, decode_record
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.protocol.send_scanner_cy import SendScanner
+from maxq.protocol.message.message import decode_batch, decode_record
 from maxq.runtime.blocking import COLD_READS
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 

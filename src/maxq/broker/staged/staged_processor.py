@@ -17,9 +17,9 @@ from typing import Any
 
 from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
-from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.processors.send_checks import SendChecks
+from maxq.broker.processors.send.put_outcome import put_refusal
+from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.support import RequestProcessor, refuse_if
 from maxq.broker.staged.ledger import read_runs
 from maxq.broker.staged.staged_record import (
@@ -33,8 +33,8 @@ from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError, RequestRefusedError
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.store.message_store import MessageStore
 

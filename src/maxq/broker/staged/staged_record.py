@@ -16,10 +16,10 @@ from typing import Final
 from maxq.broker.topic.topic_validator import STAGED_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
-from maxq.protocol.header_fields import CommandHeader, Long, header
-from maxq.protocol.message import MessageExt
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.frame.header_fields import CommandHeader, Long, header
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 _ATTEMPT: Final = "MAXQ_ATTEMPT"
 _SEQUENCE: Final = "MAXQ_SEQUENCE"

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from maxq.broker.acknowledgement import Acknowledgement
-from maxq.broker.processors.put_outcome import put_refusal
+from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.staged.delivery import StagedDelivery
 from maxq.broker.staged.ledger import (
     CLAIM,
@@ -33,12 +33,12 @@ from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message import decode_record
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 
 class MovedQueueHook:

@@ -11,7 +11,7 @@ from maxq.broker.static_topic.pull_answers import STANDS_IN
 from maxq.codes import ResponseCode
 from maxq.errors import RemotingError, RequestRefusedError
 from maxq.protocol.body.route import TopicRouteData
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 
 #: What a slave says of what only its master answers.

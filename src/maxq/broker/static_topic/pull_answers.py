@@ -10,8 +10,8 @@ from typing import Final
 
 from maxq.codes import ResponseCode
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, decided, item_after
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 #: Field of an answer about a physical queue: a slave gave it. MaxQ's alone.
 STANDS_IN: Final = "maxqStandsIn"

@@ -30,9 +30,9 @@ from maxq.protocol.body.static_topic import (
     item_after,
     item_at,
 )
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.message_properties import decode_properties
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_properties import decode_properties
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from maxq.access.guard import Guard
+from maxq.broker.fast_path.pull_path import PullPath
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from maxq.broker.pull_path import PullPath
-from maxq.broker.registration import BrokerRegistration
 from maxq.broker.static_topic.other_brokers import OtherBrokers
 from maxq.broker.static_topic.static_topic_gate import StaticTopicGate
 from maxq.broker.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
@@ -15,7 +15,7 @@ from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupC
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.remoting.server import RemotingServer
-from maxq.store.property_filter import PropertyFilter
+from maxq.store.queue.property_filter import PropertyFilter
 
 
 class StaticTopics:

@@ -34,8 +34,8 @@ from maxq.protocol.body.static_topic import (
     mock_broker_name,
 )
 from maxq.protocol.body.topic_config import TopicConfigAndQueueMapping
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)

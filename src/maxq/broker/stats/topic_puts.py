@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.store.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicTail
 
 _TOPICS_PER_TURN = 100  # then other work of the loop gets its turn
 _put_nums = attrgetter("put_nums")

@@ -18,7 +18,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.json_body import read_int
+from maxq.protocol.json.json_body import read_int
 from maxq.runtime.interfaces import Clock, Disk
 
 log = logging.getLogger(__name__)

@@ -11,23 +11,23 @@ from collections.abc import Mapping
 from typing import Final
 
 from maxq.broker.acknowledgement import Acknowledgement, remark_of
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.processors.put_outcome import put_refusal
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_WRITE
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageResponseHeader
-from maxq.protocol.recall_handle import RecallHandle
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.interfaces import Clock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.timer_record import delete_key
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.assembly import GroupMember
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -20,7 +20,7 @@ from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.interfaces import Clock, Disk, Rng
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 

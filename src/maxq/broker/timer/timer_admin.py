@@ -18,7 +18,7 @@ Source:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_service import TimerService
@@ -26,11 +26,11 @@ from maxq.broker.timer.timer_status import TimerStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
-from maxq.protocol import json_dialect
-from maxq.protocol.header_fields import HeaderFields
-from maxq.protocol.message import decode_record
-from maxq.protocol.recall_handle import RecallHandle
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock

@@ -15,11 +15,11 @@ from typing import Final
 from maxq.broker.schedule_message.delayed_message import own_properties
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
-from maxq.protocol.message_properties import encode_properties
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message_properties import encode_properties
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
 

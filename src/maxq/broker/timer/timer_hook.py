@@ -18,10 +18,10 @@ from maxq.broker.schedule_message.delay_levels import delay_level_of
 from maxq.broker.topic.topic_validator import TIMER_TOPIC
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
-from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.timer.roll_window import precision_of
 
 _TIMED_TYPES: Final = (0, MessageSysFlag.TRANSACTION_COMMIT)

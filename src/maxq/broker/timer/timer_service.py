@@ -31,7 +31,7 @@ from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer.timer_log import Unit

@@ -8,7 +8,7 @@ Hidden is what lies below any of these bounds; it is looked at every cleanResour
 changes. A bound that an attribute no longer sets is gone: what the log still has is shown again, except what was purged
 (remove `purged.offsets` to undo a purge). Attributes are kept in topics.json and copied by slaves, so all of this holds
 after a restart and on a slave, each by its own clock, unless that jumps ahead (store/trusted_time.py). Files of the
-log that only hold hidden messages are deleted (store/hidden_messages.py).
+log that only hold hidden messages are deleted (store/retention/hidden_messages.py).
 
 Topics with batch queues and compaction topics keep what their own rules say.
 """

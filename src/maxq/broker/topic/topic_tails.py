@@ -24,7 +24,7 @@ from maxq.broker.topic.topic_validator import (
 from maxq.config.settings import BrokerSettings, Change
 from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
 from maxq.protocol.enums import TopicFilterType
-from maxq.store.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicTail
 
 _SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
 _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)

@@ -9,10 +9,10 @@ crash may deliver twice as in Java.
 """
 
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
-from maxq.protocol.transaction_view import number, origin_of
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
+from maxq.protocol.message.transaction_view import number, origin_of
 from maxq.store.message_store import MessageStore
 
 _MOST = 64

@@ -19,12 +19,12 @@ from maxq.broker.transaction.transactional_message_service import Ended, Transac
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ResumeCheckHalfMessageRequestHeader
 from maxq.protocol.header.send import EndTransactionRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.message_id import decode_message_id
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_id import decode_message_id
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.remoting.connection import Connection, Processor
 from maxq.store.message_store import MessageStore
 

@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt, encode_record
-from maxq.protocol.message_sys_flag import MessageSysFlag, with_transaction_type
-from maxq.protocol.transaction_view import number, origin_of
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, with_transaction_type
+from maxq.protocol.message.transaction_view import number, origin_of
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 #: Half messages have one queue.
 HALF_QUEUE_ID: Final = 0

@@ -28,13 +28,13 @@ from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TO
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.config.broker_config import BrokerConfig
-from maxq.protocol import message_const as const
-from maxq.protocol.message import decode_record
-from maxq.protocol.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.transaction_view import PROPERTY_COPIED, REMOVE_TAG, SEPARATOR, half_offsets
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.final_mark import LogMark
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.durability.final_mark import LogMark
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

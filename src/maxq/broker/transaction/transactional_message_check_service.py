@@ -34,24 +34,24 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from maxq.access.guard import Guard
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, opened_again
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, is_its_own_fault
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
-from maxq.protocol.message import MessageExt
-from maxq.protocol.remoting_command import RemotingCommand
-from maxq.protocol.transaction_view import number
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.transaction_view import number
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.final_mark import NOT_LEADING
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.durability.final_mark import NOT_LEADING
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 

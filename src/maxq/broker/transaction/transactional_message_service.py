@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.named_message import has_unique_key, is_another
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.put_outcome import put_refusal
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -37,14 +37,14 @@ from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
 from maxq.protocol.header.send import EndTransactionRequestHeader
-from maxq.protocol.message import MAGIC_V2, MessageExt, decode_record
-from maxq.protocol.transaction_view import number, origin_of
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MAGIC_V2, MessageExt, decode_record
+from maxq.protocol.message.transaction_view import number, origin_of
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.damage_names import DAMAGED_PROPERTY
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.damage.damage_names import DAMAGED_PROPERTY
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 

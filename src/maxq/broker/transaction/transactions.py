@@ -6,15 +6,15 @@ from pathlib import PurePath
 from maxq.access.guard import Guard
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.acting.special_services import SpecialServices
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.fast_path.end_path import EndPath
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC
-from maxq.broker.transaction.end_path import EndPath
 from maxq.broker.transaction.end_transaction import EndTransactionProcessor
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transaction_metrics import FILE_NAME, TransactionMetrics

@@ -10,7 +10,7 @@ from maxq.auth.policy import Action
 from maxq.auth.policy import Decision as Verdict
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.report import Report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.access import custom_acl
 from maxq.client.admin.admin import Admin
 

@@ -9,14 +9,14 @@ from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
 from maxq.cli.options import server_address
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report, json_value, json_values, pairs_report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report, json_value, json_values, pairs_report
+from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.offsets import ConsumeStatsList, OffsetWrapper
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 app = typer.Typer(rich_markup_mode=None)
 

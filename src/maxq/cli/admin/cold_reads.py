@@ -7,7 +7,7 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.report import Report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from maxq.cli.admin.values import refuse_unusable
-from maxq.cli.confirm import Yes, confirm
 from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
-from maxq.cli.near_names import near_names
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, server_address
-from maxq.cli.report import Report, Style, show
+from maxq.cli.terminal.confirm import Yes, confirm
+from maxq.cli.terminal.near_names import near_names
+from maxq.cli.terminal.report import Report, Style, show
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
 from maxq.errors import ConfigError

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import command
-from maxq.cli.message_json import message_object
-from maxq.cli.report import Report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.message_json import message_object
+from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError, RemoteProtocolError
-from maxq.protocol.message import MessageExt, decode_record
+from maxq.protocol.message.message import MessageExt, decode_record
 
 app = typer.Typer(rich_markup_mode=None)
 

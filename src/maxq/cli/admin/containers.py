@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from maxq.cli.admin.command import command
-from maxq.cli.report import Report, done_report
+from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
 

@@ -6,7 +6,7 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.report import Report, done_report, json_values
+from maxq.cli.terminal.report import Report, done_report, json_values
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
 

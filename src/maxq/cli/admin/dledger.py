@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
-from maxq.cli.report import Report, done_report
+from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError, DLedgerError, MaxQError
 from maxq.machine import system_seams
 

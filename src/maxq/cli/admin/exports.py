@@ -9,7 +9,7 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
-from maxq.cli.report import Report, done_report
+from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.versions import version_name
 from maxq.client.admin.admin import Admin
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
@@ -18,8 +18,8 @@ from maxq.errors import BrokerError, ClientError, ConfigError, RemotingError
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.runtime.durable_files import DurableFiles
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.durable_files import DurableFiles
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

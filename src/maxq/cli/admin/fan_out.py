@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from maxq.cli.report import Report
-from maxq.cli.said import said
+from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.report import Report
 from maxq.errors import MaxQError
 
 Answer = TypeVar("Answer")

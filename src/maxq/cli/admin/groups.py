@@ -11,9 +11,9 @@ from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.topics import read_json_list
 from maxq.cli.admin.values import is_true
 from maxq.cli.options import server_address
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report, done_report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.times import format_time
 from maxq.cli.versions import version_name
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError, RemoteProtocolError, RemotingError
@@ -22,9 +22,9 @@ from maxq.protocol.body.heartbeat import Connection, ConsumerConnection
 from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig, subscription_text
 from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
-from maxq.protocol.json_body import to_plain
-from maxq.protocol.json_dialect import java_text
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json.json_body import to_plain
+from maxq.protocol.json.json_dialect import java_text
+from maxq.protocol.message.message_queue import MessageQueue
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -7,8 +7,8 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, addresses, command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
-from maxq.cli.report import Report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)

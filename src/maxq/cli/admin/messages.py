@@ -10,21 +10,21 @@ import typer
 
 from maxq.cli.admin.command import Topic, Via, command
 from maxq.cli.admin.values import is_true, known_charset
-from maxq.cli.message_json import message_object
 from maxq.cli.options import server_address
-from maxq.cli.report import Report
-from maxq.cli.times import format_time, parse_time
+from maxq.cli.terminal.message_json import message_object
+from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.messages import TOOLS_GROUP
 from maxq.client.client_config import ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendResult
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendResult
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
 from maxq.machine import system_seams
-from maxq.protocol.json_body import to_plain
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.system import SystemClock
+from maxq.protocol.json.json_body import to_plain
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

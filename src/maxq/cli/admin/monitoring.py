@@ -10,12 +10,12 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.groups import compared_subscriptions
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import MaxQError
 from maxq.protocol.body.subscription import subscription_text
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -7,7 +7,7 @@ import typer
 
 from maxq.cli.admin.command import command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
-from maxq.cli.report import Report, json_values
+from maxq.cli.terminal.report import Report, json_values
 from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)

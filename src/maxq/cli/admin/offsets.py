@@ -7,13 +7,13 @@ import typer
 
 from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.values import is_true
-from maxq.cli.report import Report, done_report
-from maxq.cli.times import format_time, parse_time
+from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.offsets import LATEST
 from maxq.errors import ConfigError
-from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.system import SystemClock
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

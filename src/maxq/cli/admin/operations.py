@@ -6,10 +6,10 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, addresses, command
 from maxq.cli.admin.fan_out import Outcomes, ask_each
-from maxq.cli.confirm import Yes, confirm
 from maxq.cli.options import server_address
-from maxq.cli.report import Report
-from maxq.cli.times import format_time, parse_time
+from maxq.cli.terminal.confirm import Yes, confirm
+from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.machine import system_seams
 

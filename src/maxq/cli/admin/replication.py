@@ -7,8 +7,8 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.options import server_address
-from maxq.cli.report import Report, done_report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import ClientError, ConfigError
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo

@@ -7,10 +7,10 @@ import typer
 
 from maxq.cli.admin.command import BrokerAddr, addresses, command
 from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.report import Report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
-from maxq.runtime.system import SystemClock
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -11,15 +11,15 @@ import typer
 
 from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.values import is_true
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ProducerConfig
-from maxq.client.producer import Producer
-from maxq.client.send_result import SendResult
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendResult
 from maxq.errors import ClientError, MaxQError
 from maxq.machine import system_seams
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 
 app = typer.Typer(rich_markup_mode=None)
 

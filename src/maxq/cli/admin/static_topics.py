@@ -6,7 +6,7 @@ import typer
 
 from maxq.cli.admin.command import Topic, command
 from maxq.cli.admin.values import is_true
-from maxq.cli.report import Report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.static_topic_plan import Plan
 from maxq.errors import ConfigError

@@ -9,12 +9,12 @@ import typer
 from maxq.cli.admin.command import BrokerAddr, ClusterName, Topic, Via, addresses, command
 from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
-from maxq.cli.progress import tracked
-from maxq.cli.report import Report, done_report
-from maxq.cli.times import format_time
+from maxq.cli.terminal.progress import tracked
+from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.name_servers import NAMESPACE_ORDER_TOPIC_CONFIG
-from maxq.client.rebalance import AllocateMessageQueueAveragely
+from maxq.client.consumer.rebalance import AllocateMessageQueueAveragely
 from maxq.errors import ConfigError
 from maxq.protocol.body.topic_config import TopicConfig
 

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import command
-from maxq.cli.report import Report
-from maxq.cli.times import format_time, parse_time
+from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
 from maxq.client.admin.traces import TraceView
-from maxq.protocol.message_trace import TRACE_TOPIC, TraceType
-from maxq.runtime.system import SystemClock
+from maxq.protocol.message.message_trace import TRACE_TOPIC, TraceType
+from maxq.runtime.files.system import SystemClock
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from maxq.cli.load.request import Target
-from maxq.cli.ready import facts_of
+from maxq.cli.terminal.ready import facts_of
 from maxq.errors import MaxQError
 
 _START_SECONDS = 60

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from maxq.auth.info import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 
 
 class AccessAdmin:

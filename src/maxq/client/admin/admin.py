@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import MQClientAPI
 from maxq.client.client_config import ClientConfig, ClientSeams
-from maxq.client.mq_client_manager import remoting_of
+from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.instance.mq_client_manager import remoting_of
 from maxq.protocol.body.route import ClusterInfo
 
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode
 from maxq.config.properties import format_properties, parse_properties
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.broker_stats import BrokerStatsData
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 from maxq.protocol.body.offsets import ConsumeStatsList
 from maxq.protocol.body.route import BrokerData, ClusterInfo, KVTable
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 
 
 class BrokerAdmin:

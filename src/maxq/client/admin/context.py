@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from maxq.client.client_api import MQClientAPI
+from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.namespace import retry_topic
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
 
 Result = TypeVar("Result")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode
 from maxq.config.properties import format_properties, parse_properties
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 
 
 class ControllerAdmin:

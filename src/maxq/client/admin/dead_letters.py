@@ -14,10 +14,10 @@ from maxq.client.admin.offsets import OffsetAdmin
 from maxq.client.admin.topics import TopicAdmin
 from maxq.client.namespace import DLQ_PREFIX, retry_topic
 from maxq.errors import ClientError, MaxQError, NoRouteError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.topic_config import PERM_READ
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
 
 _PAGE: Final = 32
 #: What brokers and clients wrote on a message's way; a message that is sent anew gets its own.

@@ -8,7 +8,7 @@ Source:
 from collections.abc import Iterable, Mapping, Sequence
 
 from maxq.client.admin.context import AdminContext, answering_brokers
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode
 from maxq.errors import NoRouteError
 from maxq.protocol.body.offsets import OffsetWrapper, TopicOffset
@@ -20,7 +20,7 @@ from maxq.protocol.body.static_topic import (
     mock_broker_name,
 )
 from maxq.protocol.body.topic_config import TopicConfigAndQueueMapping
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 Chains = Mapping[MessageQueue, Sequence[LogicQueueMappingItem]]
 Progress = dict[MessageQueue, OffsetWrapper]

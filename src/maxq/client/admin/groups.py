@@ -3,7 +3,7 @@
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_progress
 from maxq.client.admin.topics import TopicAdmin
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.client.namespace import RETRY_PREFIX, dlq_topic, retry_topic
 from maxq.client.validators import check_group
 from maxq.codes import RequestCode, ResponseCode
@@ -20,7 +20,7 @@ from maxq.protocol.body.subscription import (
     SubscriptionGroupWrapper,
 )
 from maxq.protocol.body.topic_config import TopicList
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 class GroupAdmin:

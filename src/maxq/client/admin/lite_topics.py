@@ -6,10 +6,10 @@ Answers are dictionaries with the wire's names; changes-5.5.md §3.6 lists them.
 from typing import Any
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import Field, fields
+from maxq.client.instance.client_api import Field, fields
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 
 
 class LiteTopicAdmin:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
+from maxq.client.instance.pull_api import FLAG_SUBSCRIPTION, unpack
+from maxq.client.instance.topic_publish_info import subscribe_queues
 from maxq.client.namespace import RETRY_PREFIX
-from maxq.client.pull_api import FLAG_SUBSCRIPTION, unpack
-from maxq.client.pull_result import PullResult, PullStatus
-from maxq.client.topic_publish_info import subscribe_queues
+from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
-from maxq.protocol import message_const as const
 from maxq.protocol.body.broker_stats import QueryConsumeQueueResponseBody
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult
 from maxq.protocol.body.heartbeat import ConsumerConnection
@@ -21,8 +20,9 @@ from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.route import GroupList
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
-from maxq.protocol.message import MessageExt, decode_message_id, decode_record, decode_records, host_text
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, decode_message_id, decode_record, decode_records, host_text
+from maxq.protocol.message.message_queue import MessageQueue
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _FOR_EVER = 0x7FFF_FFFF_FFFF_FFFF

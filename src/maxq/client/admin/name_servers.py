@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.properties import format_properties, parse_properties
 from maxq.errors import BrokerError

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
-from maxq.client.topic_publish_info import subscribe_queues
+from maxq.client.instance.client_api import fields
+from maxq.client.instance.topic_publish_info import subscribe_queues
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.body.offsets import (
@@ -12,7 +12,7 @@ from maxq.protocol.body.offsets import (
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 LATEST = -1  # as a reset time: the end of the queue
 

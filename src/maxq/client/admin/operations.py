@@ -3,9 +3,9 @@
 from typing import Any
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.codes import RequestCode
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 
 
 class OperationsAdmin:
@@ -30,7 +30,7 @@ class OperationsAdmin:
         before_offset: int | None = None,
         dry_run: bool = True,
     ) -> dict[str, Any]:
-        """Hide messages of a topic on one master, or say what would be hidden (broker/processors/purge_topic.py)."""
+        """Hide messages of a topic on one master, or say what would be hidden (broker/processors/admin/purge_topic.py)."""
         ext = fields(
             topic=topic,
             queueId=queue_id,

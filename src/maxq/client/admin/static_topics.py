@@ -17,14 +17,14 @@ from maxq.client.admin.static_topic_plan import (
     round_up,
 )
 from maxq.client.admin.topics import topic_fields
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.body.offsets import TopicStatsTable
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndQueueMapping
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 class StaticTopicAdmin:

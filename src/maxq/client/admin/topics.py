@@ -2,7 +2,7 @@
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.global_progress import global_chains, global_offsets
-from maxq.client.client_api import fields
+from maxq.client.instance.client_api import fields
 from maxq.client.validators import check_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError

@@ -6,8 +6,8 @@ Source: apache/rocketmq client/trace/TraceView.java, tools/command/message/Query
 from dataclasses import dataclass
 
 from maxq.client.admin.messages import MessageAdmin
-from maxq.protocol.message_id import decode_host
-from maxq.protocol.message_trace import TRACE_TOPIC, TraceRecord, TraceType, decode_traces
+from maxq.protocol.message.message_id import decode_host
+from maxq.protocol.message.message_trace import TRACE_TOPIC, TraceRecord, TraceType, decode_traces
 
 _FOR_EVER = 0x7FFF_FFFF_FFFF_FFFF
 

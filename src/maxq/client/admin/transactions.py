@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from maxq.client.admin.context import AdminContext
 from maxq.client.admin.messages import MessageAdmin
 from maxq.errors import ClientError
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt, host_text
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.transaction_view import (
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, host_text
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.transaction_view import (
     DISCARD_TOPIC,
     GROUP,
     HALF_TOPIC,

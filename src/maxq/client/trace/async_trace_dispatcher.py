@@ -20,12 +20,12 @@ from enum import Enum
 from typing import Final
 
 from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig
-from maxq.client.message_sender import MessageSender
-from maxq.client.mq_client import MQClientInstance
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.producer.message_sender import MessageSender
 from maxq.errors import LocalProtocolError, MaxQError
-from maxq.protocol import message_const as const
-from maxq.protocol.message import Message, UniqIdGenerator
-from maxq.protocol.message_trace import TRACE_TOPIC, TraceRecord
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, UniqIdGenerator
+from maxq.protocol.message.message_trace import TRACE_TOPIC, TraceRecord
 
 log = logging.getLogger(__name__)
 

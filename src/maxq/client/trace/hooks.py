@@ -14,11 +14,11 @@ from maxq.client.hooks import (
     SendMessageContext,
 )
 from maxq.client.namespace import unwrap
-from maxq.client.send_result import SendStatus
+from maxq.client.results.send_result import SendStatus
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher
-from maxq.protocol import message_const as const
-from maxq.protocol.message import Message, MessageExt
-from maxq.protocol.message_trace import DEFAULT_REGION, ContextCode, TracedMessageType, TraceRecord, TraceType
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_trace import DEFAULT_REGION, ContextCode, TracedMessageType, TraceRecord, TraceType
 
 _STARTED = "maxq.trace.started"
 _BEFORE = "maxq.trace.before"

@@ -27,7 +27,7 @@ from maxq.client.hooks import (
     SendMessageContext,
 )
 from maxq.client.namespace import unwrap
-from maxq.protocol.message import Message
+from maxq.protocol.message.message import Message
 
 _SPAN = "maxq.opentelemetry.span"
 _SPANS = "maxq.opentelemetry.spans"

@@ -15,7 +15,7 @@ from maxq.pipeline.source.offsets import OffsetRange, to_json
 from maxq.pipeline.source.positions import name_of, resolve, selected_queues
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 Coverage = Mapping[MessageQueue, Sequence[Range]]
 

@@ -25,8 +25,8 @@ from pyarrow import fs
 
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
-from maxq.runtime.durable_files import DurableFiles
-from maxq.runtime.system import SystemClock, SystemDiskLock, SystemRng
+from maxq.runtime.files.durable_files import DurableFiles
+from maxq.runtime.files.system import SystemClock, SystemDiskLock, SystemRng
 
 _MANIFESTS: Final = "_manifest"
 _RUNS: Final = "_runs"

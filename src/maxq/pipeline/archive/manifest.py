@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from maxq.errors import PipelineError
 from maxq.pipeline.archive.ranges import Range, overlaps, union
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 VERSION: Final = 1
 _CHECKSUM_MASK: Final = (1 << 64) - 1

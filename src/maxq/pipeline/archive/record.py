@@ -19,9 +19,9 @@ from typing import Any, Final
 from maxq.errors import ConfigError
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.pipeline.source.positions import name_of
-from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.durable_files import DurableFiles
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.durable_files import DurableFiles
+from maxq.runtime.files.system import SystemClock, SystemRng
 
 VERSION: Final = 1
 #: Queues → the incarnations of those whose topics were deleted before.

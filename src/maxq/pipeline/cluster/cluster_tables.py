@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from maxq.client.admin.admin import Admin
+from maxq.client.blocking.loop_thread import LoopThread
 from maxq.client.client_config import ClientConfig
-from maxq.client.loop_thread import LoopThread
 from maxq.errors import NoRouteError
 from maxq.machine import new_event_loop, system_seams
 from maxq.pipeline.options.read_options import ConnectionOptions
@@ -21,7 +21,7 @@ from maxq.pipeline.records.record_batches import microsecond
 from maxq.pipeline.wire.wire_client import tls_config
 from maxq.protocol.body.offsets import TopicOffset
 from maxq.protocol.body.static_topic import MOCK_BROKER_PREFIX
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 Result = TypeVar("Result")
 

@@ -32,7 +32,7 @@ from maxq.pipeline.transforms.archive import found_ranges, not_covered, only_cov
 from maxq.pipeline.transforms.dead_letters import KEPT_PROPERTIES, dead_letters, redriven
 from maxq.pipeline.transforms.replay import Chosen, check_targets, chosen_messages
 from maxq.pipeline.wire.wire_client import WireClient
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 EXPORT_FORMATS: Final = ("parquet", "json", "orc")
 

@@ -23,15 +23,15 @@ from maxq.pipeline.archive.folder import ArchiveFolder
 from maxq.pipeline.archive.manifest import FileEntry, coverage_of
 from maxq.pipeline.archive.ranges import Range, intersect, subtract, union
 from maxq.pipeline.archive.record import SentRecord, piece_name
-from maxq.pipeline.jobs.archive import ArchiveConfig, deleted_in_stores, read_archive, store_messages
+from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores, read_archive, store_messages
 from maxq.pipeline.options.read_options import FORMAT
 from maxq.pipeline.options.write_options import EXACTLY_ONCE
 from maxq.pipeline.store.store_source import store_options
 from maxq.pipeline.transforms.archive import QUEUE_KEY, only_covered
 from maxq.pipeline.transforms.pace import Pace, in_order, timed
 from maxq.pipeline.transforms.replay import COUNTS_SCHEMA, Chosen, Mapped, chosen_messages, sink_messages, target_counts
-from maxq.protocol.message_queue import MessageQueue
-from maxq.runtime.system import SystemClock
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock
 
 PIECE_BYTES: Final = 256 << 20
 ANY_PACE: Final = Pace()

@@ -52,7 +52,7 @@ from maxq.pipeline.transforms.message_stats import (
     topic_stats,
 )
 from maxq.pipeline.transforms.time_steps import time_step_ms
-from maxq.runtime.durable_files import DurableFiles
+from maxq.runtime.files.durable_files import DurableFiles
 from maxq.store.tools.offsets import known_queues
 
 _SAMPLE: Final = "groups-{}.parquet"

@@ -8,7 +8,7 @@ from typing import Final
 
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import CONNECTION_OPTIONS, FORMAT, KAFKA_OPTIONS, ConnectionOptions
-from maxq.protocol import message_const as const
+from maxq.protocol.message import message_const as const
 
 WRITE_OPTIONS: Final = (
     "topic", "delivery", "applicationId", "batchId", "coordinator", "producerGroup", "batchBytes", "requestsInFlight",

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from maxq.errors import RemoteProtocolError
 from maxq.pipeline.records import arrow_cy as ac
 from maxq.pipeline.records.schemas import arrow_schema, base_column
-from maxq.protocol.compression import compression_type, decompress
-from maxq.protocol.message_id import host_text
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.store import record_cy as rc
+from maxq.protocol.message.compression import compression_type, decompress
+from maxq.protocol.message.message_id import host_text
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.log import record_cy as rc
 
 Rows = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from maxq.pipeline.records import arrow_cy as ac
 from maxq.pipeline.records.record_batches import INTEGERS, TIMESTAMPS, Rows, microseconds
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS
-from maxq.store import record_cy as rc
+from maxq.store.log import record_cy as rc
 
 _COLUMNS: Final = INTEGERS | TIMESTAMPS
 _NULLABLE: Final = ("tags", "uniqKey")

@@ -12,8 +12,8 @@ from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import PipelineError
 from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows, hash_rows
 from maxq.pipeline.sink.sink_columns import Numbers, SinkRows, sink_rows
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message_queue import MessageQueue
 
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10

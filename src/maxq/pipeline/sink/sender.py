@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from time import sleep
 from typing import Final
 
-from maxq.client.topic_publish_info import publish_queues
+from maxq.client.instance.topic_publish_info import publish_queues
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError, NoRouteError, PipelineError, RemoteProtocolError, RemotingError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import MASTER_ID, TopicRouteData
 from maxq.protocol.body.static_topic import global_queues
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 
 #: The topic whose route tells where a topic can be made that is not there yet, and with how many queues.
 AUTO_CREATE_TOPIC: Final = "TBW102"

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maxq.errors import PipelineError
-from maxq.protocol import message_const as const
+from maxq.protocol.message import message_const as const
 
 Numbers = npt.NDArray[np.int64]
 

@@ -26,7 +26,7 @@ from maxq.pipeline.sink.sender import MAY_PASS
 from maxq.pipeline.sink.sink_task import TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import MASTER_ID
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 T = TypeVar("T")
 

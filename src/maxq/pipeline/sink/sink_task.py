@@ -29,11 +29,11 @@ from maxq.pipeline.sink.sender import (
 )
 from maxq.pipeline.sink.sink_pace import SinkPace
 from maxq.pipeline.wire.wire_client import WireClient
-from maxq.protocol.message_id import UniqIdGenerator
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_id import UniqIdGenerator
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemRng
 from maxq.runtime.own_address import own_address
-from maxq.runtime.system import SystemRng
 
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")

@@ -17,7 +17,7 @@ from maxq.pipeline.sink.sink_columns import check_columns
 from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.spark.worker import spare_collections
-from maxq.runtime.system import SystemClock, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemRng
 
 #: What Spark tells its tasks about a streaming query: its id, the same after a restart, and the id of this start.
 _QUERY_ID: Final = "sql.streaming.queryId"

@@ -20,7 +20,7 @@ from maxq.pipeline.source.positions import (
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.pulls import Hint
 from maxq.pipeline.wire.wire_client import WireClient
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 @dataclass(frozen=True)

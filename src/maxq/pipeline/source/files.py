@@ -27,9 +27,9 @@ from maxq.pipeline.store.log_pieces import LogPiece, PieceReader, log_pieces, us
 from maxq.pipeline.store.store_folder import open_store
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_reader import runs
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
-from maxq.store import record_cy as rc
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, UNIT_SIZE, QueueFiles
 from maxq.store.tools.store_files import StoreFiles

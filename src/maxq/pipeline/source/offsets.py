@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import INCARNATION, offsets_table
 from maxq.protocol.body.static_topic import is_mock_broker
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 Offsets = dict[MessageQueue, int]
 #: (topic, broker) → which topic of this name it is; see above.

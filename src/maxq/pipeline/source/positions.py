@@ -11,7 +11,7 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets
 from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from maxq.pipeline.source.positions import (
 from maxq.pipeline.source.scan import ScanPartition, partitions
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 log: Final = logging.getLogger(__name__)
 

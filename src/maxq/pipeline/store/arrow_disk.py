@@ -6,8 +6,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from pyarrow import fs
 
 from maxq.errors import ConfigError
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import Disk, DiskLock, DiskUsage, FileInfo, MappedRegion
-from maxq.runtime.system import SystemDisk
 
 
 def open_uri(uri: str) -> tuple[Disk, PurePath]:

@@ -20,8 +20,8 @@ import numpy as np
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import MAX_ROWS, Rows, scan_rows
 from maxq.runtime.interfaces import Disk, MappedRegion
-from maxq.store import record_cy as rc
-from maxq.store.mapped_file import data_ranges, holds_data
+from maxq.store.files.mapped_file import data_ranges, holds_data
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import REASONS, LogWalk
 from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles, Unit
 from maxq.store.tools.store_files import DataFile, StoreFiles

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 
 from maxq.errors import ConfigError
+from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.system import SystemDisk
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
 

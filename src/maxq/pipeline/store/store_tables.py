@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from maxq.errors import StoreError, StoreRefusedError
 from maxq.pipeline.records.record_batches import microsecond, microseconds
 from maxq.pipeline.store.log_pieces import LogPiece, PieceReader
+from maxq.runtime.files.overlay_disk import OverlayDisk
 from maxq.runtime.interfaces import Disk
-from maxq.runtime.overlay_disk import OverlayDisk
 from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.tools.index_files import IndexReader, infer_geometry
 from maxq.store.tools.offsets import queue_offsets

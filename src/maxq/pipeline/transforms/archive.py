@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from maxq.pipeline.archive.ranges import Range
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 DATE: Final = "date"
 QUEUE_KEY: Final = ("topic", "brokerName", "queueId")

@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.queue_files import MAX_EXT_ADDRESS
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 FAULT_COLUMNS: Final = ("store", "file", "position", "kind", "expected", "found")
 _UNIT_KEY: Final = ("topic", "queueId", "queueOffset")

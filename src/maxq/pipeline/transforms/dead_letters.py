@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from maxq.client.admin.dead_letters import NOT_SENT_AGAIN
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX
-from maxq.protocol import message_const as const
+from maxq.protocol.message import message_const as const
 
 LETTER_COLUMNS: Final = ("group", "originTopic", "originMsgId", "tries", "cause", "causeText")
 TRIES: Final = "TRIES"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from maxq.client.errors import NameIllegalError
 from maxq.client.validators import check_topic
 from maxq.errors import ConfigError
-from maxq.protocol.message_const import PROPERTY_KEYS, PROPERTY_TAGS
+from maxq.protocol.message.message_const import PROPERTY_KEYS, PROPERTY_TAGS
 
 #: What a message was, as properties of the one that is sent again; `timestamps` switches them on.
 ORIGIN_PLACE: Final = "ORIGIN_PLACE"  # topic/broker/queue/offset

@@ -1,6 +1,6 @@
 """Messages of the trace topic → trace records, one a row.
 
-The layout is that of protocol/message_trace.py; here records are columns.
+The layout is that of protocol/message/message_trace.py; here records are columns.
 
 Clients print null as `null`. A batch is one Pub whose msgId is the ids of its messages with commas between them. What
 Java's decoder would throw at is a row with a `fault` here.
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from maxq.protocol.message_trace import (
+from maxq.protocol.message.message_trace import (
     CONTENT_SEPARATOR,
     FIELDS,
     LEAST_FIELDS,

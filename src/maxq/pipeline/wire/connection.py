@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.protocol.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
 
 _READ_AHEAD: Final = 64 * 1024
 _BODY_LIMIT: Final = 256 << 20  # a length beyond it is no frame

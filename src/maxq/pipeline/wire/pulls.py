@@ -27,8 +27,8 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.wire.connection import Connection
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
-from maxq.protocol.remoting_command import RemotingCommand
 
 log: Final = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

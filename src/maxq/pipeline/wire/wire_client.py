@@ -32,11 +32,11 @@ from maxq.protocol.body.route import MASTER_ID, ClusterInfo, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfigAndQueueMapping, TopicList
 from maxq.protocol.enums import ConsumeType
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.tls import ClientTls
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 
 log: Final = logging.getLogger(__name__)
 

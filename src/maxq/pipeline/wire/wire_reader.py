@@ -16,9 +16,9 @@ from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
-from maxq.protocol.message import MessageExt, decode_batch, decode_record, encode_record
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.store import record_cy as rc
+from maxq.protocol.message.message import MessageExt, decode_batch, decode_record, encode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.log import record_cy as rc
 
 #: First offset, one past the last, and what is the matter with them.
 _Lost = list[tuple[int, int, str]]

@@ -7,7 +7,7 @@ Source:
 from dataclasses import field
 
 from maxq.protocol.body.subscription import SubscriptionData
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
 
 
 @json_body

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import CMResult, MessageModel, MessageRequestMode
-from maxq.protocol.json_body import JsonBody, json_body
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json.json_body import JsonBody, json_body
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 @json_body

@@ -1,7 +1,7 @@
 """DataVersion: tells two copies of a table apart."""
 
 
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
 
 
 @json_body

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
 
 
 @json_body

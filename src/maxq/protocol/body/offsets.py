@@ -13,8 +13,8 @@ import orjson
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.json_body import JsonBody, json_body, read_int
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json.json_body import JsonBody, json_body, read_int
+from maxq.protocol.message.message_queue import MessageQueue
 
 
 @json_body

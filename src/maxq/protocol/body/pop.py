@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 
 CK_TAG: Final = "ck"
 ACK_TAG: Final = "ack"

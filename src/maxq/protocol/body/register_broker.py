@@ -15,15 +15,15 @@ from dataclasses import field
 
 from maxq.codes import MQVersion
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import (
     TopicConfig,
     TopicConfigAndMappingSerializeWrapper,
     TopicQueueMappingInfo,
 )
-from maxq.protocol.compression import CompressionType, decompress
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody, json_body
+from maxq.protocol.message.compression import CompressionType, decompress
 
 _LEVEL = 9
 _MOST_INFLATED = 8 << 20  # bytes: more than 100,000 topics

@@ -8,7 +8,7 @@ Source:
 from dataclasses import field
 
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
 
 MASTER_ID = 0
 

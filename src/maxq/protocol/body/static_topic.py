@@ -14,8 +14,8 @@ from dataclasses import field
 from typing import Final
 
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
-from maxq.protocol.json_body import JsonBody, json_body
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json.json_body import JsonBody, json_body
+from maxq.protocol.message.message_queue import MessageQueue
 
 GLOBAL_SCOPE: Final = "__global__"
 MOCK_BROKER_PREFIX: Final = "__syslo__"

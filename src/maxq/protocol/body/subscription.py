@@ -10,8 +10,8 @@ from typing import Any
 
 from maxq.errors import LocalProtocolError
 from maxq.protocol.body.data_version import DataVersion
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.json_body import JsonBody, json_body
+from maxq.protocol.json.json_body import JsonBody, json_body
+from maxq.protocol.message.java_hash import java_hash
 
 SUB_ALL = "*"
 TAG = "TAG"

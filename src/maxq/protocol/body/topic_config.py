@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.enums import TopicFilterType
-from maxq.protocol.json_body import JsonBody, json_body, read_int
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody, json_body, read_int
 
 PERM_INHERIT = 1
 PERM_WRITE = 2

@@ -5,7 +5,7 @@ Source:
 """
 
 
-from maxq.protocol.header_fields import CommandHeader, Long, header
+from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 
 @header

@@ -7,7 +7,7 @@ Source:
 from collections.abc import Mapping
 from typing import ClassVar
 
-from maxq.protocol.header_fields import CommandHeader, header
+from maxq.protocol.frame.header_fields import CommandHeader, header
 
 #: Ext fields of the answer to a heartbeat (34).
 IS_SUPPORT_HEART_BEAT_V2 = "IS_SUPPORT_HEART_BEAT_V2"

@@ -6,7 +6,7 @@ Source:
 
 
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.header_fields import CommandHeader, Long, header
+from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 #: Ext field of 12 that asks by unique key.
 UNIQUE_MSG_QUERY_FLAG = "_UNIQUE_KEY_QUERY"

@@ -6,7 +6,7 @@ Source:
 """
 
 
-from maxq.protocol.header_fields import CommandHeader, Long, header
+from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 #: Bits of a pull's sysFlag (PullSysFlag.java).
 PULL_FLAG_COMMIT_OFFSET = 0x1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from maxq.codes import RequestCode
-from maxq.protocol.header_fields import CommandHeader, Long, header
+from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 #: Letters of the short form (310, 320, 325) and the full names they stand for.
 V2_LETTERS: Final[Mapping[str, str]] = {

@@ -10,8 +10,8 @@ Source:
 from typing import Final
 
 from maxq.errors import RemoteProtocolError, StoreError
-from maxq.protocol.dledger_codec import decode_request
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_codec import decode_request
+from maxq.protocol.dledger.dledger_messages import (
     AppendReply,
     AppendRequest,
     DLedgerRequestCode,
@@ -20,7 +20,7 @@ from maxq.protocol.dledger_messages import (
     GetRequest,
     PullReply,
 )
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.dledger.member_port import answer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 
 Done = Callable[[DLedgerResponseCode], None]
 

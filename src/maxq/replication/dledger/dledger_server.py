@@ -24,7 +24,7 @@ from typing import Final, TypeVar, TypeVarTuple
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.errors import MaxQError, StoreFailedError
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     PushRequest,
     PushType,
@@ -57,8 +57,8 @@ from maxq.replication.raft.outputs import (
     StoreTerm,
 )
 from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.interfaces import LedgerStore
+from maxq.store.files.disk_room import lacks_room
 
 log: Final = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import logging
 from typing import Final, NamedTuple, Protocol
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.dledger_codec import decode_request, encode_reply
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_codec import decode_request, encode_reply
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerRequestCode,
     DLedgerResponseCode,
     HeartBeatRequest,
@@ -20,7 +20,7 @@ from maxq.protocol.dledger_messages import (
     Request,
     TransferReply,
 )
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.replication.dledger.config import DLedgerConfig
 

@@ -16,9 +16,9 @@ from functools import partial
 from typing import Final
 
 from maxq.errors import LocalProtocolError, RemoteProtocolError, RemotingError
-from maxq.protocol.dledger_codec import decode_reply, encode_request, request_code
-from maxq.protocol.dledger_messages import MetadataRequest, Reply, Request
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.dledger.dledger_codec import decode_reply, encode_request, request_code
+from maxq.protocol.dledger.dledger_messages import MetadataRequest, Reply, Request
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock

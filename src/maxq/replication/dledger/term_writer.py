@@ -13,8 +13,8 @@ from typing import Final
 from maxq.errors import MaxQError
 from maxq.replication.raft.ledger import HardState
 from maxq.runtime.blocking import VOTES
-from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.interfaces import LedgerStore, TermState
+from maxq.store.files.disk_room import lacks_room
 
 log: Final = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ brokerName in UTF-8. A slave with another brokerName leaves: its log would be a 
 A network may cut the one write, so a master that has heard the first half waits for the second for a moment; not if a
 Java slave may have said it (HAConnection.is_of_maxq).
 
-Then, if starts of that master, or of one before it, have put fillers into its log (store/seals.py), it names them in a
+Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/seals.py), it names them in a
 transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
@@ -38,8 +38,8 @@ import struct
 from collections.abc import Sequence
 
 from maxq.errors import RemoteProtocolError
-from maxq.store.commit_log import MESSAGE_MAGICS
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
+from maxq.store.log.commit_log import MESSAGE_MAGICS
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")

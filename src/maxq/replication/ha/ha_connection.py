@@ -30,7 +30,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.remoting.endpoint import LEAST_BYTES_A_SECOND
 from maxq.replication.ha.flow_monitor import FlowMonitor
 from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_name, encode_seals, is_joint
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from maxq.replication.ha.log_fetch import fetch_log
 from maxq.replication.ha.repair import FetchLog, LogRepair
 from maxq.replication.ha.scrub import ScrubService
 from maxq.runtime.interfaces import Clock
-from maxq.store.damage import DamagedRange
+from maxq.store.damage.damage import DamagedRange
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
-from maxq.store.damage import DamagedRange
-from maxq.store.file_check import FileCheck
-from maxq.store.mapped_file import MappedFile
+from maxq.store.damage.damage import DamagedRange
+from maxq.store.damage.file_check import FileCheck
+from maxq.store.files.mapped_file import MappedFile
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

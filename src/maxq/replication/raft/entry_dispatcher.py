@@ -16,7 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerEntry,
     DLedgerResponseCode,
     EntryRun,

@@ -15,7 +15,7 @@ from errno import EDQUOT, ENOSPC
 from typing import NamedTuple
 
 from maxq.errors import LedgerMismatchError, RemoteProtocolError
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerEntry,
     DLedgerResponseCode,
     EntryRun,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode, HeartBeatReply, HeartBeatRequest, Reply
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, HeartBeatReply, HeartBeatRequest, Reply
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.outputs import ReadReady
 

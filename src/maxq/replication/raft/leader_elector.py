@@ -21,7 +21,7 @@ Source:
 
 from typing import Final
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, VoteReply, VoteRequest, VoteResult
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Reply, VoteReply, VoteRequest, VoteResult
 from maxq.replication.raft.heart_beats import TERM_NOT_READY_MS
 from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.member_state import MemberState

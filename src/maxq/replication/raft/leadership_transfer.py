@@ -15,7 +15,7 @@ Source:
 from typing import Final
 
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, TransferReply, TransferRequest
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Reply, TransferReply, TransferRequest
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
 from maxq.replication.raft.member_state import MemberState

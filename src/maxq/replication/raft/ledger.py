@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 
 
 class HardState(NamedTuple):

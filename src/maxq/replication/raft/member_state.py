@@ -11,7 +11,7 @@ Source:
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Message, VoteRequest
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest
 from maxq.replication.raft.config import RaftConfig
 from maxq.replication.raft.ledger import HardState, Ledger
 from maxq.replication.raft.outbox import Outbox

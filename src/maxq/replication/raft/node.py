@@ -11,7 +11,7 @@ Source:
     openmessaging/dledger DLedgerServer.java; dledger.md §7 to §12.
 """
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,

@@ -7,7 +7,7 @@ reports that it is durable. Everything else passes, so that who ceases to lead d
 from collections import deque
 from collections.abc import Callable
 
-from maxq.protocol.dledger_messages import Reply, Request
+from maxq.protocol.dledger.dledger_messages import Reply, Request
 from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.outputs import Answer, Output, SendRequest, StoreTerm
 

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.dledger_messages import DLedgerResponseCode, Reply, Request
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Reply, Request
 from maxq.replication.raft.ledger import HardState
 
 

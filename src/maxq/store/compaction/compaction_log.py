@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from maxq.errors import RemoteProtocolError, StoreRefusedError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.protocol.message_const import PROPERTY_KEYS
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
 from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment, physical_offset_of
-from maxq.store.mapped_file_queue import is_offset_name
-from maxq.store.property_filter import EXAMINE_NS
+from maxq.store.files.mapped_file_queue import is_offset_name
+from maxq.store.queue.property_filter import EXAMINE_NS
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 

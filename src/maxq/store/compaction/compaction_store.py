@@ -17,20 +17,20 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from maxq.errors import StoreFailedError, StoreRefusedError
-from maxq.protocol.message import decode_record
+from maxq.protocol.message.message import decode_record
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.passed_over import PassedOver
-from maxq.store.commit_log import CommitLog
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
 from maxq.store.compaction.segment import Segment
-from maxq.store.consume_queue import ConsumeQueue
-from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.deletions import Deletions
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.log.tails_cy import jhash
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
-from maxq.store.tails_cy import jhash
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 

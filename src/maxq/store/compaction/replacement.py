@@ -17,7 +17,7 @@ from typing import Final
 from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
-from maxq.store.mapped_file import offset_to_file_name
+from maxq.store.files.mapped_file import offset_to_file_name
 
 _COMPACTING: Final = "compacting"
 _PREFIX: Final = "replacing-"

@@ -19,10 +19,10 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import decode_record
+from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import Disk
-from maxq.store.commit_log import BLANK_MAGIC
-from maxq.store.mapped_file import clear, offset_to_file_name
+from maxq.store.files.mapped_file import clear, offset_to_file_name
+from maxq.store.log.commit_log import BLANK_MAGIC
 
 UNIT_SIZE: Final = 46
 _UNIT = struct.Struct(">qiqqqhii")

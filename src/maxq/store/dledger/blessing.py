@@ -3,7 +3,7 @@
 A member that lost durable entries, or its vote, takes part in no election until a leader's log has what it lost. When a
 majority of the group is in that state there is no such leader, and never will be. Somebody must then decide that what
 is left is the log. This module says what is left, and carries the decision out; whether it may be made is the caller's
-question (cli/dledger_blessing.py), because it depends on the other members.
+question (cli/commands/dledger_blessing.py), because it depends on the other members.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
 from maxq.store.dledger.term_file import TermFile
-from maxq.store.mapped_file_queue import is_offset_name
+from maxq.store.files.mapped_file_queue import is_offset_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ file, or zeros: the log ends. Index unit, at 32 × index: magic:4 pos:8 size:4 i
 
 from isal.isal_zlib import crc32
 
-from maxq.store.crc32_function import address
+from maxq.store.log.crc32_function import address
 
 try:
     import cython
@@ -22,13 +22,13 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.runtime.buffers import i32, i64, u32
-    from cython.cimports.maxq.store.crc32_function import maxq_crc32_t
-    from cython.cimports.maxq.store.record_cy import crc31_at
+    from cython.cimports.maxq.store.log.crc32_function import maxq_crc32_t
+    from cython.cimports.maxq.store.log.record_cy import crc31_at
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 else:
     from maxq.runtime.buffers import i32, i64, u32
-    from maxq.store.record_cy import crc31_at
+    from maxq.store.log.record_cy import crc31_at
 
 STOP_END = 1
 STOP_FILLER = 2

@@ -7,7 +7,7 @@ import logging
 from bisect import bisect_right
 
 from maxq.errors import StoreFailedError
-from maxq.protocol.dledger_messages import ENTRY_HEADER, DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER, DLedgerEntry, EntryRun
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.entries_cy import ANY_INDEX, scan_entries
 from maxq.store.dledger.interfaces import EntryUnit

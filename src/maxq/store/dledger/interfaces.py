@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 
 
 class EntryUnit(NamedTuple):

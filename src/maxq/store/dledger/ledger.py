@@ -18,8 +18,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreFailedError
-from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
-from maxq.store.disk_room import lacks_room
+from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.entries_cy import scan_entries
 from maxq.store.dledger.entry_reader import EntryReader
@@ -30,7 +29,8 @@ from maxq.store.dledger.ledger_index import LedgerIndex
 from maxq.store.dledger.ledger_notes import LedgerNotes
 from maxq.store.dledger.ledger_recovery import LedgerRecovery
 from maxq.store.dledger.term_file import TermFile
-from maxq.store.flush import CommitLogFlusher
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.files.disk_room import lacks_room
 from maxq.store.running_flags import NO_ROOM
 from maxq.store.store_context import StoreContext
 

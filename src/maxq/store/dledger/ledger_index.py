@@ -9,12 +9,12 @@ from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk
-from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.entries_cy import put_units
 from maxq.store.dledger.interfaces import EntryUnit
-from maxq.store.flush import Pieces
-from maxq.store.mapped_file import OS_PAGE_SIZE, MappedFile, touch_by_page
-from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.durability.flush import Pieces
+from maxq.store.files.disk_room import lacks_room
+from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile, touch_by_page
+from maxq.store.files.mapped_file_queue import MappedFileQueue
 
 UNIT = struct.Struct(">iqiqq")
 UNIT_SIZE = UNIT.size

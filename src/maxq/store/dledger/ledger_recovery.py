@@ -30,7 +30,7 @@ from maxq.store.dledger.entries_cy import (
 from maxq.store.dledger.interfaces import LedgerReport
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
 from maxq.store.dledger.ledger_index import UNIT_SIZE, LedgerIndex
-from maxq.store.mapped_file import MappedFile, clear, data_ranges
+from maxq.store.files.mapped_file import MappedFile, clear, data_ranges
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)

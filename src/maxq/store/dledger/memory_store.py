@@ -6,7 +6,7 @@ Unlike Java's it truncates, reports its end to elections and shows what is commi
 import asyncio
 
 from maxq.errors import LedgerMismatchError
-from maxq.protocol.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
 from maxq.store.dledger.interfaces import EntryUnit, TermState
 from maxq.store.dledger.ledger_facts import LedgerFacts, not_the_one
 

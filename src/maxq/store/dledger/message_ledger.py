@@ -9,13 +9,13 @@ end of its queues and the end of its log.
 import struct
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import MessageExt, decode_record, encode_record
-from maxq.store.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
-from maxq.store.consume_queue_store import ConsumeQueueStore
-from maxq.store.dispatch import DispatchService
+from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
-from maxq.store.flush import CommitLogFlusher
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.log.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.store_context import StoreContext
 
 BARRIER_TOPIC = "rmq_sys_maxq_barrier"

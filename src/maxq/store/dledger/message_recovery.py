@@ -9,8 +9,8 @@ import logging
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.entries_cy import find_entry
 from maxq.store.dledger.message_ledger import MessageLedger
-from maxq.store.log_scanner import LogScan
-from maxq.store.recovery import Recovery
+from maxq.store.recovery.log_scanner import LogScan
+from maxq.store.recovery.recovery import Recovery
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from pathlib import PurePath
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.disk_room import DiskRoom
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.interfaces import LedgerReport
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE, FileLedger
-from maxq.store.file_allocator import FileAllocator
-from maxq.store.flush import CommitLogFlusher
-from maxq.store.store_checkpoint import StoreCheckpoint
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.durability.store_checkpoint import StoreCheckpoint
+from maxq.store.files.disk_room import DiskRoom
+from maxq.store.files.file_allocator import FileAllocator
+from maxq.store.recovery.store_files import StoreLock, refusing
 from maxq.store.store_context import StoreContext, StoreIdentity
-from maxq.store.store_files import StoreLock, refusing
 
 log = logging.getLogger(__name__)
 

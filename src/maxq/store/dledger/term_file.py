@@ -11,9 +11,9 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import Disk
-from maxq.store.disk_room import lacks_room
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.text_file import TextFile, number
+from maxq.store.files.disk_room import lacks_room
 
 log: Final = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ not to deliver again.
 from collections.abc import Iterator
 from typing import Final
 
-from maxq.protocol import message_const as const
 from maxq.protocol.enums import BoundaryType
-from maxq.protocol.message import MessageExt
-from maxq.store.log_search import records_with
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.store.log.log_search import records_with
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.timer_record import TIMER_TOPIC, timer_record
 

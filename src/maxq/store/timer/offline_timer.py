@@ -7,7 +7,7 @@ pretends to write).
 from pathlib import PurePath
 
 from maxq.errors import RemoteProtocolError, StoreRefusedError
-from maxq.protocol.message import decode_record
+from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import Disk
 from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME, TimerCheckpointFile

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
+from maxq.protocol.message import message_const as const
 from maxq.store.timer.timer_log import TimerLog, Unit
 from maxq.store.timer.timer_record import TimerRecord
 from maxq.store.timer.timer_wheel import Slot, TimerWheel

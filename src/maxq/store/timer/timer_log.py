@@ -27,8 +27,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import Disk
-from maxq.store.mapped_file import MappedFile, clear, holds_data
-from maxq.store.mapped_file_queue import MappedFileQueue
+from maxq.store.files.mapped_file import MappedFile, clear, holds_data
+from maxq.store.files.mapped_file_queue import MappedFileQueue
 
 UNIT_SIZE: Final = 52
 MAGIC_DEFAULT: Final = 1

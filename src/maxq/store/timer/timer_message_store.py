@@ -27,7 +27,7 @@ from typing import Final
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import MovedMessage, TimerCheckpoint
-from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message.java_hash import java_hash
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.delivered_copies import first_position

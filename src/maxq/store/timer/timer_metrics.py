@@ -8,8 +8,8 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.json import json_dialect
 from maxq.runtime.interfaces import Disk
 from maxq.store.config_manager import ConfigManager
 

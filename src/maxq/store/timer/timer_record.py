@@ -8,8 +8,8 @@ Source:
 from typing import Final
 
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 

@@ -7,11 +7,11 @@ Source:
 import logging
 
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import decode_record
-from maxq.store.consume_queue import BLANK_UNIT_SIZE
+from maxq.protocol.message.message import decode_record
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord, timer_record
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
-from maxq.store.mapped_file import OS_PAGE_SIZE, data_ranges
+from maxq.store.files.mapped_file import OS_PAGE_SIZE, data_ranges
 
 #: Slots of one lap; the wheel has two, so that a week of downtime and a week ahead fit.
 SLOTS_PER_LAP: Final = 7 * 24 * 3600

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maxq.errors import MaxQError, StoreError
-from maxq.protocol import json_dialect
-from maxq.protocol.message import decode_record
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store import record_cy as rc
-from maxq.store.deletions import FILE_NAME as DELETIONS_FILE
-from maxq.store.deletions import deleted_names
+from maxq.store.log import record_cy as rc
+from maxq.store.log.deletions import FILE_NAME as DELETIONS_FILE
+from maxq.store.log.deletions import deleted_names
 from maxq.store.tools.check_cy import Confirmation
 from maxq.store.tools.check_index import IndexCheck
 from maxq.store.tools.check_ledger import LedgerCheck

@@ -7,7 +7,7 @@ from maxq.store.dledger.entries_cy import ANY_INDEX, STOP_BAD, STOP_BAD_CRC, STO
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
 from maxq.store.dledger.term_file import TermFile
-from maxq.store.store_inventory import decode_inventory
+from maxq.store.files.store_inventory import decode_inventory
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 _REMEDY: Final = "this member gets it from the others when its store is emptied; nothing is lost while they have it"

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from maxq.store.tails_cy import jhash
+from maxq.store.log.tails_cy import jhash
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.check_cy import CheckedTopic, Confirmation, ConfirmedUnits
 from maxq.store.tools.expectation import SCHEDULE_TOPIC, Expectation, ExpectedUnit
 from maxq.store.tools.offsets import TopicNames
@@ -20,7 +21,6 @@ from maxq.store.tools.queue_files import (
     UnitFiles,
 )
 from maxq.store.tools.store_files import Fault, StoreFiles
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 
 _WRONG_MAX: Final = 1000  # wrong units remembered per queue
 _REPAIR: Final = (

@@ -10,7 +10,7 @@ Source:
 from itertools import islice
 from typing import Final
 
-from maxq.store import record_cy as rc
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.expectation import SCHEDULE_TOPIC
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.queue_files import QueueFiles

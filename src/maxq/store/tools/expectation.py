@@ -1,6 +1,6 @@
 """What one record of the log must have left in queues and index.
 
-A second, naive implementation of dispatch (the first: store/dispatch_cy.py), so that each can be checked by the other.
+A second, naive implementation of dispatch (the first: store/dispatch/dispatch_cy.py), so that each can be checked by the other.
 
 Source:
     CommitLog.checkMessageAndReturnSize, ConsumeQueue.putMessagePositionInfo, MultiDispatchUtils,
@@ -10,12 +10,12 @@ Source:
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from maxq.protocol import message_const as const
-from maxq.protocol.java_hash import java_hash
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.store import record_cy as rc
-from maxq.store.consume_queue_store import is_folder_name, may_hold_places
-from maxq.store.tails_cy import jhash
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.log import record_cy as rc
+from maxq.store.log.tails_cy import jhash
+from maxq.store.queue.consume_queue_store import is_folder_name, may_hold_places
 from maxq.store.tools.message_json import properties_of, topic_of
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store import record_cy as rc
-from maxq.store.log_scanner import find_record
+from maxq.store.log import record_cy as rc
+from maxq.store.recovery.log_scanner import find_record
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 #: (what is being read, bytes done, bytes in all)

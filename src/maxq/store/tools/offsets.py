@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from maxq.errors import MaxQError
-from maxq.protocol import json_dialect
-from maxq.store import record_cy as rc
+from maxq.protocol.json import json_dialect
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.expectation import LMQ_PREFIX, Expectation, expectation_of
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, BatchQueueFiles, QueueFiles

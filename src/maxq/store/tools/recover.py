@@ -12,9 +12,9 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.recovery.store_files import StoreLock, refusing
 from maxq.store.store_context import StoreContext, StoreIdentity
-from maxq.store.store_files import StoreLock, refusing
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.delay_levels import delay_levels_ms, delay_levels_text
 from maxq.store.tools.expectation import LMQ_PREFIX

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from maxq.errors import MaxQError
-from maxq.protocol import json_dialect
-from maxq.protocol.message import MessageExt, decode_record
-from maxq.protocol.transaction_view import (
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.transaction_view import (
     DISCARD_TOPIC,
     GROUP,
     HALF_TOPIC,
@@ -16,7 +16,7 @@ from maxq.protocol.transaction_view import (
     is_final,
     verdict,
 )
-from maxq.store import record_cy as rc
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
 from maxq.store.tools.queue_files import QueueFiles
 from maxq.store.tools.store_files import StoreFiles

@@ -1,8 +1,8 @@
 """Heart-beats: a leader's, which steps down without a majority's answers, and those a follower hears
 (DLedgerLeaderElector)."""
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
-from maxq.protocol.dledger_messages import HeartBeatReply, HeartBeatRequest, Reply
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import HeartBeatReply, HeartBeatRequest, Reply
 from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.java.state import LOOP_MS, JavaState
 

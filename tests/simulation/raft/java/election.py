@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from maxq.protocol.dledger_messages import Reply, VoteReply, VoteRequest, VoteResult
+from maxq.protocol.dledger.dledger_messages import Reply, VoteReply, VoteRequest, VoteResult
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.raft.java.state import JavaState, VoteRound
 

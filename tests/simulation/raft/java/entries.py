@@ -1,8 +1,8 @@
 """A follower's log: what a leader pushes, in whatever order it comes (EntryHandler)."""
 
 from maxq.errors import LedgerMismatchError
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
-from maxq.protocol.dledger_messages import PushReply, PushRequest, PushType
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import PushReply, PushRequest, PushType
 from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.java.state import PUSH_TIMEOUT_MS, JavaState
 from tests.simulation.raft.sim_ledger import SimRun

@@ -1,7 +1,7 @@
 """A member by Java's rules, with the inputs and outputs of RaftNode."""
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import (
     HeartBeatRequest,
     PushRequest,
     Reply,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
-from maxq.protocol.dledger_messages import PushReply, PushRequest, PushType, Reply
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import PushReply, PushRequest, PushType, Reply
 from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.java.state import PUSH_TIMEOUT_MS, JavaState
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from maxq.protocol.dledger_messages import Reply, Request, VoteReply
+from maxq.protocol.dledger.dledger_messages import Reply, Request, VoteReply
 from maxq.replication.raft.config import RaftConfig
 from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.outputs import Answer, Commit, Output, Role, RoleChange, SendRequest, StoreTerm

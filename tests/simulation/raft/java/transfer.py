@@ -1,7 +1,7 @@
 """Leadership handed over, and taken."""
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode as Code
-from maxq.protocol.dledger_messages import Reply, TransferReply, TransferRequest
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode as Code
+from maxq.protocol.dledger.dledger_messages import Reply, TransferReply, TransferRequest
 from maxq.replication.raft.outputs import Role
 from tests.simulation.raft.java.state import JavaState
 

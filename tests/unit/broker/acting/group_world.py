@@ -11,8 +11,8 @@ from maxq.broker.acting.group_api import GroupApi
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
-from maxq.broker.broker_identity import BrokerAddress
-from maxq.broker.registration import BrokerRegistration
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemotingConnectError, RemotingTimeoutError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader

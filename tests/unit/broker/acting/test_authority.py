@@ -7,17 +7,17 @@ import pytest
 
 from maxq.broker.acting.metadata_reverse import MetadataReverse
 from maxq.broker.acting.offset_authority import VERSION_JUMP, OffsetAuthority, is_newer
-from maxq.broker.broker_identity import BrokerAddress
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi, OffsetsPage
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.testing.sim_clock import SimClock
 from tests.unit.broker.acting.group_world import SLAVE_1
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld

@@ -1,7 +1,7 @@
 """Who speaks for a group, as one of its members sees it."""
 
 from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2
 
 

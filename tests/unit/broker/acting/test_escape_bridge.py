@@ -8,20 +8,20 @@ from typing import cast
 import pytest
 
 from maxq.broker.acting.escape_bridge import EscapeBridge, remote_queues
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.codes import RequestCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RemotingConnectError, RemotingTimeoutError
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
-from maxq.protocol.message_properties import decode_properties
-from maxq.protocol.message_sys_flag import MessageSysFlag
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.message.message_properties import decode_properties
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.interfaces import Disk
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock

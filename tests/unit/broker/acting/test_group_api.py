@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from maxq.broker.acting.group_api import GroupApi
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.body.route import (
@@ -14,13 +14,13 @@ from maxq.protocol.body.route import (
     GetBrokerMemberGroupResponseBody,
     TopicRouteData,
 )
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.header.namesrv import (
     BrokerHeartbeatRequestHeader,
     GetBrokerMemberGroupRequestHeader,
     GetRouteInfoRequestHeader,
 )
-from maxq.protocol.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1
 

@@ -6,8 +6,8 @@ import pytest
 
 from maxq.broker.acting.group_processor import BrokerGroupProcessor
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
-from maxq.protocol.remoting_command import RemotingCommand
 from tests.unit.broker.acting.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, Member
 from tests.unit.broker.broker_world import FakeConnection, connection
 

@@ -1,7 +1,7 @@
 """Locks of queues for consumption in order."""
 
 from maxq.broker.client.rebalance_lock_manager import LOCK_MAX_LIVE_MS, RebalanceLockManager
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.testing.sim_clock import SimClock
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(3)]

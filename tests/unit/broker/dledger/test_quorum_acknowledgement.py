@@ -7,11 +7,11 @@ import pytest
 
 from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
-from maxq.broker.role import check_role
+from maxq.broker.identity.role import check_role
 from maxq.codes import ResponseCode
 from maxq.config import BrokerSettings
 from maxq.errors import ConfigError
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 
 PEERS = "n0-127.0.0.1:40911;n1-127.0.0.1:40912;n2-127.0.0.1:40913"
 

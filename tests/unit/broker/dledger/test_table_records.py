@@ -15,8 +15,8 @@ from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.slave_synchronize import SlaveTables
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message import MessageExt
-from maxq.store.deletions import Deletions
+from maxq.protocol.message.message import MessageExt
+from maxq.store.log.deletions import Deletions
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld

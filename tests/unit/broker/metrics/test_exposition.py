@@ -1,7 +1,7 @@
 """What a registry writes is read back as the same numbers."""
 
 from maxq.broker.metrics.exposition import Buckets, Family, Point, families, portions
-from maxq.runtime.metrics import MetricsRegistry
+from maxq.runtime.metrics.registry import MetricsRegistry
 
 
 def read(registry: MetricsRegistry) -> list[Family]:

@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from maxq.broker.metrics.traffic_metrics import TrafficMetrics
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.runtime.metrics import MetricsRegistry
-from maxq.runtime.packed_text import PackedText
-from maxq.store.consume_queue import ConsumeQueue
+from maxq.runtime.metrics.packed_text import PackedText
+from maxq.runtime.metrics.registry import MetricsRegistry
+from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.store.message_store import MessageStore
-from maxq.store.tails_cy import QueueTail, TopicTail
+from maxq.store.queue.consume_queue import ConsumeQueue
 from tests.unit.broker.broker_world import BrokerWorld
 
 Labels = dict[str, str]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager, create_consumer_offset_manager
-from maxq.protocol import json_dialect
+from maxq.protocol.json import json_dialect
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
 
 

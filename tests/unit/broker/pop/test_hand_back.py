@@ -12,7 +12,7 @@ from maxq.broker.pop.hand_back import encode, take_in
 from maxq.broker.pop.order_service import OrderService
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 from tests.unit.broker.pop.test_check_point_buffer import Clock, Journal, Offsets
 
 OWN = PopCheckPoint("T", "G", 0, 0, 1_000, 60_000, "b", [0, 1], 2)

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.config.settings import BrokerSettings
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 NOW_MS = 1_000_000
 

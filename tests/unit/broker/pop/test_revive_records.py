@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from maxq.broker.broker_identity import BrokerAddress
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.revive_records import ReviveRecords
 from maxq.broker.put_hooks import PutHooks
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.pop import AckMsg
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from tests.unit.broker.pop.test_check_point_buffer import Clock
 

@@ -4,7 +4,7 @@ import pytest
 
 from maxq.codes import LanguageCode
 from maxq.errors import RemotingTimeoutError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 
 

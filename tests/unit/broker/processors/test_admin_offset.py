@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from maxq.broker.processors.admin_offset import LONG_MAX
+from maxq.broker.processors.admin.admin_offset import LONG_MAX
 from maxq.codes import LanguageCode, RequestCode
 from maxq.errors import RemotingTimeoutError
-from maxq.protocol import json_dialect
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 
 QUEUE = {"topic": "T", "queueId": "0"}

@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo
-from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message.java_hash import java_hash
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 
 

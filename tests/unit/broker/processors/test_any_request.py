@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from maxq.broker.persistent_manager import PersistentManager
 from maxq.errors import MaxQError
-from maxq.protocol import json_dialect
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 
 FIELDS = [

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from maxq.protocol.java_hash import java_hash
+from maxq.protocol.message.java_hash import java_hash
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, connection
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from maxq.config.properties import parse_properties
-from maxq.protocol import json_dialect
 from maxq.protocol.body.broker_stats import BrokerStatsData, QueryConsumeQueueResponseBody
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.heartbeat import (
@@ -39,8 +38,9 @@ from maxq.protocol.body.offsets import (
 from maxq.protocol.body.route import GroupList, KVTable
 from maxq.protocol.body.subscription import QuerySubscriptionResponseBody, SubscriptionGroupWrapper
 from maxq.protocol.body.topic_config import TopicConfig, TopicConfigAndMappingSerializeWrapper, TopicList
-from maxq.protocol.json_body import JsonBody
-from maxq.protocol.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import JsonBody
 from tests.golden import WIRE
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 

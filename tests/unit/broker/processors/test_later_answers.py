@@ -7,12 +7,12 @@ from typing import cast
 import pytest
 
 from maxq.broker.fast_failure import FastFailure
-from maxq.broker.processors.later_answers import LaterAnswers, Pass
+from maxq.broker.processors.pull.later_answers import LaterAnswers, Pass
 from maxq.broker.quota.quotas import Quotas
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation

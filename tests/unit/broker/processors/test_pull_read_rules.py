@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.broker.processors.pull_read_rules import ReadRules
+from maxq.broker.processors.pull.pull_read_rules import ReadRules
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionGroupConfig

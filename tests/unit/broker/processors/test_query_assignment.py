@@ -2,15 +2,15 @@
 
 import pytest
 
-from maxq.broker.processors.query_assignment import (
+from maxq.broker.processors.clients.query_assignment import (
     ROUTE_MAX_AGE_MS,
     allocate_averagely,
     allocate_by_circle,
     allocate_for_pop,
 )
 from maxq.errors import RemotingTimeoutError
-from maxq.protocol import json_dialect
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, parsed
 
 

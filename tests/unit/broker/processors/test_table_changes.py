@@ -7,7 +7,7 @@ import pytest
 
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection
 
 CODE = RequestCode.MAXQ_AWAIT_TABLE_CHANGE

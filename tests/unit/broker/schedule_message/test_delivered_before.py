@@ -9,8 +9,8 @@ from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delivered_before import DeliveredBefore
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
 from maxq.store.message_store import MessageStore
 from maxq.testing.sim_clock import SimClock
 

@@ -9,9 +9,9 @@ from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLev
 from maxq.broker.schedule_message.delivery import Delivery, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.message import MessageExt
-from maxq.runtime.system import SystemClock
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import MessageExt
+from maxq.runtime.files.system import SystemClock
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 UNIT = DelayedUnit(0, 0, 100, 0)

@@ -13,15 +13,15 @@ from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
-from maxq.protocol import json_dialect
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.remoting_command import FRAME_MAX_LENGTH, RemotingCommand
+from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand
+from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
-from maxq.store.deletions import Deletions
+from maxq.store.log.deletions import Deletions
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
 
 MASTER = "10.0.0.1:10911"

@@ -13,12 +13,12 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message import Message, decode_record, encode_batch
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, decode_record, encode_batch
 from maxq.remoting.client import RemotingClient
-from maxq.runtime.system import SystemClock, SystemDisk, SystemRng
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import StandaloneServer
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -16,8 +16,8 @@ from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
 from maxq.protocol.body.route import GroupList, TopicRouteData
 from maxq.protocol.body.static_topic import LogicQueueMappingItem, TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfigAndQueueMapping
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.broker.broker_world import BrokerWorld
 
 A, B, C = "wire-broker", "broker-b", "broker-c"

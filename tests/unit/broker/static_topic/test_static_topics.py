@@ -21,8 +21,8 @@ from maxq.protocol.body.static_topic import (
     item_at,
 )
 from maxq.protocol.body.topic_config import TopicQueueMappingInfo
-from maxq.protocol.message_queue import MessageQueue
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, connection

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.overlay_disk import OverlayDisk
-from maxq.runtime.system import SystemDisk
+from maxq.runtime.files.overlay_disk import OverlayDisk
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.timer.offline_timer import OfflineTimer
 from maxq.store.timer.timer_log import TimerLog
 from maxq.store.tools.store_files import StoreFiles

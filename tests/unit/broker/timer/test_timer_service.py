@@ -8,9 +8,9 @@ import pytest
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.timer.timer_record import TIMER_TOPIC, delete_key
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from tests.unit.broker.timer.timer_world import (
     MEMBER,
     SLOTS,

@@ -11,15 +11,15 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.timer.timer_hook import TimerHook
 from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.config.settings import BrokerSettings
-from maxq.protocol import message_const as const
-from maxq.protocol.message import MessageExt
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.dledger.interfaces import TermState
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer import roll_window, timer_message_store, timer_wheel
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation

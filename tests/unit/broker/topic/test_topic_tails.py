@@ -5,7 +5,7 @@ import pytest
 from maxq.broker.topic.topic_tails import TopicTails
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
-from maxq.store.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicTail
 from tests.unit.broker.broker_world import BrokerWorld
 
 

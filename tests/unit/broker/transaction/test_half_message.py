@@ -11,10 +11,10 @@ from maxq.broker.transaction.half_message import (
     turn_away,
 )
 from maxq.broker.transaction.transactional_message_service import stored_properties
-from maxq.protocol.message import MessageExt, decode_record, encode_record
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.transaction_view import origin_of
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.protocol.message.transaction_view import origin_of
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 

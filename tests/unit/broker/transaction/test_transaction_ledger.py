@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
-from maxq.protocol.transaction_view import half_offsets
+from maxq.protocol.message.transaction_view import half_offsets
 
 BIG = 1 << 16
 

@@ -13,7 +13,7 @@ from maxq.errors import ConfigError
 from maxq.pipeline.archive.file_stats import entry_of, partition_of
 from maxq.pipeline.archive.folder import ArchiveFolder, ArchiveRun
 from maxq.pipeline.archive.manifest import FileEntry, Manifest
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 PLACE = "topic=%25RETRY%25g/date=2026-11-21"
 

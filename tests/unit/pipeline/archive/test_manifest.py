@@ -18,7 +18,7 @@ from maxq.pipeline.archive.coverage import (
 )
 from maxq.pipeline.archive.manifest import FileEntry, Manifest, QueuePart, content_of
 from maxq.pipeline.archive.ranges import Range, union
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 Q0, Q1 = MessageQueue("Orders", "broker-a", 0), MessageQueue("Orders", "broker-a", 1)
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair))), max_size=6)

@@ -9,10 +9,10 @@ from maxq.api import Admin, Message, Producer
 from maxq.errors import ConfigError
 from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.record import SentRecord, piece_name
-from maxq.pipeline.jobs.archive import ArchiveConfig, deleted_in_stores
+from maxq.pipeline.jobs.archive.job import ArchiveConfig, deleted_in_stores
 from maxq.pipeline.options.read_options import ConnectionOptions
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import Standalone
 
 QUEUE = MessageQueue("%DLQ%g", "broker-a", 0)

@@ -8,14 +8,14 @@ import pyarrow.compute as pc
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.pipeline.jobs import audit_tasks as tasks
-from maxq.pipeline.jobs.audit import AuditResult, StoreFacts, log_end
-from maxq.pipeline.jobs.audit_report import write_report
-from maxq.pipeline.jobs.index_tags import has_tag_entries
-from maxq.pipeline.jobs.log_dispatch import DispatchSettings
+from maxq.pipeline.jobs.audit import tasks
+from maxq.pipeline.jobs.audit.job import AuditResult, StoreFacts, log_end
+from maxq.pipeline.jobs.audit.report import write_report
+from maxq.pipeline.jobs.rebuild.index_tags import has_tag_entries
+from maxq.pipeline.jobs.rebuild.log_dispatch import DispatchSettings
 from maxq.pipeline.store.log_pieces import log_pieces
-from maxq.runtime.system import SystemClock, SystemDisk
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.index_files import Geometry, infer_geometry

@@ -12,12 +12,12 @@ import maxq
 from maxq.api import Admin, Message, Producer
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ConfigError, PipelineError, StoreRefusedError
-from maxq.pipeline.jobs.rebuild import Rebuild, RebuildOptions, RebuildReport
+from maxq.pipeline.jobs.rebuild.job import Rebuild, RebuildOptions, RebuildReport
 from maxq.pipeline.jobs.task_frame import inline_runner
-from maxq.runtime.system import SystemClock, SystemDisk, SystemMappedRegion
-from maxq.store.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemMappedRegion
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery_report import RecoveryReport
+from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck

@@ -16,10 +16,10 @@ from maxq.pipeline.records import record_batches
 from maxq.pipeline.records.record_batches import MAX_BYTES, MAX_NARROW_ROWS, MAX_ROWS, RecordBatches, scan_rows
 from maxq.pipeline.records.row_filter import Condition, RowFilter
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, message_columns, spark_schema
-from maxq.protocol.compression import CompressionType, compress, compression_flag
-from maxq.protocol.message_id import host_text
-from maxq.protocol.message_properties import decode_properties
-from maxq.store import record_cy as rc
+from maxq.protocol.message.compression import CompressionType, compress, compression_flag
+from maxq.protocol.message.message_id import host_text
+from maxq.protocol.message.message_properties import decode_properties
+from maxq.store.log import record_cy as rc
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.pipeline.records.arrow_cy")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.protocol.message import Message, decode_batch
+from maxq.protocol.message.message import Message, decode_batch
 from tests.unit.both_forms import both
 
 FORMS = both("maxq.pipeline.sink.batch_encode_cy")

@@ -8,7 +8,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_commit import BatchName, Brokers, Coordinator, find_coordinator
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 NAME = BatchName("app", 0)
 

@@ -10,7 +10,7 @@ from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.files import FilesReader, plan_files
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.store.store_folder import open_store
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.queue_files import QueueFiles

@@ -20,7 +20,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import Seen, WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 from maxq.standalone import Standalone
 from tests.unit.pipeline.conftest import Fill
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from maxq.errors import ConfigError
 from maxq.pipeline.source.offsets import OffsetRange, from_json, group_small, limit_rows, ranges_between, split, to_json
 from maxq.pipeline.source.scan import wire_partitions
-from maxq.protocol.message_queue import MessageQueue
+from maxq.protocol.message.message_queue import MessageQueue
 
 QUEUES = st.builds(MessageQueue, st.sampled_from("TU"), st.sampled_from(["a", "b"]), st.integers(0, 3))
 OFFSETS = st.dictionaries(QUEUES, st.integers(0, 5_000))

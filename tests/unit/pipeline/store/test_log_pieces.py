@@ -12,7 +12,7 @@ from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide
 from maxq.pipeline.store import log_pieces as log_pieces_module
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, usual_piece_bytes
 from maxq.pipeline.store.store_tables import TABLES, read_table, read_written_units, table_tasks
-from maxq.store import record_cy as rc
+from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
 from maxq.store.tools.offsets import queue_offsets

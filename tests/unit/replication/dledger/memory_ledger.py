@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from maxq.protocol.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
 from maxq.store.dledger.interfaces import EntryUnit, TermState
 
 

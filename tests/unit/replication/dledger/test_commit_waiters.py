@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.replication.dledger.commit_waiters import CommitWaiters
 
 OK = DLedgerResponseCode.SUCCESS

@@ -3,7 +3,7 @@
 import asyncio
 
 from maxq.errors import StoreFailedError
-from maxq.protocol.dledger_messages import DLedgerResponseCode
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.replication.dledger.committer import Committer
 from maxq.store.dledger.memory_store import DLedgerMemoryStore
 

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from maxq.client.dledger_client import DLedgerClient
+from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import DLedgerError, RemotingError
-from maxq.protocol.dledger_codec import encode_request, request_code
-from maxq.protocol.dledger_messages import DLedgerResponseCode, VoteRequest
-from maxq.protocol.remoting_command import RemotingCommand
+from maxq.protocol.dledger.dledger_codec import encode_request, request_code
+from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, VoteRequest
+from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import dledger_config, parse_peers

@@ -7,7 +7,7 @@ from errno import EIO, ENOSPC
 import pytest
 
 from maxq.errors import MaxQError, StoreFailedError
-from maxq.protocol.dledger_messages import EntryRun
+from maxq.protocol.dledger.dledger_messages import EntryRun
 from maxq.replication.raft.outputs import Role
 from maxq.store.dledger.interfaces import TermState
 from maxq.testing.simulation import SimWorld, run_simulation

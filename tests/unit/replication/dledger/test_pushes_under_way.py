@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import PurePath
 
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun, PushRequest, PushType, Reply
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun, PushRequest, PushType, Reply
 from maxq.replication.dledger.config import dledger_config, parse_peers
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore

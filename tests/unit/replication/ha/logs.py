@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationGapError
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
 
 FILE = 4096
 RECORD = 504

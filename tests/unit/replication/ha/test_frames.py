@@ -20,7 +20,7 @@ from maxq.replication.ha.frames import (
     is_joint,
     joint_offset,
 )
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
 from tests.unit.store.stores import message, opened, small_config
 
 

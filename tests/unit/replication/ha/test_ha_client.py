@@ -6,7 +6,7 @@ from maxq.errors import RemoteProtocolError, ReplicationDivergedError, Replicati
 from maxq.replication.ha.frames import REPORT, encode_head, encode_name, encode_offer, encode_seals
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 LOG = bytes(i * 7 % 251 for i in range(3 * FILE))

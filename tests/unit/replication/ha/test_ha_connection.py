@@ -6,10 +6,10 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message import MessageExt, encode_record
+from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.replication.ha.frames import HEAD, encode_name, encode_seals
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
-from maxq.store.seals import Seal
+from maxq.store.damage.seals import Seal
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 ROOM = 1 << 20

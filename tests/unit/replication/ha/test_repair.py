@@ -8,7 +8,7 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreFailedError
 from maxq.replication.ha.repair import LogRepair
-from maxq.store.damage import DamagedRange
+from maxq.store.damage.damage import DamagedRange
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_clock import SimClock

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,

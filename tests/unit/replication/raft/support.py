@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerEntry,
     HeartBeatReply,
     HeartBeatRequest,

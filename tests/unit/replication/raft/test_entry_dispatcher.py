@@ -1,6 +1,6 @@
 """What a leader sends to members of ours and of Java's, and how much of it."""
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,

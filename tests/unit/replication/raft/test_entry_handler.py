@@ -4,7 +4,7 @@ from errno import EIO, ENOSPC
 
 import pytest
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,

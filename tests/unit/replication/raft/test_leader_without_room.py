@@ -1,6 +1,6 @@
 """A leader whose disk takes nothing: who leads in its place, and when nobody does."""
 
-from maxq.protocol.dledger_messages import (
+from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,

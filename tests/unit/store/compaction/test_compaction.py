@@ -9,14 +9,14 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
-from maxq.protocol.message import decode_records
+from maxq.protocol.message.message import decode_records
 from maxq.store.compaction.compaction_log import CompactionLog, SegmentSizes
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.segment import Segment
+from maxq.store.log.tails_cy import jhash
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_results import GetMessageStatus
-from maxq.store.tails_cy import jhash
-from maxq.store.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng

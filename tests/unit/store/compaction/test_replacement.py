@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from maxq.errors import StoreRefusedError
-from maxq.protocol.message import decode_records
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.message.message import decode_records
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity

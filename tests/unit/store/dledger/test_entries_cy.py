@@ -11,7 +11,7 @@ from tests.unit.both_forms import both, both_together
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog
 
 FORMS = both("maxq.store.dledger.entries_cy")
-LOG_FORMS = both_together("maxq.store.tails_cy", "maxq.store.log_cy", "maxq.store.dispatch_cy")
+LOG_FORMS = both_together("maxq.store.log.tails_cy", "maxq.store.log.log_cy", "maxq.store.dispatch.dispatch_cy")
 FILE_SIZE = 1024
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreRefusedError
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock

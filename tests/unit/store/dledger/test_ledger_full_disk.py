@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.protocol.dledger_messages import DLedgerEntry, EntryRun
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.store.dledger.term_file import TermFile, TermFound
@@ -220,7 +220,7 @@ _MEMBER = """
 import os, sys
 from pathlib import Path
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.runtime.system import SystemClock, SystemDisk
+from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxq.protocol.dledger_messages import EntryRun
+from maxq.protocol.dledger.dledger_messages import EntryRun
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 from tests.unit.store.dledger.worlds import files_in, new_disk, opened
 

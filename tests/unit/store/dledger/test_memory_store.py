@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxq.errors import LedgerMismatchError
-from maxq.protocol.dledger_messages import EntryRun
+from maxq.protocol.dledger.dledger_messages import EntryRun
 from maxq.store.dledger.interfaces import LedgerStore, TermState
 from maxq.store.dledger.memory_store import DLedgerMemoryStore
 from tests.unit.store.dledger.worlds import new_disk, opened

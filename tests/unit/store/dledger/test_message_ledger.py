@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.protocol.dledger_messages import ENTRY_BODY_MAX, EntryRun
-from maxq.protocol.message import Message, decode_record, encode_batch
-from maxq.protocol.message_properties import encode_properties
-from maxq.protocol.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
-from maxq.store import dispatch
+from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX, EntryRun
+from maxq.protocol.frame.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
+from maxq.protocol.message.message import Message, decode_record, encode_batch
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.store.append.log_rows_cy import append_rows as append_a_row
+from maxq.store.append.message_writer import MessageWriter
+from maxq.store.dispatch import dispatcher as dispatch
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.message_ledger import BARRIER_TOPIC, MessageLedger
-from maxq.store.log_rows_cy import append_rows as append_a_row
 from maxq.store.message_store import MessageStore
-from maxq.store.message_writer import MessageWriter
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -240,7 +240,7 @@ def test_a_batch_is_appended_in_a_few_parts_where_memory_or_file_end(
         assert_equal_to_one_by_one(tmp_path, before, sizes, max_message_size=4 << 20, **changes)
     store, ledger = configured(tmp_path / "counted", max_message_size=4 << 20, **changes)
     put_one_by_one(store, numbered(before))
-    monkeypatch.setattr("maxq.store.batch_rows.append_rows", counted)
+    monkeypatch.setattr("maxq.store.append.batch_rows.append_rows", counted)
     monkeypatch.setattr(MessageWriter, "_append", one_by_one)
     result = put_as_batch(store, numbered(sizes))
     assert (result.ok, result.message_count, len(appends)) == (True, len(sizes), min(len(appends), 6))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maxq.protocol.message import decode_record
-from maxq.store.record_copy_cy import RecordCopy
+from maxq.protocol.message.message import decode_record
+from maxq.store.append.record_copy_cy import RecordCopy
 from tests.unit.store.dledger.test_message_ledger import FILE_SIZE, leading
 from tests.unit.store.stores import message
 

@@ -11,8 +11,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
-from maxq.protocol.java_hash import java_hash
-from maxq.runtime.system import SystemDisk
+from maxq.protocol.message.java_hash import java_hash
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.timer import timer_wheel
 from maxq.store.timer.roll_window import precision_of, roll_window_ms
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile

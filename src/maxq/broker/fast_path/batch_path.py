@@ -1,0 +1,58 @@
+"""What a broker takes from an arrival before frames are decoded one by one: plain sends, pulls it knows, commits, what
+consumers give back, acks of what was popped."""
+
+from maxq.broker.fast_path.ack_path import AckPath
+from maxq.broker.fast_path.end_path import EndPath
+from maxq.broker.fast_path.pull_path import PullPath
+from maxq.broker.fast_path.send_back_path import SendBackPath
+from maxq.broker.fast_path.send_path import SendPath
+from maxq.broker.identity.authority import Authority
+from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.server import Connection
+
+
+class BatchPath:
+    """`RemotingServer.batch_path` of a broker: all paths in turn, as long as one of them gets on. A broker that is not
+    sure of its role takes nothing here: each request comes before Authority then, which knows what it promises."""
+
+    def __init__(
+        self,
+        authority: Authority,
+        *,
+        sends: SendPath,
+        pulls: PullPath,
+        ends: EndPath,
+        backs: SendBackPath,
+        acks: AckPath,
+    ) -> None:
+        self._authority = authority
+        self._sends = sends
+        self._pulls = pulls
+        self._ends = ends
+        self._backs = backs
+        self._acks = acks
+
+    def take(self, arrivals: Arrivals) -> None:
+        """`Arrivals.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
+        if self._authority.doubt() is None:
+            self._sends.take(arrivals)
+            self._pulls.take(arrivals)
+
+    def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        """The position behind the leading frames of buffer[start:end] that were answered."""
+        if self._authority.doubt() is not None:
+            return start
+        while True:
+            position = self._sends(connection, buffer, start, end)
+            if position == end:
+                return end
+            position = self._pulls(connection, buffer, position, end)
+            if position != end:
+                position = self._ends(connection, buffer, position, end)
+            if position != end:
+                position = self._backs(connection, buffer, position, end)
+            if position != end:
+                position = self._acks(connection, buffer, position, end)
+            if position in (start, end) or connection.is_held_back:
+                return position
+            start = position

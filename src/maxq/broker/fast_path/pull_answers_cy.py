@@ -1,0 +1,226 @@
+"""Pulls that were checked before, answered out of memory: is all as it was, read, tell, count, send.
+
+What is remembered of a reader's checks is a PullPlan; broker/fast_path/pull_path.py makes them and finds the one of a request.
+"""
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.store.read.hot_reader_cy import HotReader
+else:
+    from maxq.store.read.hot_reader_cy import HotReader
+
+_FORBIDDEN_READ = 2  # bit of a group's forbidden uses of a topic
+
+
+@cython.cclass
+class PullPlan:
+    """What the checks of one pull found (see pull_answers_cy.pyi)."""
+
+    broker = cython.declare(object, visibility="readonly")
+    store = cython.declare(object, visibility="readonly")
+    group_name = cython.declare(str, visibility="readonly")
+    topic_name = cython.declare(str, visibility="readonly")
+    topic_bytes = cython.declare(bytes, visibility="readonly")
+    queue_id = cython.declare(cython.longlong, visibility="readonly")
+    max_msg_nums = cython.declare(cython.longlong, visibility="readonly")
+    max_msg_bytes = cython.declare(cython.longlong, visibility="readonly")
+    commits = cython.declare(cython.bint, visibility="readonly")
+    suspends = cython.declare(cython.bint, visibility="readonly")
+    suspend_ms = cython.declare(cython.longlong, visibility="readonly")
+    topic = cython.declare(object, visibility="readonly")
+    group = cython.declare(object, visibility="readonly")
+    subscription = cython.declare(object, visibility="readonly")
+    wanted = cython.declare(object, visibility="readonly")
+    from_heartbeat = cython.declare(cython.bint, visibility="readonly")
+    counter = cython.declare(object, visibility="public")  # its numbers, once there are some
+    codes = cython.declare(object, visibility="readonly")
+    head = cython.declare(bytes, visibility="readonly")
+
+    def __init__(
+        self,
+        *,
+        broker,
+        store,
+        group_name,
+        topic_name,
+        queue_id,
+        max_msg_nums,
+        max_msg_bytes,
+        commits,
+        suspends,
+        suspend_ms,
+        topic,
+        group,
+        subscription,
+        wanted,
+        from_heartbeat,
+        codes,
+        head,
+    ):
+        self.broker = broker
+        self.store = store
+        self.group_name = group_name
+        self.topic_name = topic_name
+        self.topic_bytes = topic_name.encode()
+        self.queue_id = queue_id
+        self.max_msg_nums = max_msg_nums
+        self.max_msg_bytes = max_msg_bytes
+        self.commits = commits
+        self.suspends = suspends
+        self.suspend_ms = suspend_ms
+        self.topic = topic
+        self.group = group
+        self.subscription = subscription
+        self.wanted = wanted
+        self.from_heartbeat = from_heartbeat
+        self.counter = None
+        self.codes = codes
+        self.head = head
+
+
+@cython.cclass
+class PullAnswers:
+    """One per broker (see pull_answers_cy.pyi)."""
+
+    rpc_latency = cython.declare(object, visibility="public")
+    _settings = cython.declare(object)
+    _store = cython.declare(object)
+    _reader = cython.declare(HotReader)
+    _topics = cython.declare(object)
+    _groups = cython.declare(object)
+    _offsets = cython.declare(object)
+    _consumers = cython.declare(object)
+    _filters = cython.declare(object)
+    _stats = cython.declare(object)
+    _now_ms = cython.declare(object)
+    _rules = cython.declare(object)
+
+    def __init__(self, *, settings, store, topics, groups, offsets, consumers, filters, stats, clock, rules):
+        self._settings = settings
+        self._store = store
+        self._reader = store.hot_reader
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._filters = filters
+        self._stats = stats
+        self._now_ms = clock.monotonic_ms
+        self._rules = rules
+        self.rpc_latency = None
+
+    @property
+    def waits(self):
+        return self._reader.waits
+
+    def holds(self, plan: PullPlan):
+        """See pull_answers_cy.pyi."""
+        if (
+            self._settings.broker is not plan.broker
+            or self._settings.store is not plan.store
+            or self._topics.topic_config_table.get(plan.topic_name) is not plan.topic
+            or self._groups.subscription_group_table.get(plan.group_name) is not plan.group
+            or (
+                self._offsets.any_reset
+                and self._offsets.has_offset_reset(plan.topic_name, plan.group_name, plan.queue_id)
+            )
+        ):
+            return False
+        if not plan.from_heartbeat:
+            return True
+        if plan.wanted is not None and self.registered(plan.topic_name, plan.group_name) is not plan.wanted:
+            return False
+        info: object = self._consumers.get_consumer_group_info(plan.group_name)
+        return (
+            info is not None
+            and info.find_subscription_data(plan.topic_name) is plan.subscription
+            and not self._groups.is_forbidden(plan.group_name, plan.topic_name, _FORBIDDEN_READ)
+        )
+
+    def registered(self, topic, group):
+        """See pull_answers_cy.pyi."""
+        entry: object = self._filters.get(topic, group)
+        return None if entry is None else entry.wanted
+
+    def answer(
+        self,
+        connection,
+        plan: PullPlan,
+        offset: cython.longlong,
+        commit_offset: cython.longlong,
+        opaque: cython.longlong,
+        held_since_ms: cython.longlong,
+    ):
+        """See pull_answers_cy.pyi."""
+        reader: HotReader = self._reader
+        began_ms: object = self._now_ms()
+        head: bytes
+        found: cython.bint = reader.read(
+            plan.topic_name, plan.topic_bytes, plan.queue_id, offset, plan.max_msg_nums, plan.max_msg_bytes, plan.codes
+        )
+        if not found:
+            return False
+        self._store.stats.count_get(reader.message_count, reader.total_bytes)
+        if plan.commits and held_since_ms < 0:
+            self._offsets.commit_offset(
+                connection.remote_address, plan.group_name, plan.topic_name, plan.queue_id, commit_offset
+            )
+        head = self.count(
+            connection, plan, opaque, began_ms, held_since_ms, reader.message_count, reader.total_bytes,
+            reader.next_index, reader.min_offset, reader.max_offset, reader.last_physical_offset, reader.is_behind,
+        )  # fmt: skip
+        connection.write_pieces(head, reader)
+        reader.forget()
+        return True
+
+    @cython.ccall
+    def count(
+        self,
+        connection: object,
+        plan: PullPlan,
+        opaque: cython.longlong,
+        began_ms: object,
+        held_since_ms: cython.longlong,
+        messages: cython.longlong,
+        size: cython.longlong,
+        goes_on_at: cython.longlong,
+        min_offset: cython.longlong,
+        max_offset: cython.longlong,
+        last_physical_offset: cython.longlong,
+        is_behind: cython.bint,
+    ) -> bytes:
+        """See pull_answers_cy.pyi."""
+        stats: object = self._stats
+        if plan.counter is None:
+            plan.counter = stats.get_counter(plan.group_name, plan.topic_name, plan.queue_id)
+        counter: object = plan.counter
+        behind: cython.longlong
+        head: bytes
+        head_size: cython.longlong
+        self._offsets.commit_pull_offset(
+            connection.remote_address, plan.group_name, plan.topic_name, plan.queue_id, goes_on_at
+        )
+        now_ms: object = self._now_ms()
+        latency_ms: object = now_ms - began_ms
+        if latency_ms > stats.longest_get_ms:
+            stats.longest_get_ms = latency_ms
+        counter.add(messages, size, latency_ms, False)
+        if self.rpc_latency is not None:
+            if held_since_ms < 0:
+                self.rpc_latency.pull(latency_ms)
+            else:
+                self.rpc_latency.held_pull(now_ms - held_since_ms)
+        behind = self._store.max_physical_offset - last_physical_offset
+        counter.fall_behind_bytes = behind if behind > 0 else 0
+        head = plan.head % (self._rules.suggest(plan.group, is_behind), goes_on_at, min_offset, max_offset, opaque)
+        head_size = len(head)
+        return (4 + head_size + size).to_bytes(4, "big") + head_size.to_bytes(4, "big") + head
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

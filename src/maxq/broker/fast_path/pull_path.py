@@ -1,0 +1,326 @@
+"""The batch path of repeated pulls: what a reader asks again and again is checked once and remembered.
+
+A consumer's pulls of one queue differ in offset and opaque only. When the PullMessageProcessor has let one through, it
+teaches this path what the checks found (`learn`): a PullPlan under the key of the request
+(protocol/request_scanners_cy, PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as
+everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
+replaced on change, never mutated, so identity says it. A pull that finds nothing yet and may wait is parked with its
+plan, and answered from it when messages arrive. Only messages that are found are answered here, on a master and on a
+slave that may be read; each answer says which broker to ask next (processors/pull_read_rules.py). Whatever else comes
+out (an empty queue, offset moved, cold data, a pending reset, a wait that is over) is left to the processor, which asks
+the store again and knows what to say.
+
+What is in memory and filtered by tags at most is read and sent without an object a message (pull_answers_cy.py); the
+store's general way reads what is filtered by properties or lies further back.
+"""
+
+from collections.abc import Iterable
+
+from maxq.access.guard import Guard
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.fast_path.pull_answers_cy import PullAnswers, PullPlan
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService, Replay
+from maxq.broker.metrics.rpc_latency import RpcLatency
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.pull.pull_read_rules import ReadRules
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.stats import names
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import CURRENT_VERSION, RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.request_scanners_cy import PullScanner
+from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.server import Connection
+from maxq.remoting.socket_io_cy import untaken
+from maxq.runtime.interfaces import Clock
+from maxq.runtime.kept import Kept
+from maxq.store.message_store import MessageStore
+from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.read.message_reader import tags_codes
+from maxq.store.store_results import GetMessageStatus
+
+_PULL = int(RequestCode.PULL_MESSAGE)
+_COMMIT_OFFSET = 1  # bits of a pull's sysFlag
+_SUSPEND = 2
+_SUBSCRIPTION = 4
+_MAX_BYTES = 128 << 20  # of a pull that names no limit
+_MAX_PLANS = 50_000
+_SHORT_KEY = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
+_LONG_KEYS = 1 << 20
+_SHORT_POLLING_FLOOR_MS = 1
+_CAME_NOW = -1  # it did not wait
+
+_HEAD = (
+    '{"code":0,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
+    '"topicSysFlag":"%d","groupSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
+    '"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+
+class PullPath:
+    """One per broker."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
+        stats: BrokerStatsManager,
+        clock: Clock,
+        rules: ReadRules,
+        quotas: Quotas,
+        hold_service: PullRequestHoldService,
+        replay: Replay,
+        guard: Guard | None = None,
+    ) -> None:
+        """`replay` is the processor's way to answer a parked pull, for those that this path does not answer."""
+        self._settings = settings
+        self._store = store
+        self._offsets = offsets
+        self._stats = stats
+        self._clock = clock
+        self._rules = rules
+        self._quotas = quotas
+        self._hold_service = hold_service
+        self._replay = replay
+        self._guard = guard
+        self._scanner = PullScanner()
+        if guard is not None:
+            self._scanner.expect_signatures()
+        self._plans: Kept[bytes, PullPlan] = Kept(_MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY))
+        self._groups = groups
+        topics.add_change_listener(self._topics_changed)
+        groups.add_change_listener(self._groups_changed)
+        self._answers = PullAnswers(
+            settings=settings,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            filters=filters,
+            stats=stats,
+            clock=clock,
+            rules=rules,
+        )
+        hold_service.set_replay(self.replay)
+
+    def tell(self, rpc_latency: RpcLatency | None) -> None:
+        """Tell it of what is answered here."""
+        self._answers.rpc_latency = rpc_latency
+
+    def forget_all(self) -> None:
+        """What was learned may be wrong now (a topic has become static)."""
+        self._plans.clear()
+
+    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        if gone := frozenset(deleted):
+            self._plans.forget(lambda _, plan: plan.topic_name in gone)
+
+    def _groups_changed(self, names: Iterable[str]) -> None:
+        if gone := frozenset(names) - self._groups.subscription_group_table.keys():
+            self._plans.forget(lambda _, plan: plan.group_name in gone)
+
+    def learn(
+        self,
+        header: PullMessageRequestHeader,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        subscription: SubscriptionData,
+        wanted: PropertyFilter | None,
+    ) -> None:
+        """A pull like this one passed every check, and found messages or may wait for some."""
+        broker = self._settings.broker
+        from_heartbeat = not header.sys_flag & _SUBSCRIPTION
+        if (
+            (
+                wanted is not None
+                and from_heartbeat
+                and self._answers.registered(header.topic, header.consumer_group) is not wanted
+            )
+            or not group.consume_broadcast_enable
+            or broker.reject_pull_consumer_enable
+            or (self._rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
+        ):
+            return
+        codes = tags_codes(subscription)
+        plan = PullPlan(
+            broker=broker,
+            store=self._settings.store,
+            group_name=header.consumer_group,
+            topic_name=header.topic,
+            queue_id=header.queue_id,
+            max_msg_nums=header.max_msg_nums,
+            max_msg_bytes=_MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
+            commits=bool(header.sys_flag & _COMMIT_OFFSET),
+            suspends=bool(header.sys_flag & _SUSPEND),
+            suspend_ms=header.suspend_timeout_millis,
+            topic=topic,
+            group=group,
+            subscription=subscription,
+            wanted=wanted,
+            from_heartbeat=from_heartbeat,
+            codes=None if codes is None else frozenset(codes),
+            head=(_HEAD % (topic.topic_sys_flag, group.group_sys_flag, CURRENT_VERSION)).encode(),
+        )
+        self._plans.keep(plan_key(header), plan)
+
+    def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        """Take the leading pulls of buffer[start:end] for which there is a plan; the position behind the last one."""
+        scanner, quotas = self._scanner, self._quotas
+        position = start
+        while position < end:
+            behind = scanner.scan(buffer, position, end)
+            if behind == position or scanner.binary or connection.excluded_codes:
+                break
+            plan = self._plans.get(scanner.key)
+            if plan is None or not self._answers.holds(plan):
+                break
+            is_plain = scanner.code == _PULL and self._guard is None and not quotas.limits_pulls
+            if not (is_plain or self._may(connection, plan)):
+                break
+            if not self._take(connection, plan, buffer, position, behind):
+                break
+            position = behind
+            if connection.is_held_back:
+                return position
+        if start == 0 and position == end:
+            connection.took_plain()
+        return position
+
+    def take(self, arrivals: Arrivals) -> None:
+        """The same for what is left of all arrivals of a turn."""
+        table, connections = arrivals.table, arrivals.connections
+        for number in untaken(table, len(connections)):
+            row = number * ARRIVAL_WIDTH
+            connection = connections[number]
+            if not connection.is_held_back:
+                table[row + A_TAKEN] = self(connection, arrivals.buffer, table[row + A_TAKEN], table[row + A_END])
+
+    def _may(self, connection: Connection, plan: PullPlan) -> bool:
+        """Has the guard let such a pull through on this connection, is this one signed by the same user, and is there
+        nobody who limits what they read?"""
+        scanner = self._scanner
+        if scanner.code == RequestCode.LITE_PULL_MESSAGE and not plan.broker.lite_pull_message_enable:
+            return False
+        if self._guard is not None:
+            group, topic, _ = scanner.key.split(b"\0", 2)
+            if not self._guard.session(connection).admits(scanner.code, scanner, group, topic):
+                return False
+        return not (self._quotas.limits_pulls and self._quotas.is_limited_reader(plan.group_name, connection))
+
+    def _take(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
+        """Answer the pull that was scanned, or let it wait. False: the processor knows what to do."""
+        scanner, answers = self._scanner, self._answers
+        if plan.wanted is None:
+            if answers.answer(connection, plan, scanner.queue_offset, scanner.commit_offset, scanner.opaque, _CAME_NOW):
+                return True
+            if answers.waits:
+                return self._park(connection, plan, buffer, start, end)
+        return self._read_further(connection, plan)
+
+    def _read_further(self, connection: Connection, plan: PullPlan) -> bool:
+        """Answer with what only the store's general way finds."""
+        scanner = self._scanner
+        began_ms = self._clock.monotonic_ms()
+        result = self._store.get_message(
+            plan.group_name,
+            plan.topic_name,
+            plan.queue_id,
+            scanner.queue_offset,
+            plan.max_msg_nums,
+            plan.subscription,
+            max_bytes=plan.max_msg_bytes,
+            wanted=plan.wanted,
+            may_wait=True,
+        )
+        if result.status is not GetMessageStatus.FOUND or result.cold:
+            return False
+        if plan.commits:
+            self._commit(connection, plan)
+        if result.filtered_count:
+            key = f"{plan.topic_name}@{plan.group_name}"
+            self._stats.add(names.GROUP_FILTERED_NUMS, key, result.filtered_count)
+        head = self._answers.count(
+            connection, plan, scanner.opaque, began_ms, _CAME_NOW, result.message_count, result.total_bytes,
+            result.next_begin_offset, result.min_offset, result.max_offset, result.last_physical_offset,
+            result.suggest_pulling_from_slave,
+        )  # fmt: skip
+        connection.write([head, *result.buffers])
+        return True
+
+    def _commit(self, connection: Connection, plan: PullPlan) -> None:
+        offset = self._scanner.commit_offset
+        self._offsets.commit_offset(connection.remote_address, plan.group_name, plan.topic_name, plan.queue_id, offset)
+
+    # ---- waiting ----------------------------------------------------------------------------------------------
+
+    def _park(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
+        """Let a pull wait that finds nothing yet. False: it may not, or is a slave's."""
+        broker = plan.broker
+        if (
+            not plan.suspends
+            or self._rules.is_slave
+            or self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity
+        ):
+            return False
+        self._store.stats.count_get(0, 0)
+        if plan.commits:
+            self._commit(connection, plan)
+        scanner, now_ms = self._scanner, self._clock.monotonic_ms()
+        wait_ms = plan.suspend_ms if broker.long_polling_enable else broker.short_polling_time_mills
+        self._hold_service.hold(
+            HeldPull(
+                connection,
+                None,
+                None,
+                (plan.topic_name, plan.queue_id),
+                scanner.queue_offset,
+                scanner.queue_offset,
+                now_ms + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                now_ms,
+                frame=bytes(memoryview(buffer)[start + 4 : end]),
+                plan=plan,
+                opaque=scanner.opaque,
+            )
+        )
+        return True
+
+    def replay(self, held: HeldPull, last: bool) -> bool:
+        """A later pass for a parked pull; True when it was answered."""
+        plan = held.plan
+        if plan is not None and not last and not self._quotas.limits_pulls and self._answers.holds(plan):
+            if self._answers.answer(held.connection, plan, held.offset, 0, held.opaque, held.began_ms):
+                return True
+            if self._answers.waits:
+                return False
+        return self._replay(held, last)
+
+
+def plan_key(header: PullMessageRequestHeader) -> bytes:
+    """The key PullScanner reads off such a request."""
+    fields = (
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.sys_flag,
+        header.suspend_timeout_millis,
+        header.sub_version,
+        header.subscription or "",
+        header.expression_type or "",
+        "" if header.max_msg_bytes is None else header.max_msg_bytes,
+    )
+    return "".join(f"{field}\0" for field in fields).encode()

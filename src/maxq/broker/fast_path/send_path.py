@@ -1,0 +1,300 @@
+"""The batch path of plain sends: what `RemotingServer.batch_path` of a broker does with an arrival.
+
+Leading plain sends of the receive buffer become rows (protocol/send_scanner_cy), the rows become records (the store's
+`append_rows`), and all their answers one buffer. Whatever is not plain, or must be refused, is left where it is: the
+server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
+module decides nothing; it only takes what that processor would have stored anyway.
+
+Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait together (acknowledgement.py).
+"""
+
+from array import array
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from maxq.access.guard import Guard
+from maxq.auth.signing_cy import verify_arrivals, verify_rows
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.metrics.rpc_latency import RpcLatency
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.stats.stage_times import ONE_IN, Stage, StageSample, StageTimes
+from maxq.codes import CURRENT_VERSION, LanguageCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.frame.remoting_command import LONGEST_HEADER, decode_frame
+from maxq.protocol.frame.replies_cy import encode_replies
+from maxq.protocol.frame.send_rows import (
+    ARRIVAL_WIDTH,
+    F_HALF,
+    F_NO_WAIT,
+    R_FLAGS,
+    R_FRAME,
+    R_SIZE,
+    R_TOPIC,
+    R_TOPIC_SIZE,
+    ROW_WIDTH,
+)
+from maxq.protocol.frame.send_scanner_cy import SendScanner
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message_properties import encode_properties
+from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+
+
+class SendPath:
+    """One per broker; called for every arrival of bytes on any of its connections."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        acknowledgement: Acknowledgement,
+        fast_failure: FastFailure,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store_host: bytes,
+        half_stored: Callable[[str], None],
+        stages: StageTimes,
+        quotas: Quotas,
+        guard: Guard | None = None,
+    ) -> None:
+        """
+        Args:
+            guard: knows who may send what; None: everybody everything.
+            store_host: address and 4-byte port that clients reach, 8 or 20 bytes.
+            half_stored: told the real topic of each half message.
+        """
+        self._store = store
+        self._acknowledgement = acknowledgement
+        self._fast_failure = fast_failure
+        self._settings = settings
+        self._clock = clock
+        self._store_host = store_host
+        self._half_stored = half_stored
+        self._stages = stages
+        self._quotas = quotas
+        self._until_followed = ONE_IN
+        self.rpc_latency: RpcLatency | None = None  # to be told of what is answered here
+        self._guard = guard
+        self._scanner = SendScanner(settings.server.frame_max_length)
+        if guard is not None:
+            self._scanner.expect_signatures()
+        self._read_settings()
+
+    def _read_settings(self) -> None:
+        """What goes into every record and answer; read again when a live update replaced the broker's settings."""
+        broker = self._broker = self._settings.broker
+        self._region = broker.region_id.encode()
+        self._trace_on = b"true" if broker.trace_on else b"false"
+        self._scanner.takes_halves = not broker.reject_transaction_message
+        self._suffix = encode_properties(
+            {
+                const.PROPERTY_MSG_REGION: broker.region_id,
+                const.PROPERTY_TRACE_SWITCH: self._trace_on.decode(),
+                const.PROPERTY_CLUSTER: broker.broker_cluster_name,
+            }
+        ).encode()
+
+    def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        """Take the leading plain sends of buffer[start:end]; returns the position behind the last one taken."""
+        if self._settings.broker is not self._broker:
+            self._read_settings()
+        scanner = self._scanner
+        sample = self._follow() if self._until_followed == 0 else None
+        taken = scanner.scan(buffer, start, end)
+        if self._guard is not None:
+            taken = self._verify(self._guard, connection, buffer, taken)
+        if scanner.count == 0 or not self._may_append():
+            return start
+        if self._quotas.limits_users and self._quotas.must_wait(connection):
+            return start
+        self._until_followed -= 1
+        if sample is not None:
+            sample.ended(Stage.RECEIVE)
+        done = 0
+        while done < scanner.count:
+            appended = self._append(connection, buffer, done, sample)
+            sample = None
+            done += appended
+            if appended == 0:
+                return scanner.rows[done * ROW_WIDTH + R_FRAME]
+        if start == 0 and taken == end:
+            connection.took_plain()
+        return taken
+
+    def take(self, arrivals: Arrivals) -> None:
+        """Take the leading plain sends of all arrivals of a turn; what they are all answered, when, is one thing."""
+        if not self._may_append() or self._quotas.limits_users:
+            return  # with quotas of users each connection is looked at
+        if self._settings.broker is not self._broker:
+            self._read_settings()
+        scanner, table, connections = self._scanner, arrivals.table, arrivals.connections
+        sample = self._follow() if self._until_followed == 0 else None
+        scanner.scan_arrivals(arrivals.buffer, table, len(connections))
+        if scanner.count == 0 or (self._guard is not None and not self._verify_arrivals(self._guard, arrivals)):
+            return
+        self._until_followed -= 1
+        if sample is not None:
+            sample.ended(Stage.RECEIVE)
+        appended = self._store.plain_writer.append_arrivals(
+            arrivals.buffer, scanner.scratch, scanner.rows, table, arrivals.hosts, self._suffix
+        )
+        if appended.rows == 0:
+            return
+        self._fast_failure.append_took(appended.took_ms)
+        if sample is not None:
+            sample.ended(Stage.APPEND)
+        answers = bytearray()
+        encode_replies(
+            scanner.rows, 0, scanner.count, arrivals.buffer, scanner.scratch, self._store_host, self._region,
+            self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
+            ResponseCode.SUCCESS, answers,
+        )  # fmt: skip
+        kept = table[: len(connections) * ARRIVAL_WIDTH]
+        wait = _Wait(appended.rows, self._now_ms(), sample)
+        later = partial(self._answer_arrivals, arrivals, answers, kept, connections, wait)
+        if self._acknowledgement.when(appended.end_offset, later, sample):
+            self._fast_failure.sends.enter(len(connections))
+        else:
+            arrivals.answer(answers, table, connections)
+            self._answered(appended.rows, appended.took_ms, sample)
+
+    def _verify(self, guard: Guard, connection: Connection, buffer: bytearray, taken: int) -> int:
+        """Leave out, from the first on, the rows that are not signed by one who may: the guard knows why. The position
+        behind what is left, `taken` if that is all."""
+        scanner = self._scanner
+        sends = guard.session(connection).sends
+        count = scanner.count
+        verified = verify_rows(buffer, scanner.content, scanner.signed_rows, scanner.rows, 0, count, sends)
+        if verified == count:
+            return taken
+        scanner.count = verified
+        return scanner.rows[verified * ROW_WIDTH + R_FRAME]
+
+    def _verify_arrivals(self, guard: Guard, arrivals: Arrivals) -> bool:
+        """The same for each arrival of a turn. False: nothing is left."""
+        scanner = self._scanner
+        sends = [guard.session(connection).sends for connection in arrivals.connections]
+        rows, table = scanner.rows, arrivals.table
+        return verify_arrivals(arrivals.buffer, scanner.content, scanner.signed_rows, rows, table, sends) > 0
+
+    def _follow(self) -> StageSample:
+        """It is the turn of this arrival."""
+        self._until_followed = ONE_IN
+        return self._stages.begin(self._fast_failure.head_wait_ms())
+
+    def _now_ms(self) -> int:
+        """For the latency of what must wait; 0 where nobody wants to know it."""
+        return 0 if self.rpc_latency is None else self._clock.monotonic_ms()
+
+    def _answered(self, rows: int, took_ms: int, sample: StageSample | None) -> None:
+        if self.rpc_latency is not None:
+            self.rpc_latency.sends(took_ms, rows)
+        if sample is not None:
+            sample.ended(Stage.ANSWER)
+            sample.finish(rows)
+
+    def _may_append(self) -> bool:
+        """Anything to refuse is the general processor's: it knows the remark."""
+        begins_ms = self._settings.broker.start_accept_send_request_time_stamp
+        return (
+            self._store.refusal() is None
+            and self._acknowledgement.refusal() is None
+            and self._fast_failure.refuse_send() is None
+            and (begins_ms <= 0 or self._clock.wall_ms() >= begins_ms)
+        )
+
+    def _append(self, connection: Connection, buffer: bytearray, first: int, sample: StageSample | None) -> int:
+        """Append and answer the rows from `first` on that go into one file of the log; how many."""
+        scanner = self._scanner
+        appended = self._store.plain_writer.append_rows(
+            buffer, scanner.scratch, scanner.rows, first, scanner.count - first, connection.remote_host, self._suffix
+        )
+        if appended.rows == 0:
+            return 0
+        self._fast_failure.append_took(appended.took_ms)
+        if self._quotas.limits_users:
+            size = sum(scanner.rows[row * ROW_WIDTH + R_SIZE] for row in range(first, first + appended.rows))
+            self._quotas.sent(connection, appended.rows, size)
+        if sample is not None:
+            sample.ended(Stage.APPEND)
+        if scanner.half_count:
+            self._count_halves(buffer, first, appended.rows)
+        answers = bytearray()
+        encode_replies(
+            scanner.rows, first, appended.rows, buffer, scanner.scratch, self._store_host, self._region,
+            self._trace_on, LanguageCode.PYTHON, CURRENT_VERSION, appended.log, appended.file_from_offset,
+            ResponseCode.SUCCESS, answers,
+        )  # fmt: skip
+        if self._acknowledgement.may_wait():
+            if not self._somebody_waits(first, appended.rows):
+                self._acknowledgement.without_waiting()
+            else:
+                later = partial(self._answer, connection, answers, _Wait(appended.rows, self._now_ms(), sample))
+                if self._acknowledgement.when(appended.end_offset, later, sample):
+                    self._fast_failure.sends.enter()
+                    return appended.rows
+        connection.write([memoryview(answers)])
+        self._answered(appended.rows, appended.took_ms, sample)
+        return appended.rows
+
+    def _count_halves(self, buffer: bytearray, first: int, count: int) -> None:
+        rows = self._scanner.rows
+        for row in range(first * ROW_WIDTH, (first + count) * ROW_WIDTH, ROW_WIDTH):
+            if rows[row + R_FLAGS] & F_HALF:
+                topic = rows[row + R_TOPIC]
+                self._half_stored(buffer[topic : topic + rows[row + R_TOPIC_SIZE]].decode())
+
+    def _somebody_waits(self, first: int, count: int) -> bool:
+        """Has one of the rows not WAIT=false? It is the first one, nearly always."""
+        rows = self._scanner.rows
+        for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the row, nearly always the first
+            if not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT:
+                return True
+        return False
+
+    def _answer(self, connection: Connection, answers: bytearray, wait: "_Wait", code: ResponseCode) -> None:
+        self._fast_failure.sends.leave()
+        if wait.sample is not None:
+            wait.sample.waited()
+        connection.write([memoryview(answers if code == ResponseCode.SUCCESS else with_code(answers, code))])
+        self._answered(wait.rows, self._now_ms() - wait.began_ms, wait.sample)
+
+    def _answer_arrivals(
+        self,
+        arrivals: Arrivals,
+        answers: bytearray,
+        table: "array[int]",
+        connections: list[Connection],
+        wait: "_Wait",
+        code: ResponseCode,
+    ) -> None:
+        self._fast_failure.sends.leave(len(connections))
+        if wait.sample is not None:
+            wait.sample.waited()
+        arrivals.answer(answers if code == ResponseCode.SUCCESS else with_code(answers, code), table, connections)
+        self._answered(wait.rows, self._now_ms() - wait.began_ms, wait.sample)
+
+
+class _Wait(NamedTuple):
+    """Answers that wait for disk and replicas."""
+
+    rows: int
+    began_ms: int  # monotonic
+    sample: StageSample | None
+
+
+def with_code(answers: bytearray, code: ResponseCode) -> bytearray:
+    """The same answers with `code`: stored, but the disk or the replicas did not say so in time."""
+    changed = bytearray()
+    position = 0
+    while position < len(answers):
+        length = int.from_bytes(answers[position : position + 4], "big")
+        command = decode_frame(bytes(answers[position + 4 : position + 4 + length]), LONGEST_HEADER)
+        command.code = code
+        changed += command.encode()
+        position += 4 + length
+    return changed

@@ -1,0 +1,5 @@
+"""Who a broker is, who knows of it, and for whom it may answer.
+
+`broker_identity.py` and `role.py` (name, id, role), `store_owner.py` (whose store it is), `registration.py` and
+`outer_api.py` (name servers and other brokers), `authority.py` (which answers it may give at this moment).
+"""

@@ -1,0 +1,257 @@
+"""Authority: what the success of each request promises, and whether this broker may promise it now.
+
+A broker that speaks for its group (the master; a slave that acts as master; a DLedger leader) may have been replaced
+without knowing it: it stood still, or nobody hears it. What it says then is another's to say: a lock that somebody else
+holds, an offset that is lost, a topic that is nowhere. So it asks before it begins, and again before an answer that was
+not there at once leaves. `PROMISES` says for each request what its success promises; a request that is not in it is
+refused by a test (tests/integration/broker/test_authority.py), so that nobody forgets to think of it.
+
+How sure a broker is (`doubt`):
+
+| broker | is sure while |
+|---|---|
+| DLedger leader | a majority answered its heart-beats so recently that nobody else can have been elected (its lease) |
+| member of an acting-master group | it did not stand still for so long that its name servers may have given it up |
+| master or slave without a stand-in | always: nobody takes its place but by an operator's hand |
+
+A slave that acts as master is asked for what it promised by the master that comes back (pop/hand_back.py). What it
+promised after that would be lost, so it promises nothing until that master has registered or did not come.
+
+All that ask, the batch paths too, ask the one object of the broker; what sends wait for is Acknowledgement's.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.role import MASTER_ID
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.runtime.refusals import Cause
+
+
+class Promise(Enum):
+    """What success says, each more than the one before.
+
+    NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
+    ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.
+    TABLE: ROLE, and the table that was changed is on the disk; where sends wait for copies, the slaves that live have
+        topics and groups on theirs, too. A slave refuses, also one that stands in for its master: what it changed would
+        be gone when that comes back.
+    LOG: a record in the log, as safe as the settings say (Acknowledgement); the role is asked before it is made.
+    """
+
+    NOTHING = "nothing"
+    ROLE = "role"
+    TABLE = "table"
+    LOG = "log"
+
+
+_LOG: Final = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.END_TRANSACTION,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
+    RequestCode.RECALL_MESSAGE,
+    RequestCode.POP_MESSAGE,
+    RequestCode.ACK_MESSAGE,
+    RequestCode.BATCH_ACK_MESSAGE,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+    RequestCode.POP_ROLLBACK,
+    RequestCode.MAXQ_CANCEL_TIMER_MESSAGE,
+    RequestCode.MAXQ_STAGE_MESSAGES,
+    RequestCode.MAXQ_STAGED_DECISION,
+    RequestCode.MAXQ_DECIDE_STAGED,
+    RequestCode.MAXQ_DELIVER_STAGED,
+    RequestCode.MAXQ_CLAIM_STAGED,
+)
+_TABLE: Final = (
+    RequestCode.UPDATE_AND_CREATE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+    RequestCode.DELETE_TOPIC_IN_BROKER,
+    RequestCode.MAXQ_PURGE_TOPIC,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.SET_MESSAGE_REQUEST_MODE,
+)
+_ROLE: Final = (
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.GET_TOPIC_STATS_INFO,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.QUERY_CORRECTION_OFFSET,
+    # a pull commits an offset, and a reader who is told that he is behind the end goes back
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.QUERY_ASSIGNMENT,
+    # what slaves copy
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_DELAY_OFFSET,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE,
+    RequestCode.GET_TIMER_CHECK_POINT,
+    RequestCode.GET_TIMER_METRICS,
+    RequestCode.MAXQ_AWAIT_TABLE_CHANGE,
+    # what a master that comes back takes from the slave that acted for it
+    RequestCode.MAXQ_HAND_BACK_POPS,
+)
+_NOTHING: Final = (
+    # records that are in the log
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.QUERY_CONSUME_QUEUE,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.MAXQ_LIST_TIMER_MESSAGES,
+    RequestCode.MAXQ_INSPECT_TIMER_MESSAGE,
+    # who is connected to this broker
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+    RequestCode.CHECK_CLIENT_CONFIG,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST,
+    RequestCode.GET_ALL_PRODUCER_INFO,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RequestCode.NOTIFICATION,
+    RequestCode.POLLING_INFO,
+    # what operators look at
+    RequestCode.GET_TOPIC_CONFIG,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    RequestCode.QUERY_CONSUME_TIME_SPAN,
+    RequestCode.GET_BROKER_CONSUME_STATS,
+    RequestCode.VIEW_BROKER_STATS_DATA,
+    RequestCode.GET_BROKER_RUNTIME_INFO,
+    RequestCode.GET_BROKER_HA_STATUS,
+    RequestCode.MAXQ_WHY_SLOW,
+    # this process and its files
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.UPDATE_BROKER_CONFIG,
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    RequestCode.DELETE_EXPIRED_COMMITLOG,
+    RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+    RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+    RequestCode.GET_COLD_DATA_FLOW_CTR_INFO,
+    RequestCode.SET_COMMITLOG_READ_MODE,
+    RequestCode.SWITCH_TIMER_ENGINE,
+    RequestCode.AUTH_CREATE_USER,
+    RequestCode.AUTH_UPDATE_USER,
+    RequestCode.AUTH_DELETE_USER,
+    RequestCode.AUTH_GET_USER,
+    RequestCode.AUTH_LIST_USER,
+    RequestCode.AUTH_CREATE_ACL,
+    RequestCode.AUTH_UPDATE_ACL,
+    RequestCode.AUTH_DELETE_ACL,
+    RequestCode.AUTH_GET_ACL,
+    RequestCode.AUTH_LIST_ACL,
+    # how a group finds out who speaks for it
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
+    RequestCode.EXCHANGE_BROKER_HA_INFO,
+    RequestCode.RESET_MASTER_FLUSH_OFFSET,
+)
+
+#: By request code. What a broker refuses by name whatever it is (processors/unsupported.py) is not in it.
+PROMISES: Final[Mapping[int, Promise]] = {
+    int(code): promise
+    for promise, codes in (
+        (Promise.LOG, _LOG), (Promise.TABLE, _TABLE), (Promise.ROLE, _ROLE), (Promise.NOTHING, _NOTHING)
+    )
+    for code in codes
+}  # fmt: skip
+
+#: What a master that comes back asks the slave that acted for it, which promises nothing else by then.
+_TAKEN_BACK: Final = frozenset(
+    {
+        RequestCode.MAXQ_HAND_BACK_POPS,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_TIMER_CHECK_POINT,
+    }
+)
+
+
+class Authority:
+    """One per broker; `RemotingServer.authority`.
+
+    Args:
+        speaks: does this broker speak for its group, as far as it knows?
+        doubt: why one that does cannot be sure of it; None: it is.
+        gives_way: why one that acts as master leaves promises to the master that comes back; None: it does not.
+        keeps: is this a request that its processor keeps until somebody may promise it? It is not refused here.
+        copied: returns when slaves have the tables of topics and groups, as far as they are waited for; False: they
+            have not in time.
+    """
+
+    def __init__(
+        self,
+        own: BrokerAddress,
+        *,
+        speaks: Callable[[], bool],
+        doubt: Callable[[], str | None],
+        gives_way: Callable[[], str | None],
+        keeps: Callable[[RemotingCommand], bool],
+        copied: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._own = own
+        self._speaks = speaks
+        self._doubt = doubt
+        self._gives_way = gives_way
+        self._keeps = keeps
+        self._copied = copied
+
+    def doubt(self) -> str | None:
+        """Why this broker, which takes itself for the one that speaks for its group, cannot be sure of it. None: it is
+        sure, or a slave that takes itself for nothing else."""
+        return self._why_not(self._doubt) or self._why_not(self._gives_way)
+
+    def _why_not(self, ask: Callable[[], str | None]) -> str | None:
+        return ask() if self._own.broker_id == MASTER_ID or self._speaks() else None
+
+    def before(self, request: RemotingCommand) -> RemotingCommand | None:
+        """The answer that refuses `request` before anything is done; None: go on."""
+        promise = PROMISES.get(request.code, Promise.NOTHING)
+        if promise is Promise.NOTHING:
+            return None
+        why = self._why_not(self._doubt) if request.code in _TAKEN_BACK else self.doubt()
+        if why is not None and not self._keeps(request):
+            remark = f"[{Cause.NOT_SURE}]this broker promises nothing now: {why}; ask again"
+            return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        if promise is Promise.TABLE and self._own.broker_id != MASTER_ID:
+            remark = "this broker is a SLAVE: its tables are copies of its master's; change them there, when it is back"
+            return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+        return None
+
+    async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
+        """What is answered, now that `response` is there: another one if it would be a promise that this broker may not
+        give any more. What is in the log stays there whoever leads."""
+        promise = PROMISES.get(request.code, Promise.NOTHING)
+        if response.code != ResponseCode.SUCCESS or promise in (Promise.NOTHING, Promise.LOG):
+            return response
+        if promise is Promise.TABLE and not await self._copied():
+            remark = "done here, but slaves do not have it in time: if this broker ends it may be gone; ask again"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        refusal = self.before(request)
+        return response if refusal is None else refusal

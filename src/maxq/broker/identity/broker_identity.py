@@ -1,0 +1,62 @@
+"""Who this broker is, for everybody who has to say so. The port is known once the server listens."""
+
+import asyncio
+import socket
+from ipaddress import ip_address
+
+from maxq.errors import ConfigError
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.message.message_id import encode_host, host_and_port
+
+
+@dataclass(slots=True)
+class BrokerAddress:
+    """Name and address of a running broker.
+
+    Attributes:
+        ip: brokerIP1, or what was detected; what clients and other brokers use.
+        resolved_ip: the same as a literal address, which message ids carry; empty while `ip` is one itself.
+        port: the port the server really listens on; 0 before it does.
+        ha_address: brokerIP2:haListenPort, for slaves.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    ip: str
+    port: int = 0
+    ha_ip: str = ""
+    ha_port: int = 0  # 0: port + 1
+    resolved_ip: str = ""
+
+    @property
+    def address(self) -> str:
+        """`host:port`, IPv6 hosts in brackets."""
+        return host_and_port(self.ip, self.port)
+
+    @property
+    def ha_address(self) -> str:
+        return host_and_port(self.ha_ip or self.ip, self.ha_port or self.port + 1)
+
+    @property
+    def store_host(self) -> bytes:
+        """As records carry it: 8 or 20 bytes."""
+        return encode_host(self.resolved_ip or self.ip, self.port)
+
+
+async def resolve(host: str) -> str:
+    """The literal address of a host name, IPv4 if it has one; a literal address itself.
+
+    Raises:
+        ConfigError: nothing is known of the name.
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConfigError(f"brokerIP1={host}: no address is known for this name ({error}); give an address") from None
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])

@@ -1,0 +1,1 @@
+"""Requests of operators, one module for each noun."""

@@ -1,0 +1,238 @@
+"""AdminClientProcessor: which clients are connected, what they subscribe to, and requests passed on to one of them.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §8, §25.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from maxq.access.guard import Guard
+from maxq.auth.signature import unsigned
+from maxq.broker.access import refusal_of_record
+from maxq.broker.client.client_channel_info import ClientChannelInfo
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import RequestProcessor, body_reply, forwarded_reply
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import MQVersion, RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
+from maxq.protocol.body.heartbeat import (
+    Connection as ConnectionBody,
+)
+from maxq.protocol.body.heartbeat import (
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from maxq.protocol.body.route import GroupList
+from maxq.protocol.body.subscription import QuerySubscriptionResponseBody
+from maxq.protocol.body.topic_config import TopicList
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand, language_name
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import filled
+from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.message_id import decode_message_id
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+CALL_CLIENT_TIMEOUT_MS: Final = 10_000
+
+
+class AdminClientProcessor(RequestProcessor):
+    """203, 204, 300, 307, 309, 328, 343, 345."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        broker_address: Callable[[], str],
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        guard: Guard | None,
+    ) -> None:
+        """`guard` knows who may have which message shown; None: everybody."""
+        self._settings = settings
+        self._broker_address = broker_address
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._producers = producers
+        self._guard = guard
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.get_consumer_connection_list,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.get_producer_connection_list,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.query_topics_by_consumer,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.query_subscription_by_consumer,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.get_consumer_running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_message_directly,
+        }
+
+    # --- who is connected ---------------------------------------------------------------------------------------------
+
+    async def get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """203."""
+        group = HeaderFields(request.ext).required_str("consumerGroup")
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            raise RequestRefusedError(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = ConsumerConnection(
+            subscription_table=dict(info.subscription_table),
+            consume_type=info.consume_type,
+            message_model=info.message_model,
+            consume_from_where=info.consume_from_where,
+        )
+        return await _connections_reply(request, body.encode(), info.channel_info_table.values())
+
+    async def get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """204."""
+        group = HeaderFields(request.ext).required_str("producerGroup")
+        members = self._producers.group_channel_table.get(group)
+        if members is None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        return await _connections_reply(request, ProducerConnection().encode(), members.values())
+
+    async def get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """328."""
+        turns, rows = Turns(), []
+        for group, members in list(self._producers.group_channel_table.items()):
+            infos = []
+            for channel in list(members.values()):
+                infos.append(_producer_info(channel).encode())
+                await turns.rest()
+            rows.append(b"%b:[%b]" % (json_dialect.dumps(group), b",".join(infos)))
+        return request.reply(body=filled(ProducerTableInfo().encode(), "data", rows))
+
+    # --- who consumes what --------------------------------------------------------------------------------------------
+
+    def query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """300. Groups that subscribe to the topic now, or committed offsets of it."""
+        topic = HeaderFields(request.ext).required_str("topic")
+        groups = self._consumers.query_topic_consume_by_who(topic) | self._offsets.which_group_by_topic(topic)
+        return body_reply(request, GroupList(sorted(groups)))
+
+    def query_topics_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """343. Topics of which the group committed offsets."""
+        group = HeaderFields(request.ext).required_str("group")
+        topics = sorted(self._offsets.which_topic_by_consumer(group))
+        return body_reply(request, TopicList(topics, self._broker_address()))
+
+    def query_subscription_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """345."""
+        fields = HeaderFields(request.ext)
+        group, topic = fields.required_str("group"), fields.opt_str("topic") or ""
+        subscription = self._consumers.find_subscription_data(group, topic)
+        return body_reply(request, QuerySubscriptionResponseBody(subscription, group, topic))
+
+    # --- passed on to a client ----------------------------------------------------------------------------------------
+
+    async def get_consumer_running_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """307."""
+        return await self._call_consumer(request, dict(request.ext), request.body_bytes)
+
+    async def consume_message_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """309. The broker adds the message: the one of `msgId`, an offset id; without it what came with the request.
+        Judged by the message's topic, too: the client may be the one of whoever asks."""
+        fields = HeaderFields(request.ext)
+        record = self._record_of(fields.opt_str("msgId"))
+        if record is not None and self._guard is not None:
+            message = decode_record(record)
+            refused = refusal_of_record(self._guard, connection, request, message)
+            if refused is not None:
+                return refused
+        ext = dict(request.ext)
+        ext["brokerName"] = self._settings.broker.broker_name
+        topic = self._topics.select_topic_config(fields.opt_str("topic") or "")
+        if topic is not None:
+            ext["topicSysFlag"] = str(topic.topic_sys_flag)
+        group = self._groups.find_subscription_group_config(fields.required_str("consumerGroup"))
+        if group is not None:
+            ext["groupSysFlag"] = str(group.group_sys_flag)
+        return await self._call_consumer(request, ext, request.body_bytes if record is None else bytes(record))
+
+    def _record_of(self, message_id: str | None) -> memoryview | None:
+        if not message_id:
+            return None
+        _, physical_offset = decode_message_id(message_id)
+        message = self._store.select_one_message(physical_offset)
+        if message is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {physical_offset}, of id {message_id}"
+            )
+        return message
+
+    async def _call_consumer(self, request: RemotingCommand, ext: dict[str, str], body: bytes) -> RemotingCommand:
+        """The answer of the client, which is not told what the request is signed with (Java tells it)."""
+        fields = HeaderFields(ext)
+        group, client_id = fields.required_str("consumerGroup"), fields.opt_str("clientId")
+        channel = self._consumers.find_channel(group, client_id or "")
+        if channel is None or (self._guard is not None and not self._guard.client_counts(channel.connection)):
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        if channel.version < MQVersion.V3_1_8_SNAPSHOT:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{client_id}> Version <{channel.version}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT",
+            )
+        try:
+            answer = await channel.connection.invoke(
+                RemotingCommand(request.code, unsigned(ext), body or None), CALL_CLIENT_TIMEOUT_MS
+            )
+        except RemotingTimeoutError as error:
+            raise RequestRefusedError(
+                ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> Timeout: {error}"
+            ) from error
+        except RemotingError as error:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+            ) from error
+        return forwarded_reply(request, answer)
+
+
+async def _connections_reply(
+    request: RemotingCommand, body: bytes, channels: Iterable[ClientChannelInfo]
+) -> RemotingCommand:
+    """`body` with all of them in its connectionSet, of a group that may have thousands."""
+    turns, rows = Turns(), []
+    for channel in list(channels):
+        rows.append(_connection_body(channel).encode())
+        await turns.rest()
+    return request.reply(body=filled(body, "connectionSet", rows, b"[]"))
+
+
+def _producer_info(channel: ClientChannelInfo) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=channel.client_id,
+        remote_ip=channel.connection.remote_address,
+        language=language_name(channel.language),
+        version=channel.version,
+        last_update_timestamp=channel.last_update_timestamp,
+    )
+
+
+def _connection_body(channel: ClientChannelInfo) -> ConnectionBody:
+    return ConnectionBody(
+        client_id=channel.client_id,
+        client_addr=channel.connection.remote_address,
+        language=language_name(channel.language),
+        version=channel.version,
+    )

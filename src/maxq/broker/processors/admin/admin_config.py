@@ -1,0 +1,118 @@
+"""AdminConfigProcessor: settings shown and changed (26, 25), and what the broker tells of itself (28, 315).
+
+Only settings that are marked live can be changed while the broker runs; a request that names any other is refused whole
+and by name. So no request reaches a file name, a command or an address (CVE-2023-33246).
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §24, §25.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+
+from maxq.broker.persistent_manager import next_version
+from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.stats_item import StatsSnapshot
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.properties import format_properties, parse_properties
+from maxq.config.settings import BrokerSettings, Change, persist
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.broker_stats import BrokerStatsData, BrokerStatsItem
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.route import KVTable
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.blocking import TABLES
+from maxq.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger(__name__)
+
+
+class AdminConfigProcessor(RequestProcessor):
+    """25, 26, 28, 315."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        disk: Disk,
+        clock: Clock,
+        topics: TopicConfigManager,
+        stats: BrokerStatsManager,
+        runtime_info: Callable[[], dict[str, str]],
+        on_permission_changed: Callable[[], None],
+    ) -> None:
+        """`on_permission_changed` has the broker registered anew at the name servers."""
+        self._settings = settings
+        self._disk = disk
+        self._clock = clock
+        self._topics = topics
+        self._stats = stats
+        self._runtime_info = runtime_info
+        self._on_permission_changed = on_permission_changed
+        self._version = DataVersion(timestamp=clock.wall_ms())
+        settings.on_change(self._on_settings_changed)
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_broker_config,
+            RequestCode.GET_BROKER_CONFIG: self.get_broker_config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.get_broker_runtime_info,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.view_broker_stats_data,
+        }
+
+    # --- settings -----------------------------------------------------------------------------------------------------
+
+    async def update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """25. All of the properties, or none; then they are written back to the file the broker was started with."""
+        source = f"UPDATE_BROKER_CONFIG from {connection.remote_address}"
+        changes = self._settings.update(parse_properties(request.body_bytes, source=source), source=source)
+        for change in changes:
+            log.warning("%s: %s is %s now, was %s", source, change.name, change.new, change.old)
+        path = self._settings.broker.broker_config_path
+        if changes and path:
+            await self._write_back(PurePath(path), changes)
+        return request.reply()
+
+    async def _write_back(self, path: PurePath, changes: list[Change]) -> None:
+        try:
+            await TABLES.run(persist, self._disk, path, changes)
+        except OSError as error:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the settings are changed, but they are lost with the next start: {path} cannot be written: {error}",
+            ) from error
+
+    def _on_settings_changed(self, changes: list[Change]) -> None:
+        self._version = next_version(self._version, self._clock.wall_ms())
+        if any(change.name == "brokerPermission" for change in changes):
+            self._topics.update_data_version()
+            self._on_permission_changed()
+
+    def get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """26. All settings by RocketMQ's names, sorted."""
+        body = format_properties(self._settings.snapshot()).encode()
+        return request.reply(ext={"version": self._version.encode().decode()}, body=body)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """28."""
+        return body_reply(request, KVTable(self._runtime_info()))
+
+    def view_broker_stats_data(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """315. Tools take code 1 as zero."""
+        fields = HeaderFields(request.ext)
+        name, key = fields.required_str("statsName"), fields.required_str("statsKey")
+        item = self._stats.view(name, key)
+        if item is None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        return body_reply(request, BrokerStatsData(_item(item.minute), _item(item.hour), _item(item.day)))
+
+
+def _item(snapshot: StatsSnapshot) -> BrokerStatsItem:
+    return BrokerStatsItem(snapshot.sum, snapshot.tps, snapshot.avgpt)

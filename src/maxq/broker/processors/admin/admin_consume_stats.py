@@ -1,0 +1,203 @@
+"""AdminConsumeStatsProcessor: how far groups have come, and how far they are behind.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §7.4.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import RequestProcessor, topic_not_exist
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.offsets import (
+    ConsumeStats,
+    ConsumeStatsList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+)
+from maxq.protocol.frame.answer_limits import LongBody
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json.json_body import filled
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Clock
+from maxq.runtime.turns import Turns
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _TopicStats:
+    """How far one group has come in one topic: messages consumed in a second, messages behind, and messages pulled but
+    not consumed yet."""
+
+    tps: float
+    diff: int = 0
+    inflight: int = 0
+
+
+class AdminConsumeStatsProcessor(RequestProcessor):
+    """208, 303, 317."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        broker_address: Callable[[], str],
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        stats: BrokerStatsManager,
+        is_static: Callable[[str], bool],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._broker_address = broker_address
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._stats = stats
+        self._is_static = is_static
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.GET_CONSUME_STATS: self.get_consume_stats,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.query_consume_time_span,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.get_broker_consume_stats,
+        }
+
+    # --- 208 ----------------------------------------------------------------------------------------------------------
+
+    async def get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """One group, by read queue: of the topics listed, of one topic, or of all that it committed offsets of."""
+        fields = HeaderFields(request.ext)
+        group = fields.required_str("consumerGroup")
+        listed = dict.fromkeys(topic for topic in (fields.opt_str("topicList") or "").split(";") if topic.strip())
+        turns = Turns()
+        rows = LongBody(request.code, connection.answer_limit)
+        tps = 0.0
+        for topic in listed or self._topics_of(group, fields.opt_str("topic") or ""):
+            config = self._topics.select_topic_config(topic)
+            if config is None:
+                log.warning("consume stats of %s: topic %s does not exist", group, topic)
+                continue
+            tps += (await self._stats_of(group, topic, range(config.read_queue_nums), turns, rows.add)).tps
+        return request.reply(body=rows.filled(ConsumeStats({}, tps).encode(), "offsetTable"))
+
+    def _topics_of(self, group: str, topic: str) -> list[str]:
+        topics = [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(group))
+        return [name for name in topics if self._is_subscribed(group, name)]
+
+    def _is_subscribed(self, group: str, topic: str) -> bool:
+        """What a group consumed once and no longer subscribes to is not shown; of a group that is offline all is."""
+        is_offline = self._consumers.subscription_count(group) == 0
+        return is_offline or self._consumers.find_subscription_data(group, topic) is not None
+
+    async def _stats_of(
+        self, group: str, topic: str, queue_ids: Iterable[int], turns: Turns, add: Callable[[bytes], None]
+    ) -> "_TopicStats":
+        """Give `add` the encoded row of each queue."""
+        broker_name = self._settings.broker.broker_name
+        stats = _TopicStats(self._stats.tps_group_get_nums(group, topic))
+        for queue_id in queue_ids:
+            offsets = self._offsets_of(group, topic, queue_id)
+            add(ConsumeStats.encode_row(MessageQueue(topic, broker_name, queue_id), offsets))
+            stats.diff += offsets.broker_offset - offsets.consumer_offset
+            stats.inflight += offsets.pull_offset - offsets.consumer_offset
+            await turns.rest()
+        return stats
+
+    def _offsets_of(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumer_offset = self._offsets.query_offset(group, topic, queue_id)
+        if not self._is_static(topic):  # of a static one, who puts the parts together must know where there is none
+            consumer_offset = max(consumer_offset, 0)
+        last = self._store.store_time_at(topic, queue_id, consumer_offset - 1) if consumer_offset > 0 else 0
+        return OffsetWrapper(
+            broker_offset=max(self._store.max_offset(topic, queue_id), 0),
+            consumer_offset=consumer_offset,
+            pull_offset=max(consumer_offset, self._offsets.query_pull_offset(group, topic, queue_id)),
+            last_timestamp=max(last, 0),
+        )
+
+    # --- 317 ----------------------------------------------------------------------------------------------------------
+
+    async def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """All groups, by topic and write queue."""
+        is_order = HeaderFields(request.ext).required_bool("isOrder")
+        total = ConsumeStatsList(broker_addr=self._broker_address())
+        rows = LongBody(request.code, connection.answer_limit)
+        turns = Turns()
+        for group in list(self._groups.subscription_group_table):
+            topics = sorted(self._offsets.which_topic_by_consumer(group))
+            begin = part = ConsumeStatsList.begin_row(group)
+            async for stats, body in self._group_stats(group, topics, is_order, turns):
+                total.total_diff += stats.diff
+                total.total_inflight_diff += stats.inflight
+                if part is not begin:
+                    rows.add(part)  # a row may be long, and its parts have commas between them as rows have
+                    part = body
+                else:
+                    part += body
+            rows.add(part + b"]}")
+            await turns.rest()
+        return request.reply(body=rows.filled(total.encode(), "consumeStatsList", b"[]"))
+
+    async def _group_stats(
+        self, group: str, topics: list[str], is_order: bool, turns: Turns
+    ) -> AsyncIterator[tuple["_TopicStats", bytes]]:
+        """Of each topic, and its ConsumeStats, encoded."""
+        for topic in topics:
+            config = self._topics.select_topic_config(topic)
+            if config is None or (is_order and not config.order) or not self._is_subscribed(group, topic):
+                continue
+            queues: list[bytes] = []
+            stats = await self._stats_of(group, topic, range(config.write_queue_nums), turns, queues.append)
+            yield stats, filled(ConsumeStats({}, stats.tps).encode(), "offsetTable", queues)
+
+    # --- 303 ----------------------------------------------------------------------------------------------------------
+
+    async def query_consume_time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Times instead of offsets, by write queue."""
+        fields = HeaderFields(request.ext)
+        topic, group = fields.required_str("topic"), fields.required_str("group")
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            raise topic_not_exist(topic)
+        turns = Turns()
+        rows = []
+        for queue_id in range(config.write_queue_nums):
+            rows.append(self._time_span(group, topic, queue_id).encode())
+            await turns.rest()
+        return request.reply(body=filled(QueryConsumeTimeSpanBody().encode(), "consumeTimeSpanSet", rows, b"[]"))
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        min_time = store.earliest_store_time(topic, queue_id)
+        max_offset = store.max_offset(topic, queue_id)
+        offset = self._offsets.query_offset(group, topic, queue_id)
+        delay = 0
+        if offset < max_offset:
+            next_time = store.store_time_at(topic, queue_id, max(offset, store.min_offset(topic, queue_id)))
+            delay = self._clock.wall_ms() - next_time if next_time > 0 else 0
+        return QueueTimeSpan(
+            message_queue=MessageQueue(topic, self._settings.broker.broker_name, queue_id),
+            min_time_stamp=min_time,
+            max_time_stamp=store.store_time_at(topic, queue_id, max_offset - 1) if max_offset > 0 else -1,
+            consume_time_stamp=store.store_time_at(topic, queue_id, offset - 1) if offset > 0 else min_time,
+            delay_time=delay,
+        )

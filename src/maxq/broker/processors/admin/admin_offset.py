@@ -1,0 +1,180 @@
+"""AdminOffsetProcessor: offsets of queues (29 to 32), and of groups beyond what consumers do themselves.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.1, §7.4, §16.3.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.offset.offset_table import flat_row, offset_row, split_key
+from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode
+from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
+from maxq.protocol.enums import BoundaryType
+from maxq.protocol.frame.answer_limits import LongBody
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.json import json_dialect
+from maxq.protocol.json.json_body import filled
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.turns import Turns
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+LONG_MAX: Final = (1 << 63) - 1
+#: Of a page of offsets: it is encoded, and taken by the slave, in some 10 ms.
+_PAGE_BYTES: Final = 256 << 10
+
+
+class AdminOffsetProcessor(RequestProcessor):
+    """29, 30, 31, 32, 43, 308, 314."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
+            RequestCode.GET_MAX_OFFSET: self.get_max_offset,
+            RequestCode.GET_MIN_OFFSET: self.get_min_offset,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.get_earliest_store_time,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.query_correction_offset,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone_group_offset,
+        }
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def search_offset_by_timestamp(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """29. The first message at or after a time, or the last at or before it."""
+        fields = HeaderFields(request.ext)
+        topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
+        boundary = BoundaryType.parse(fields.opt_str("boundaryType"))
+        offset = self._store.offset_by_time(topic, queue_id, fields.required_long("timestamp"), boundary)
+        return request.reply(ext={"offset": str(offset)})
+
+    def get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """30. Where the next message will be; 0 for a queue that has none. And the topic's incarnation."""
+        fields = HeaderFields(request.ext)
+        topic = fields.required_str("topic")
+        offset = self._store.max_offset(topic, fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(offset)} | self._incarnation(topic))
+
+    def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """31. 0 for a queue without messages: Java makes the queue when it is asked for, and tools refuse less."""
+        fields = HeaderFields(request.ext)
+        topic = fields.required_str("topic")
+        offset = self._store.min_offset(topic, fields.required_int("queueId"))
+        return request.reply(ext={"offset": str(max(offset, 0))} | self._incarnation(topic))
+
+    def _incarnation(self, topic: str) -> dict[str, str]:
+        """The field `incarnation` of an answer: a number that changes when the topic is deleted, the same on master,
+        slaves and members of a group (MessageStore.incarnation). It is left out for a topic that was never deleted, as
+        by Java's brokers; Java's clients pass it over."""
+        incarnation = self._store.incarnation(topic)
+        return {"incarnation": str(incarnation)} if incarnation else {}
+
+    def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """32. -1 for a queue that has no message."""
+        fields = HeaderFields(request.ext)
+        timestamp = self._store.earliest_store_time(fields.required_str("topic"), fields.required_int("queueId"))
+        return request.reply(ext={"timestamp": str(timestamp)})
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
+        (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer than a frame; RocketMQ's
+        slaves know no pages."""
+        body = self._offsets.head()
+        mark = HeaderFields(request.ext).opt_str("page")
+        if "deletions" in request.ext:
+            body["deletions"] = {"upTo": self._offsets.deleted_up_to}
+        if not mark and HeaderFields(request.ext).opt_bool("deletions"):
+            body["deletedTopics"] = self._store.deletions.to_json()
+        if mark is not None:
+            return self._page_of_offsets(request, body, mark)
+        turns = Turns()
+        rows = LongBody(request.code, connection.answer_limit)
+        topics: dict[str, list[str]] = {}
+        for key, offsets in list(self._offsets.offset_table.items()):
+            topic, group = split_key(key)
+            topics.setdefault(group, []).append(topic)
+            rows.add(offset_row(key, offsets))
+            await turns.rest()
+        lists = []
+        for group, names in topics.items():
+            lists.append(json_dialect.dumps({group: names})[1:-1])
+            await turns.rest()
+        encoded = filled(json_dialect.dumps(body), "groupTopicMap", lists)
+        if "lmqOffsetTable" in body:
+            encoded = filled(encoded, "lmqOffsetTable", await self._flat_rows())
+        return request.reply(body=rows.filled(encoded, "offsetTable"))
+
+    async def _flat_rows(self) -> list[bytes]:
+        turns = Turns()
+        rows = []
+        for key, offset in list(self._offsets.flat_offsets().items()):
+            rows.append(flat_row(key, offset))
+            await turns.rest()
+        return rows
+
+    def _page_of_offsets(self, request: RemotingCommand, body: dict[str, Any], mark: str) -> RemotingCommand:
+        """A page, and in the field `nextPage` the mark of the next one, if there is one."""
+        rows, following = self._offsets.page(mark, _PAGE_BYTES)
+        encoded = json_dialect.dumps(body)
+        for name, some in rows.items():
+            encoded = filled(encoded, name, some)
+        return request.reply(ext={"nextPage": following} if following else {}, body=encoded)
+
+    async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""
+        fields = HeaderFields(request.ext)
+        topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
+        filter_groups = [group for group in (fields.opt_str("filterGroups") or "").split(",") if group]
+        smallest = await self._offsets.query_min_offset_in_all_group(
+            topic, filter_groups, self._store.min_offset
+        )
+        for queue_id, offset in self._offsets.query_offsets(compare_group, topic).items():
+            if smallest.get(queue_id, -1) > offset:
+                smallest[queue_id] = LONG_MAX
+        return body_reply(request, QueryCorrectionOffsetBody(smallest))
+
+    async def clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """314. Let a group stand where another stands: in one topic, or in all that the other consumed."""
+        fields = HeaderFields(request.ext)
+        source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
+        topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name
+        is_offline = fields.opt_bool("offline")
+        turns = Turns()
+        for name in [topic] if topic.strip() else sorted(self._offsets.which_topic_by_consumer(source)):
+            if not self._topics.contains_topic(name):
+                log.warning("clone offsets of %s: topic %s does not exist", source, name)
+            elif not is_offline and self._is_not_subscribed(source, name):
+                log.warning("clone offsets of %s: it is online and does not subscribe to %s", source, name)
+            else:
+                self._offsets.clone_offset(source, target, name)
+            await turns.rest()
+        self._offsets.request_persist()
+        await self._offsets.persisted()
+        return request.reply()
+
+    def _is_not_subscribed(self, group: str, topic: str) -> bool:
+        is_online = self._consumers.subscription_count(group) > 0
+        return is_online and self._consumers.find_subscription_data(group, topic) is None

@@ -1,0 +1,94 @@
+"""AdminStaticTopicProcessor: static topics made and remapped (513), with their mapping in the body.
+
+Source:
+    broker/processor/AdminBrokerProcessor.java (updateAndCreateStaticTopic); broker-api.md §1.2.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from maxq.broker.processors.support import RequestProcessor, refuse_if, refuse_queue_nums
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_validator import validate_topic
+from maxq.codes import RequestCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.static_topic import TopicQueueMappingDetail
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.enums import TopicFilterType
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class AdminStaticTopicProcessor(RequestProcessor):
+    """513."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        mappings: TopicQueueMappingManager,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._mappings = mappings
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic}
+
+    async def update_and_create_static_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """513. The mapping is taken first: a topic without its mapping would be an ordinary one for a moment. When the
+        answer is given the end of a queue that leaves stands still, and everything before it is seen by readers."""
+        fields = HeaderFields(request.ext)
+        topic = fields.required_str("topic")
+        log.info("update or create static topic %s, called by %s", topic, connection.remote_address)
+        refuse_if(validate_topic(topic))
+        if self._settings.broker.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):
+            refuse_if(f"The topic[{topic}] is conflict with system topic.")
+        config = self._config(topic, fields)
+        mapping = TopicQueueMappingDetail.decode(request.body_bytes)
+        if mapping.topic != topic:
+            refuse_if(f"the request is about topic {topic}, its mapping about {mapping.topic}")
+        self._mappings.update(mapping, force=fields.opt_bool("force"))
+        if not self._topics.update_topic_config(config):
+            self._topics.update_data_version()  # slaves and name servers look at it
+            self._topics.announce(topic)
+        await self._mappings.persisted()
+        await self._topics.persisted()
+        await self._until_seen()
+        return request.reply()
+
+    async def _until_seen(self) -> None:
+        """What readers do not see yet does not count for where a queue ends: what is not on the disk with SYNC_FLUSH,
+        what is not committed in a DLedger group, what is behind a long batch."""
+        marks = self._store.marks
+        if not await marks.make_final(marks.mark()):
+            refuse_if("the mapping is taken, but what was sent before is not safe in time: repeat the command")
+        await self._store.dispatch.finish_turns()
+
+    def _config(self, topic: str, fields: HeaderFields) -> TopicConfig:
+        known = self._topics.select_topic_config(topic)
+        filter_type = fields.opt_str("topicFilterType") or TopicFilterType.SINGLE_TAG.name
+        if filter_type not in TopicFilterType.__members__:
+            refuse_if(f"topicFilterType {filter_type} is not one of {', '.join(TopicFilterType.__members__)}")
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=fields.required_int("readQueueNums"),
+            write_queue_nums=fields.required_int("writeQueueNums"),
+            perm=fields.required_int("perm"),
+            topic_filter_type=TopicFilterType[filter_type],
+            topic_sys_flag=fields.opt_int("topicSysFlag") or 0,
+            order=known is not None and known.order,
+        )
+        reads, writes = (0, 0) if known is None else (known.read_queue_nums, known.write_queue_nums)
+        most = self._settings.broker.max_queues_of_topic
+        refuse_queue_nums(f"readQueueNums of topic {topic}", config.read_queue_nums, most, reads)
+        refuse_queue_nums(f"writeQueueNums of topic {topic}", config.write_queue_nums, most, writes)
+        return config

@@ -1,0 +1,146 @@
+"""TableChangesProcessor: MAXQ_AWAIT_TABLE_CHANGE (30090), by which a slave asks whether the tables of topics and groups
+still are what it has, and whether an operator has set consumer offsets (reset, clone).
+
+Request: ext topicVersion and groupVersion, the versions (JSON) of the slave's copies; offsetsTaken, the number
+offsetsSet of the last answer after which it copied the consumer offsets (0 before the first); waitMs; restMs (or 0).
+Answer: ext changed; true as soon as one of them is another one, false after waitMs, at most `MOST_MS`; offsetsSet; and
+rested, true. A slave of an earlier version leaves out offsetsTaken: nobody waits until it has offsets.
+A slave that took large tables just now asks to be left alone for restMs: it is, unless somebody waits for what changed
+(`copied`). Masters of earlier versions do not answer rested, and at once.
+
+A question that waits is no slow answer: the latencies of requests do not count it. RocketMQ's slaves ask in intervals,
+and its masters answer this code with REQUEST_CODE_NOT_SUPPORTED.
+
+A slave that asks has what it names on its disk. So the questions say which slaves have a change (`copied`). The answer
+to a request that made a topic, or set offsets, waits until the slaves that live have it, too: a slave that acts as
+master a moment later knows it. (Members of a DLedger group have it by their log: broker/dledger/table_records.py.)
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from maxq.broker.acting.offset_authority import is_newer
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Clock
+
+#: Longest wait, in ms: a slave that is gone is forgotten by then.
+MOST_MS: Final = 30_000
+#: What a slave has taken that does not say it: all that will ever be set.
+_ALL: Final = 1 << 62
+
+
+class _Versions(NamedTuple):
+    """Of topics and groups, and how often operators have set offsets."""
+
+    topics: DataVersion
+    groups: DataVersion
+    offsets: int
+
+    def has(self, other: "_Versions") -> bool:
+        """Is this as new as `other`? A slave's versions are those of its master."""
+        is_older = is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups)
+        return not is_older and self.offsets >= other.offsets
+
+
+class TableChangesProcessor(RequestProcessor):
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        clock: Clock,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets_set = clock.wall_ms()  # more than any that a run of this broker before has counted
+        self._changed = asyncio.Event()  # replaced by each change and each who waits for one, for all were woken
+        self._waiting = 0  # for copies
+        self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
+        self._heard = asyncio.Event()  # replaced by each question
+        topics.when_changed.append(self._wake)
+        groups.when_changed.append(self._wake)
+        offsets.when_set.append(self._note_offsets)
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}
+
+    async def await_change(self, connection: Connection, request: RemotingCommand) -> None:
+        """Answers when there is something to say."""
+        fields = HeaderFields(request.ext)
+        topics = DataVersion.decode(fields.required_str("topicVersion"))
+        groups = DataVersion.decode(fields.required_str("groupVersion"))
+        wait_ms = min(max(fields.required_int("waitMs"), 0), MOST_MS)
+        rest_ms = min(max(fields.opt_int("restMs") or 0, 0), wait_ms)
+        self._forget_closed()
+        taken = fields.opt_long("offsetsTaken")
+        self._asked[connection] = asked = _Versions(topics, groups, _ALL if taken is None else taken)
+        self._heard.set()
+        self._heard = asyncio.Event()
+        changed = await self._has_changed(asked, wait_ms / 1000, rest_ms / 1000)
+        answer = {"changed": str(changed).lower(), "rested": "true", "offsetsSet": str(self._offsets_set)}
+        connection.send(request.reply(ext=answer))
+
+    async def _has_changed(self, since: _Versions, wait_s: float, rest_s: float) -> bool:
+        time = asyncio.get_running_loop().time
+        end, rest_end = time() + wait_s, time() + rest_s
+        while True:
+            now = self._versions()
+            is_changed = (now.topics, now.groups) != (since.topics, since.groups) or now.offsets > since.offsets
+            if is_changed and (self._waiting or time() >= rest_end):
+                return True
+            wake = rest_end if is_changed else end
+            if time() >= wake:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(wake):
+                    await self._changed.wait()
+
+    def _versions(self) -> _Versions:
+        return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy(), self._offsets_set)
+
+    def _note_offsets(self, key: str, queue_ids: Collection[int]) -> None:
+        self._offsets_set += 1
+        self._wake()
+
+    async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
+        """Have so many slaves the tables of now? False: they have not within `most_ms`.
+
+        Args:
+            wanted_slaves: how many must have them, of so many that ask here; asked again whenever one asks.
+        """
+        wanted = self._versions()
+        self._waiting += 1
+        self._wake()
+        try:
+            async with asyncio.timeout(most_ms / 1000):
+                while not self._have(wanted, wanted_slaves):
+                    await self._heard.wait()
+        except TimeoutError:
+            return self._have(wanted, wanted_slaves)
+        finally:
+            self._waiting -= 1
+        return True
+
+    def _have(self, wanted: _Versions, wanted_slaves: Callable[[int], int]) -> bool:
+        self._forget_closed()
+        return sum(asked.has(wanted) for asked in self._asked.values()) >= wanted_slaves(len(self._asked))
+
+    def _forget_closed(self) -> None:
+        self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

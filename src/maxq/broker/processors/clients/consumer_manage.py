@@ -1,0 +1,148 @@
+"""ConsumerManageProcessor: members of a group (38), consumer offsets (14, 15), queue locks (41, 42).
+
+Source:
+    broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java lockBatchMQ, unlockBatchMQ;
+    broker-api.md §7.1, §8, §9.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.identity.role import SLAVE
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody
+from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.connection import Connection, Processor
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerManageProcessor(RequestProcessor):
+    """What consumers ask besides messages."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
+        locks: RebalanceLockManager,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._locks = locks
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.get_consumer_list_by_group,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_consumer_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_consumer_offset,
+            RequestCode.LOCK_BATCH_MQ: self.lock_batch,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch,
+        }
+
+    def get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """38. Clients take code 1 as "keep what you have"."""
+        group = HeaderFields(request.ext).required_str("consumerGroup")
+        info = self._consumers.get_consumer_group_info(group)
+        if info is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return body_reply(request, GetConsumerListByGroupResponseBody(info.client_ids()))
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """14. A group without an offset starts at 0 of a queue that still has all its messages, and them in memory:
+        so a new group reads a young queue from its start whatever its consumeFromWhere says."""
+        fields = HeaderFields(request.ext)
+        group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
+        queue_id = fields.required_int("queueId")
+        offset = self._offsets.query_offset(group, topic, queue_id)
+        if offset >= 0:
+            return request.reply(ResponseCode.SUCCESS, None, {"offset": str(offset)})
+        if not fields.opt_bool("setZeroIfNotFound", True):
+            remark = "Not found, do not set to zero, maybe this group boot first"
+        elif self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0):
+            return request.reply(ResponseCode.SUCCESS, None, {"offset": "0"})
+        else:
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
+
+    def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
+        While a reset waits for the next pull, what the client still commits of before it is passed over; so is what it
+        has read of a topic that was deleted and made again since, for new messages get these numbers. A slave keeps
+        in mind what it was told, for its master (offset/slave_commits.py), and hands it over with maxqIfAhead: clients
+        may have committed more here meanwhile."""
+        fields = HeaderFields(request.ext)
+        group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
+        queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
+        if not self._groups.contains_subscription_group(group):
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        config = self._topics.select_topic_config(topic)
+        if config is None:
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if queue_id is None:
+            return request.reply(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= queue_id < queues and self._store.max_offset(topic, queue_id) == 0:
+            remark = f"queueId {queue_id} is none of topic {topic}, which has {queues} queues: nothing is committed"
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        if offset is None:
+            return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+        use_reset = self._settings.broker.use_server_side_reset_offset
+        if use_reset and self._offsets.has_offset_reset(topic, group, queue_id):
+            log.info("group %s, %s queue %d: commit of %d passed over, a reset waits", group, topic, queue_id, offset)
+            return request.reply(ResponseCode.SUCCESS, "Offset has been previously reset")
+        if self._is_of_deleted_topic(topic, queue_id, offset):
+            log.info("group %s, %s queue %d: commit of %d passed over, the topic was made anew and has not that many "
+                     "messages", group, topic, queue_id, offset)  # fmt: skip
+            return request.reply(ResponseCode.SUCCESS, "The topic was deleted since, and made again")
+        if fields.opt_bool("maxqIfAhead") and self._offsets.query_offset(group, topic, queue_id) >= offset:
+            return request.reply()
+        self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
+        if self._settings.store.broker_role == SLAVE:
+            self._offsets.slave_commits.note(group, topic, queue_id, offset)
+        return request.reply()
+
+    def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Has a reader come further than the topic that was made again after its deletion? A slave cannot tell: it may
+        lack what its master gave."""
+        return (
+            self._store.deletions.at(topic) > 0
+            and self._settings.store.broker_role != SLAVE
+            and offset > self._store.max_offset(topic, queue_id)
+        )
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def lock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """41. Answers with the queues that the client owns now."""
+        wanted = LockBatchRequestBody.decode(request.body_bytes)
+        locked = self._locks.try_lock_batch(
+            wanted.consumer_group, wanted.mq_set, wanted.client_id, only_this_broker=wanted.only_this_broker
+        )
+        return body_reply(request, LockBatchResponseBody(sorted(locked)))
+
+    def unlock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """42. Locks of others stay, and that is success too."""
+        given = UnlockBatchRequestBody.decode(request.body_bytes)
+        self._locks.unlock_batch(given.consumer_group, given.mq_set, given.client_id)
+        return request.reply()

@@ -1,0 +1,173 @@
+"""LaterAnswers: readers whose answer cannot be given in the turn they came in, because of a quota or of the disk.
+
+Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait then.
+Whoever lost the permission while it waited is told nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from maxq.access.guard import Guard
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.quota.quotas import Quotas
+from maxq.codes import ResponseCode
+from maxq.errors import MaxQError
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.server import Connection
+from maxq.runtime.blocking import COLD_READS
+from maxq.runtime.interfaces import Clock
+from maxq.store.store_results import GetMessageResult
+
+log = logging.getLogger(__name__)
+
+Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+
+
+class LaterAnswers:
+    """See the module.
+
+    Args:
+        again: the first pass of a request, which does not wait for the disk.
+        guard: is asked again about what has waited when rules have changed; None: there is no access control.
+    """
+
+    def __init__(
+        self, again: Pass, *, fast_failure: FastFailure, quotas: Quotas, clock: Clock, guard: Guard | None
+    ) -> None:
+        self._again = again
+        self._fast_failure = fast_failure
+        self._quotas = quotas
+        self._clock = clock
+        self._guard = guard
+        self._reading: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()  # for a quota
+
+    def when_allowed(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        group: str,
+        most_ms: int,
+        not_now: Callable[[], RemotingCommand],
+    ) -> None:
+        """Take `request` up again when the quota of `group` allows it.
+
+        Args:
+            most_ms: longest wait; then the answer is `not_now()`.
+        """
+
+        async def refusal() -> RemotingCommand | None:
+            is_allowed = await self._is_allowed(connection, request, group, most_ms)
+            return None if is_allowed or connection.is_closed else not_now()
+
+        _keep(self._waiting, self._pass_after(refusal, connection, request, self.rules))
+
+    async def _is_allowed(self, connection: Connection, request: RemotingCommand, group: str, most_ms: int) -> bool:
+        """Wait for the quota, `most_ms` at most, and not for one whose connection was closed."""
+        end_ms = self._clock.monotonic_ms() + most_ms
+        self._fast_failure.pulls.enter()
+        try:
+            while (wait_ms := self._quotas.pull_wait_ms(group, request)) and not connection.is_closed:
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                await asyncio.sleep(min(wait_ms, left_ms) / 1000)
+        finally:
+            self._fast_failure.pulls.leave()
+        return not wait_ms
+
+    def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
+        """Take `request` up again when what its filter looks at is in memory."""
+
+        async def bring_in() -> RemotingCommand | None:
+            return await self._bring_in(connection, request, result)
+
+        _keep(self._reading, self._pass_after(bring_in, connection, request, self.rules))
+
+    async def _pass_after(
+        self,
+        wait: Callable[[], Awaitable[RemotingCommand | None]],
+        connection: Connection,
+        request: RemotingCommand,
+        since: object,
+    ) -> None:
+        """Take `request` up again unless waiting ends in an answer, or nobody is there any more to get one."""
+        reply = await wait()
+        if connection.is_closed:
+            return
+        if reply is None:
+            reply = self.refusal(connection, request, since) or self._try_again(connection, request)
+        if reply is not None:
+            connection.send(reply)
+
+    def send_when_read(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        reply: RemotingCommand,
+        cold: Iterable[GetMessageResult],
+    ) -> None:
+        """Send `reply` when the messages in it are in memory; that the disk does not give them, if so."""
+        _keep(self._reading, self._send_cold(connection, request, reply, cold, self.rules))
+
+    async def _send_cold(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        reply: RemotingCommand,
+        cold: Iterable[GetMessageResult],
+        since: object,
+    ) -> None:
+        for result in cold:
+            refusal = await self._bring_in(connection, request, result)
+            if refusal is not None:
+                connection.send(refusal)
+                return
+        connection.send(self.refusal(connection, request, since) or reply)
+
+    @property
+    def rules(self) -> object:
+        """The rules of now, for `refusal`."""
+        return None if self._guard is None else self._guard.rules
+
+    def refusal(self, connection: Connection, request: RemotingCommand, since: object) -> RemotingCommand | None:
+        """The answer to a request that has waited since the rules were `since`, if it may not be served any more."""
+        return None if self._guard is None else self._guard.again(connection, request, since)
+
+    def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self._again(connection, request)
+        except MaxQError as error:
+            return request.reply(error.response_code, str(error))
+        except Exception as error:  # nobody else would answer
+            log.exception("a request %d of %s failed", request.code, connection.remote_address)
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    async def _bring_in(
+        self, connection: Connection, request: RemotingCommand, result: GetMessageResult
+    ) -> RemotingCommand | None:
+        """Have what `result` points to in memory; the answer to `request` if the disk does not give it."""
+        self._fast_failure.pulls.enter()
+        try:
+            await COLD_READS.run(result.bring_in)
+        except Exception as error:  # nobody else would answer
+            log.exception("messages for %s could not be read from the disk", connection.remote_address)
+            remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        finally:
+            self._fast_failure.pulls.leave()
+        return None
+
+    async def drain(self) -> None:
+        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

@@ -1,0 +1,136 @@
+"""What a pull must pass before anything is read: broker, group, topic, queue, subscription, filter.
+
+Source:
+    broker/processor/PullMessageProcessor.java (processRequest, up to the read); broker-api.md §10.2.
+"""
+
+from typing import Final, NamedTuple
+
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.processors.pull.pull_subscription import (
+    FORBIDDEN_BROKER,
+    FORBIDDEN_GROUP,
+    FORBIDDEN_TOPIC,
+    PullSubscriptions,
+)
+from maxq.broker.processors.refusal import FAQ, Refusal
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.remoting.server import Connection
+from maxq.runtime.interfaces import Clock
+from maxq.store.queue.property_filter import PropertyFilter
+
+_SUBSCRIPTION: Final = 4  # bit of the request's sysFlag: the header says what is wanted
+
+
+class Pull(NamedTuple):
+    """A request that passed the checks."""
+
+    header: PullMessageRequestHeader
+    group: SubscriptionGroupConfig
+    topic: TopicConfig
+    subscription: SubscriptionData
+    wanted: PropertyFilter | None  # filter on properties; None: by tags
+    began_ms: int  # monotonic
+
+
+class PullChecks:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        subscriptions: PullSubscriptions,
+        clock: Clock,
+        broker: BrokerAddress,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._broker = broker
+
+    def check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> Pull | Refusal:
+        """May this reader read there, and what does it want to see?"""
+        broker = self._settings.broker
+        if not broker.broker_permission & PERM_READ:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker.ip}] pulling message is forbidden: "
+                f"brokerPermission is {broker.broker_permission}, reading needs {PERM_READ}; set it with "
+                "updateBrokerConfig",
+                FORBIDDEN_BROKER,
+            )
+        if code == RequestCode.LITE_PULL_MESSAGE and not broker.lite_pull_message_enable:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker.ip}] for lite pull consumer is forbidden: litePullMessageEnable is "
+                "false; set it with updateBrokerConfig",
+                FORBIDDEN_BROKER,
+            )
+        group = self._groups.find_subscription_group_config(header.consumer_group)
+        if group is None:
+            return Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumer_group}] does not exist, \n{FAQ}",
+            )
+        if not group.consume_enable:
+            why = self._groups.why_disabled(header.consumer_group)
+            why = why or "its consumeEnable is false; set it with updateSubGroup -s true"
+            remark = f"subscription group no permission, {header.consumer_group}: {why}"
+            return Refusal(ResponseCode.NO_PERMISSION, remark, FORBIDDEN_GROUP)
+        topic = self._check_topic(connection, header)
+        if isinstance(topic, Refusal):
+            return topic
+        subscription = self._check_subscription(connection, header, group)
+        if isinstance(subscription, Refusal):
+            return subscription
+        wanted = self._subscriptions.filter_of(header, subscription)
+        if isinstance(wanted, Refusal):
+            return wanted
+        return Pull(header, group, topic, subscription, wanted, self._clock.monotonic_ms())
+
+    def _check_topic(self, connection: Connection, header: PullMessageRequestHeader) -> TopicConfig | Refusal:
+        topic = self._topics.select_topic_config(header.topic)
+        if topic is None:
+            return Refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! \n{FAQ}"
+            )
+        if not topic.perm & PERM_READ:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{header.topic}] pulling message is forbidden: its perm is {topic.perm}, reading needs "
+                f"{PERM_READ}; set it with updateTopicPerm",
+                FORBIDDEN_TOPIC,
+            )
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            return Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{connection.remote_address}]; "
+                "fetch the route anew, or give the topic more queues with updateTopic",
+            )
+        return topic
+
+    def _check_subscription(
+        self, connection: Connection, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+    ) -> SubscriptionData | Refusal:
+        if header.sys_flag & _SUBSCRIPTION:
+            found = self._subscriptions.from_header(
+                header.topic, header.subscription or "", header.expression_type or ""
+            )
+        else:
+            found = self._subscriptions.from_heartbeat(group, header.topic, header.sub_version)
+        if isinstance(found, Refusal):
+            return found
+        refusal = self._subscriptions.reject_unregistered(header.consumer_group, connection)
+        return refusal if refusal is not None else found

@@ -1,0 +1,369 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): read on from an offset, or wait for messages.
+
+A pull is one or more passes over the same steps: check, read, answer. The first may park it (longpolling/);
+messages or the safety net bring it back as a replay, which may leave it parked; the last pass answers in any case.
+Message bytes leave as views of the mapped log. A reader that is far behind reads pages that are not in memory: those
+are brought in by the executor before the loop writes them to the socket.
+
+Source:
+    broker/processor/{PullMessageProcessor,DefaultPullMessageResultHandler}.java; broker-api.md §10, §11, ha.md §6.1.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from maxq.access.guard import Guard
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.pull.later_answers import LaterAnswers
+from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
+from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS, ReadRules
+from maxq.broker.processors.pull.pull_subscription import (
+    PullSubscriptions,
+)
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.stats import names
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.remoting.endpoint import AnswerListener
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.runtime.interfaces import Clock
+from maxq.store.message_store import MessageStore
+from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.read.gather_cy import OMIT_BODY, OMIT_BODY_AND_PROPERTIES, OMIT_NOTHING
+from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, GetMessageStatus
+
+log = logging.getLogger(__name__)
+
+_COMMIT_OFFSET = 1  # bits of the request's sysFlag
+_SUSPEND = 2
+_SHORT_POLLING_FLOOR_MS = 1
+_QUOTA_WAIT_MS = 1000  # of a pull that may not be held, when its group is above its quota
+_ROUNDS = 10  # reads of one parked pull for one arrival
+_MAX_BYTES = 128 << 20  # of a pull that names no limit
+_OMITTED = {"body": OMIT_BODY, "body,properties": OMIT_BODY_AND_PROPERTIES, "records": OMIT_RECORDS}
+
+_CODES: dict[GetMessageStatus, ResponseCode] = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+#: 21 when the reader expected something there, 19 when it starts on an empty queue.
+_EMPTY_QUEUE = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
+#: Answers after which the next pull of its kind may be answered from what is remembered of this one.
+_LEARNED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
+#: A parked pull whose replay ends like this may go on waiting.
+_NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+
+Learn = Callable[
+    [PullMessageRequestHeader, TopicConfig, SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None], None
+]
+
+
+def _nothing_learned(
+    header: PullMessageRequestHeader,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    subscription: SubscriptionData,
+    wanted: PropertyFilter | None,
+) -> None:
+    """Without a batch path every pull takes the general way."""
+
+
+class _Outcome(NamedTuple):
+    """What a read gave, and what a client is told."""
+
+    result: GetMessageResult
+    code: ResponseCode
+    remark: str
+    suggested_id: int  # of the broker to ask next
+    is_ahead: bool = False  # of this slave's copy of the queue: worth a short wait
+
+
+class PullMessageProcessor:
+    """Answers pulls. `hold_service` parks those that find nothing.
+
+    Attributes:
+        rules: who is served here, and who is sent elsewhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        subscriptions: PullSubscriptions,
+        hold_service: PullRequestHoldService,
+        stats: BrokerStatsManager,
+        fast_failure: FastFailure,
+        clock: Clock,
+        broker: BrokerAddress,
+        quotas: Quotas,
+        guard: Guard | None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._checks = PullChecks(
+            settings=settings, topics=topics, groups=groups, subscriptions=subscriptions, clock=clock, broker=broker
+        )
+        self._offsets = offsets
+        self._hold_service = hold_service
+        self._stats = stats
+        self._clock = clock
+        self._quotas = quotas
+        self.rules = ReadRules(settings)
+        self._later = LaterAnswers(
+            lambda connection, request: self._first_pass(connection, request, may_wait=False),
+            fast_failure=fast_failure,
+            quotas=quotas,
+            clock=clock,
+            guard=guard,
+        )
+        self._learn: Learn = _nothing_learned
+        self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
+
+    def set_learn(self, learn: Learn) -> None:
+        """`learn` is told of every pull that passed the checks, and found messages or may wait for some
+        (broker/fast_path/pull_path.py)."""
+        self._learn = learn
+
+    def register(self, server: RemotingServer) -> None:
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            server.register(code, self)
+
+    def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """The first pass: None when the pull was parked or waits for the disk."""
+        return self._first_pass(connection, request, may_wait=True)
+
+    def _first_pass(self, connection: Connection, request: RemotingCommand, may_wait: bool) -> RemotingCommand | None:
+        if (refusal := self.rules.refusal()) is not None:
+            return refusal.reply_to(request)
+        header = PullMessageRequestHeader.decode(request.ext)
+        pull = self._checks.check(connection, request.code, header)
+        if isinstance(pull, Refusal):
+            return pull.reply_to(request)
+        if self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
+            return None
+        outcome = self._read(pull, header.queue_offset, may_wait)
+        if outcome.result.must_read_first:
+            self._later.when_read(connection, request, outcome.result)
+            return None
+        if header.sys_flag & _COMMIT_OFFSET and outcome.code != ResponseCode.PULL_OFFSET_MOVED:
+            self._offsets.commit_offset(
+                connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
+        if outcome.code in _LEARNED and header.maxq_max_bytes is None:
+            self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
+        if (outcome.code == ResponseCode.PULL_NOT_FOUND or outcome.is_ahead) and self._park(
+            connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
+        ):
+            return None
+        return self._answer(connection, request, pull, outcome)
+
+    def replay(self, held: HeldPull, last: bool) -> bool:
+        """A later pass for a parked pull; True when it was answered. One that was taken in is not refused because this
+        slave may not be read any more: its master is back, and the answer sends the reader there."""
+        connection, (request, header) = held.connection, held.asked()
+        pull = self._checks.check(connection, request.code, header)
+        if isinstance(pull, Refusal):
+            connection.send(pull.reply_to(request))
+            return True
+        if self._quotas.pull_wait_ms(header.consumer_group, request):
+            self._wait_for_quota(connection, request, header)
+            return True
+        outcome = self._read(pull, held.offset)
+        for _ in range(_ROUNDS):  # one arrival may bring more than one read looks at
+            if last or outcome.code not in _NOTHING_YET:
+                break
+            # Messages that the filter rejects are behind it now.
+            held.offset = max(held.offset, outcome.result.next_begin_offset)
+            if held.offset >= outcome.result.max_offset:
+                return False
+            outcome = self._read(pull, held.offset)
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and held.offset > held.first_offset:
+            # Nothing for this reader, but its client's offset moves on.
+            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, GetMessageStatus.NO_MATCHED_MESSAGE.name
+            outcome = outcome._replace(code=code, remark=remark)
+        reply = self._answer(connection, request, pull, outcome)
+        if reply is not None:
+            connection.send(reply)
+            if self.on_held_answer is not None:
+                self.on_held_answer(request, reply, self._clock.monotonic_ms() - held.began_ms)
+        return True
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    def _read(self, pull: Pull, offset: int, may_wait: bool = False) -> _Outcome:
+        header = pull.header
+        topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
+        if self._settings.broker.use_server_side_reset_offset and not self.rules.is_slave:
+            reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
+            if reset is not None:
+                return self._moved(pull, reset)
+        most = _MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes
+        result = self._store.get_message(
+            group,
+            topic,
+            queue_id,
+            offset,
+            header.max_msg_nums,
+            pull.subscription,
+            max_bytes=most,
+            wanted=pull.wanted,
+            may_wait=may_wait,
+            bulk=self._bulk(header),
+        )
+        if result.filtered_count:
+            self._stats.add(names.GROUP_FILTERED_NUMS, f"{topic}@{group}", result.filtered_count)
+        code = _response_code(result, offset)
+        direction = self.rules.direct(code, pull.group, result.suggest_pulling_from_slave)
+        is_ahead = offset > result.max_offset and self.rules.may_wait_for_copy(code)
+        return _Outcome(result, direction.code, result.status.name, direction.broker_id, is_ahead)
+
+    def _bulk(self, header: PullMessageRequestHeader) -> BulkRead | None:
+        """Does the reader take much at once? Its wishes go as far as bulkPullMaxBytes, if bytes are to
+        travel."""
+        most = self._settings.broker.bulk_pull_max_bytes
+        if header.maxq_max_bytes is None or header.maxq_max_bytes <= 0 or not most:
+            return None
+        omit = _OMITTED.get(header.maxq_omit or "", OMIT_NOTHING)
+        return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
+
+    def _moved(self, pull: Pull, offset: int) -> _Outcome:
+        """An administrator reset the group's offset: told once, and by a master."""
+        topic, queue_id = pull.header.topic, pull.header.queue_id
+        result = GetMessageResult(
+            GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+            next_begin_offset=offset,
+            min_offset=self._store.min_offset(topic, queue_id),
+            max_offset=self._store.max_offset(topic, queue_id),
+        )
+        suggested_id = self.rules.suggest(pull.group, is_behind=False)
+        return _Outcome(result, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", suggested_id)
+
+    def _park(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        *,
+        at_most_ms: int | None,
+    ) -> bool:
+        """True if the request waits from now on; it is answered empty otherwise, and the client asks again."""
+        broker = self._settings.broker
+        if not header.sys_flag & _SUSPEND or request.is_oneway:
+            return False
+        if self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity:
+            return False
+        wait_ms = header.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
+        if at_most_ms is not None:
+            wait_ms = min(wait_ms, at_most_ms)
+        self._hold_service.hold(
+            HeldPull(
+                connection,
+                request,
+                header,
+                (header.topic, header.queue_id),
+                header.queue_offset,
+                header.queue_offset,
+                self._clock.monotonic_ms() + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                self._clock.monotonic_ms(),
+            )
+        )
+        return True
+
+    # ---- answering --------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, connection: Connection, request: RemotingCommand, pull: Pull, outcome: _Outcome
+    ) -> RemotingCommand | None:
+        """The reply; None when its bytes come from the disk first and it is sent later."""
+        header, result = pull.header, outcome.result
+        self._offsets.commit_pull_offset(
+            connection.remote_address, header.consumer_group, header.topic, header.queue_id, result.next_begin_offset
+        )
+        ext = {
+            "suggestWhichBrokerId": str(outcome.suggested_id),
+            "nextBeginOffset": str(result.next_begin_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "topicSysFlag": str(pull.topic.topic_sys_flag),
+            "groupSysFlag": str(pull.group.group_sys_flag),
+        }
+        is_bulk = self._bulk(header) is not None
+        incarnation = self._store.known_incarnation(header.topic) if is_bulk else None
+        if incarnation is not None:
+            ext["maxqIncarnation"] = str(incarnation)
+        if is_bulk and result.passed_over:
+            ext["maxqPassedOver"] = ",".join(map(str, result.passed_over))
+        if outcome.code != ResponseCode.SUCCESS:
+            return request.reply(outcome.code, outcome.remark, ext)
+        if is_bulk:
+            ext["maxqCount"], ext["maxqBytes"] = str(result.message_count), str(result.total_bytes)
+        self._count(pull, result)
+        self._quotas.delivered(header.consumer_group, request, result.message_count, result.total_bytes)
+        reply = request.reply(outcome.code, outcome.remark, ext, result.buffers)
+        if not result.cold:
+            return reply
+        self._later.send_when_read(connection, request, reply, (result,))
+        return None
+
+    def _count(self, pull: Pull, result: GetMessageResult) -> None:
+        header = pull.header
+        counter = self._stats.get_counter(header.consumer_group, header.topic, header.queue_id)
+        latency_ms = self._clock.monotonic_ms() - pull.began_ms
+        if latency_ms > self._stats.longest_get_ms:
+            self._stats.longest_get_ms = latency_ms
+        counter.add(result.message_count, result.total_bytes, latency_ms, bool(result.cold))
+        counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
+
+    def _wait_for_quota(
+        self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
+    ) -> None:
+        suspends = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
+        most_ms = header.suspend_timeout_millis if suspends else _QUOTA_WAIT_MS
+        self._later.when_allowed(
+            connection, request, header.consumer_group, most_ms, lambda: self._not_now(request, header)
+        )
+
+    def _not_now(self, request: RemotingCommand, header: PullMessageRequestHeader) -> RemotingCommand:
+        offset, topic, queue_id = str(header.queue_offset), header.topic, header.queue_id
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": offset,
+            "minOffset": str(self._store.min_offset(topic, queue_id)),
+            "maxOffset": str(self._store.max_offset(topic, queue_id)),
+        }
+        remark = self._quotas.pull_remark(header.consumer_group, request)
+        return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
+
+    async def drain(self) -> None:
+        """See LaterAnswers."""
+        await self._later.drain()
+
+
+def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:
+    """What a client is told (composeResponseHeader; broker-api §10.3)."""
+    if result.status in _EMPTY_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if offset != 0 else ResponseCode.PULL_NOT_FOUND
+    return _CODES[result.status]

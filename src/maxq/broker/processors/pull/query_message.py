@@ -1,0 +1,111 @@
+"""QUERY_MESSAGE (12) by key, unique key or tag, and VIEW_MESSAGE_BY_ID (33) by place in the log.
+
+Source:
+    broker/processor/QueryMessageProcessor.java; broker-api.md §16, changes-5.5.md §7.
+"""
+
+from maxq.access.guard import Guard
+from maxq.broker.access import refusal_of_record, sent_to
+from maxq.broker.processors.refusal import Refusal
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.offset import QueryMessageRequestHeader, ViewMessageRequestHeader
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.remoting.server import Connection, RemotingServer
+from maxq.store.message_store import MessageStore
+
+_UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+_BY_KEY = "K"
+_BY_UNIQUE_KEY = "U"
+_INDEX_TYPES = (_BY_KEY, _BY_UNIQUE_KEY, "T")
+#: Properties that hold what an index type means.
+_UNIQUE = (const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,)
+_EITHER = (const.PROPERTY_KEYS, *_UNIQUE)
+_TAG = (const.PROPERTY_TAGS,)
+
+
+class QueryMessageProcessor:
+    """Finds messages without a consumer."""
+
+    def __init__(self, *, settings: BrokerSettings, store: MessageStore, guard: Guard | None) -> None:
+        """`guard` knows who may see which message; None: everybody."""
+        self._settings = settings
+        self._store = store
+        self._guard = guard
+
+    def register(self, server: RemotingServer) -> None:
+        server.register(RequestCode.QUERY_MESSAGE, self.query)
+        server.register(RequestCode.VIEW_MESSAGE_BY_ID, self.view)
+
+    def query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Messages of a topic that carry a key and were stored in a period.
+
+        The index knows hashes only, and texts of the same hash are easily found: topic and key of each record are
+        compared (Java leaves that to the client). What waits in one of the broker's own topics is judged by the topic
+        that it was sent to.
+        """
+        header = QueryMessageRequestHeader.decode(request.ext)
+        index_type = header.index_type or _BY_KEY
+        max_num = header.max_num
+        if request.ext.get(_UNIQUE_KEY_QUERY, "").lower() == "true":
+            index_type, max_num = _BY_UNIQUE_KEY, self._settings.store.default_query_max_num
+        if index_type not in _INDEX_TYPES:
+            return Refusal(
+                ResponseCode.INVALID_PARAMETER, f"indexType {index_type!r:.20} is none of {', '.join(_INDEX_TYPES)}"
+            ).reply_to(request)
+        result = self._store.query_message(
+            header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp, index_type
+        )
+        ext = {
+            "indexLastUpdateTimestamp": str(result.index_last_update_timestamp),
+            "indexLastUpdatePhyoffset": str(result.index_last_update_physical_offset),
+        }
+        wanted = _UNIQUE if index_type == _BY_UNIQUE_KEY else _EITHER if index_type == _BY_KEY else _TAG
+        result.buffers = [
+            record
+            for record in result.buffers
+            if self._may_show(connection, request, decode_record(record), header, wanted)
+        ]
+        if not result.buffers:
+            remark = "can not find message, maybe time range not correct"
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        return request.reply(ext=ext, body=result.buffers)
+
+    def view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The message at a physical offset, as it is stored.
+
+        The request names a topic or does not; who may see the message is judged by its own (Java: by what is named).
+        """
+        header = ViewMessageRequestHeader.decode(request.ext)
+        record = self._store.select_one_message(header.offset)
+        message = None if record is None else decode_record(record)
+        if record is None or message is None or self._is_hidden(message):
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        refused = refusal_of_record(self._guard, connection, request, message)
+        return request.reply(body=record) if refused is None else refused
+
+    def _may_show(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        message: MessageExt,
+        header: QueryMessageRequestHeader,
+        key_in: tuple[str, ...],
+    ) -> bool:
+        """Is it one that was asked for, and one that this client may see?"""
+        if message.topic != header.topic or self._is_hidden(message):
+            return False
+        if not any(header.key in message.properties.get(name, "").split(" ") for name in key_in):
+            return False
+        if sent_to(message) == message.topic:
+            return True
+        return refusal_of_record(self._guard, connection, request, message) is None
+
+    def _is_hidden(self, message: MessageExt) -> bool:
+        """Is the message expired by its topic's own rules, or purged?"""
+        hidden = self._store.cleaner.hidden
+        if not hidden.is_used:
+            return False
+        return hidden.is_hidden(message.topic, message.queue_id, message.queue_offset)

@@ -1,0 +1,255 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message and gives it back.
+
+The record is read again from the log, and a copy of it goes to the retry topic of the group, by way of a delay level;
+after too many tries to the group's dead-letter topic. The copy shows the topic it was sent to (RETRY_TOPIC) and the id
+it had there (ORIGIN_MESSAGE_ID).
+
+The answer waits until the copy is as safe as the settings promise: the consumer then counts the original as consumed.
+(Java answers at once, and a power failure can lose the message even with SYNC_FLUSH.)
+
+Source:
+    broker/processor/AbstractSendMessageProcessor.java consumerSendMsgBack; broker-api.md §5.1.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from maxq.access.guard import Guard
+from maxq.auth.signature import ACCESS_KEY
+from maxq.broker.access import refusal_of_record, sent_to
+from maxq.broker.acknowledgement import STAYS, Acknowledgement
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.named_message import is_another
+from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.retry_policy import next_delay_ms
+from maxq.broker.processors.send.retry_topics import RetryTopics
+from maxq.broker.processors.support import RequestProcessor
+from maxq.broker.put_hooks import PutHooks
+from maxq.broker.schedule_message.delay_levels import DelayLevels
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import PERM_WRITE
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.remoting.connection import Connection, Processor
+from maxq.runtime.interfaces import Rng
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+dlq_log = logging.getLogger("maxq.broker.dlq")
+
+_FIRST_LEVEL = 3  # of a message that failed for the first time
+_NOT_COMMITTED = "[{}] the message is not committed by a majority of the DLedger group; give it back again"
+FLUSH_DISK_TIMEOUT_REMARK = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
+_OWNER = "Owner"  # the field of the request that Java's statistics name the consumer by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackParts:
+    """What it works on.
+
+    Attributes:
+        on_delayed: (level): a message of this level is about to be stored (by the batch path; else a hook says it).
+        guard: knows who may give back which message; None: everybody.
+    """
+
+    settings: BrokerSettings
+    own: BrokerAddress
+    store: MessageStore
+    acknowledgement: Acknowledgement
+    topics: TopicConfigManager
+    retries: RetryTopics
+    levels: DelayLevels
+    hooks: PutHooks
+    rng: Rng
+    on_delayed: Callable[[int], None]
+    guard: Guard | None
+
+    def level_of(self, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
+        """The delay level of a message of which the consumer names none."""
+        delay_ms = next_delay_ms(group.group_retry_policy, reconsume_times)
+        return _FIRST_LEVEL + reconsume_times if delay_ms is None else self.levels.not_shorter_than(delay_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What is stored of a message that came back."""
+
+    message: MessageExtBrokerInner
+    origin_topic: str
+    is_dead: bool
+
+
+class SendBackProcessor(RequestProcessor):
+    """36."""
+
+    def __init__(self, parts: SendBackParts) -> None:
+        self._parts = parts
+
+    def routes(self) -> Mapping[int, Processor]:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """See the module. A consumer that fails gives back by the thousand: where there is nothing to wait for, the
+        answer is there at once, and leaves with the others of its arrival."""
+        header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
+        group = self._group(header)
+        if isinstance(group, Refusal):
+            return group.reply_to(request)
+        if group.retry_queue_nums <= 0:  # a group that wants no second try
+            return request.reply()
+        version_before = self._parts.topics.data_version.counter
+        failed = self._failed(connection, request, header)
+        if isinstance(failed, RemotingCommand):
+            return failed
+        copy = self._copy(failed, header, group, request.version)
+        if isinstance(copy, Refusal):
+            return copy.reply_to(request)
+        result = self._parts.store.put_message(copy.message)
+        if not result.ok:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"{result.status.name} {result.remark}".rstrip())
+        self._count(header, copy, request.ext.get(_OWNER), result)
+        outcome = self._parts.acknowledgement.outcome(result.end_offset)
+        made_topic = self._parts.topics.data_version.counter != version_before
+        if outcome is None and not made_topic:
+            return request.reply()
+        return self._answer_when_safe(request, outcome, made_topic)
+
+    async def _answer_when_safe(
+        self, request: RemotingCommand, outcome: "asyncio.Future[ResponseCode] | None", made_topic: bool
+    ) -> RemotingCommand:
+        code = ResponseCode.SUCCESS if outcome is None else await outcome
+        if made_topic:
+            await self._parts.topics.persisted()
+        remark = unsafe_remark(code)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark) if remark else request.reply()
+
+    # ---- may it come back? --------------------------------------------------------------------------------------
+
+    def _group(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig | Refusal:
+        parts = self._parts
+        broker = parts.settings.broker
+        if parts.own.broker_id != MASTER_ID:
+            return Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"no master available along with {broker.broker_ip1}: this broker is a slave (id "
+                f"{parts.own.broker_id}); send the message to the group's retry topic at a master",
+            )
+        group = parts.retries.group(header.group)
+        if isinstance(group, Refusal):
+            return group
+        if not broker.broker_permission & PERM_WRITE:
+            return Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.broker_ip1}] sending message is forbidden: brokerPermission is "
+                f"{broker.broker_permission}; writing needs {PERM_WRITE}: set it with updateBrokerConfig",
+            )
+        remark = parts.acknowledgement.refusal()
+        return group if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+    # ---- what is stored -----------------------------------------------------------------------------------------
+
+    def _failed(
+        self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
+    ) -> MessageExt | RemotingCommand:
+        """The message at the place that the request names, if whoever asks may read it; else the refusal."""
+        failed = self._parts.store.look_message_by_offset(header.offset)
+        if failed is None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
+        guard = self._parts.guard
+        refused = refusal_of_record(guard, connection, request, failed)
+        if refused is not None:
+            return refused
+        if is_another(failed, header.origin_msg_id):
+            remark = (
+                f"look message by offset failed, {header.offset}: another message is there, {failed.msg_id}, and not "
+                f"{header.origin_msg_id}; send the message to the group's retry topic"
+            )
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        if guard is not None and sent_to(failed) == failed.topic:
+            guard.session(connection).learn_read(request.ext.get(ACCESS_KEY, ""), failed.topic)
+        return failed
+
+    def _copy(
+        self,
+        failed: MessageExt,
+        header: ConsumerSendMsgBackRequestHeader,
+        group: SubscriptionGroupConfig,
+        version: int,
+    ) -> _Copy | Refusal:
+        parts = self._parts
+        config = parts.retries.retry_topic(group, unit_mode=header.unit_mode)
+        if not config.perm & PERM_WRITE:
+            return _forbidden(config.topic_name, config.perm)
+        most = parts.retries.most_times(group, header.max_reconsume_times, version)
+        is_dead = failed.reconsume_times >= most or header.delay_level < 0
+        if is_dead:
+            config = parts.retries.dlq_topic(group.group_name)
+        level = 0 if is_dead else header.delay_level or parts.level_of(group, failed.reconsume_times)
+        queue_id = 0 if is_dead else parts.rng.below(group.retry_queue_nums)
+        message = sent_back(failed, config.topic_name, queue_id, level)
+        refusal = parts.hooks.apply(message)
+        if refusal is not None:
+            return refusal
+        return _Copy(message, message.properties[const.PROPERTY_RETRY_TOPIC], is_dead)
+
+    def _count(
+        self, header: ConsumerSendMsgBackRequestHeader, copy: _Copy, owner: str | None, result: PutMessageResult
+    ) -> None:
+        self._parts.retries.count_sent_back(header.group, copy.origin_topic)
+        if not copy.is_dead:
+            return
+        self._parts.retries.count_dead_letter(owner, header.group, header.origin_topic, copy.origin_topic)
+        dlq_log.info(
+            "send msg to DLQ %s, owner=%s, originalTopic=%s, consumerId=%s, msgUniqKey=%s, storeTimestamp=%d",
+            copy.message.topic, owner, header.origin_topic, header.group,
+            copy.message.properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX), result.store_timestamp,
+        )  # fmt: skip
+
+
+def sent_back(failed: MessageExt, topic: str, queue_id: int, level: int) -> MessageExtBrokerInner:
+    """The copy. It keeps who sent the message and when; the try that failed counts."""
+    properties = {name: value for name, value in failed.properties.items() if name != const.PROPERTY_CRC32}
+    properties.setdefault(const.PROPERTY_RETRY_TOPIC, failed.topic)
+    properties[const.PROPERTY_WAIT_STORE_MSG_OK] = "false"
+    properties[const.PROPERTY_DELAY_TIME_LEVEL] = str(level)
+    if not properties.get(const.PROPERTY_ORIGIN_MESSAGE_ID, "").strip():
+        properties[const.PROPERTY_ORIGIN_MESSAGE_ID] = failed.offset_msg_id
+    return MessageExtBrokerInner(
+        topic,
+        queue_id,
+        failed.body,
+        properties,
+        flag=failed.flag,
+        sys_flag=failed.sys_flag,
+        born_timestamp=failed.born_timestamp,
+        born_host=failed.born_host,
+        reconsume_times=failed.reconsume_times + 1,
+    )
+
+
+def _forbidden(topic: str, perm: int) -> Refusal:
+    return Refusal(
+        ResponseCode.NO_PERMISSION,
+        f"the topic[{topic}] sending message is forbidden: its perm is {perm}, writing needs {PERM_WRITE}; "
+        "set it with updateTopicPerm",
+    )
+
+
+def unsafe_remark(code: ResponseCode) -> str:
+    """Why a message that was stored and whose waiting ended with `code` must be given back once more; empty: it need
+    not, and what the replicas lack is no reason."""
+    if code == ResponseCode.FLUSH_DISK_TIMEOUT:
+        return FLUSH_DISK_TIMEOUT_REMARK
+    return "" if code in STAYS else _NOT_COMMITTED.format(code.name)

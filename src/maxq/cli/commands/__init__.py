@@ -1,0 +1,3 @@
+"""The commands for users and operators of one server: servers, messages, stores, timers, transactions, DLedger
+groups.
+"""

@@ -1,0 +1,191 @@
+"""`maxq dlq`: a group's dead letters: list, show, export, redrive."""
+
+from contextlib import aclosing
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import orjson
+import typer
+
+from maxq.cli.admin.command import command
+from maxq.cli.lazy import NearGroup
+from maxq.cli.options import opened_output
+from maxq.cli.terminal.message_json import message_object
+from maxq.cli.terminal.report import Report, done_report
+from maxq.cli.terminal.times import format_time, parse_time
+from maxq.client.admin.admin import Admin
+from maxq.client.admin.dead_letters import Selection, origin_msg_id, origin_topic
+from maxq.client.client_config import ProducerConfig
+from maxq.client.producer.producer import Producer
+from maxq.machine import system_seams
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.runtime.files.system import SystemClock
+
+app = typer.Typer(
+    cls=NearGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Dead letters of consumer groups.",
+)
+
+_PRODUCER = "TOOLS_PRODUCER"
+
+Group = Annotated[str, typer.Argument(help="Consumer group.")]
+Begin = Annotated[str | None, typer.Option("-b", "--begin", help="Dead since this time or later.")]
+End = Annotated[str | None, typer.Option("-e", "--end", help="Dead since this time or earlier.")]
+Key = Annotated[str | None, typer.Option("-k", "--key", help="Only messages with this key.")]
+MsgId = Annotated[
+    str | None, typer.Option("-i", "--msgId", help="Only this one: any of its ids, also that in its own topic.")
+]
+
+_COLUMNS = {
+    "msgId": "#Message ID",
+    "originTopic": "#Topic",
+    "reconsumeTimes": "#Tries",
+    "tags": "#Tags",
+    "keys": "#Keys",
+    "storeTime": "#Dead Since",
+}
+
+
+class Target(Enum):
+    """Where redriven messages go."""
+
+    RETRY = "retry"
+    ORIGIN = "origin"
+
+
+def _selection(begin: str | None, end: str | None, key: str | None, msg_id: str | None) -> Selection:
+    clock = SystemClock()
+    return Selection(
+        begin_ms=None if begin is None else parse_time(begin, clock),
+        end_ms=None if end is None else parse_time(end, clock),
+        key=key,
+        msg_id=msg_id,
+    )
+
+
+def letter_object(letter: MessageExt) -> dict[str, Any]:
+    """All of a dead letter; what it was before it died is in originTopic and originMsgId."""
+    return {
+        **message_object(letter),
+        "originTopic": origin_topic(letter),
+        "originMsgId": origin_msg_id(letter),
+    }
+
+
+@command(app, "list", summary="Groups that have dead letters, and how many.")
+async def list_groups(admin: Admin) -> Report:
+    """Groups that have dead letters, and how many of them were redriven."""
+    counts = await admin.dead_letters.groups()
+    rows = [(found.group, found.count, found.sent_again, format_time(found.last_ms)) for found in counts]
+    return Report({"group": "#Group", "count": "#Dead Letters", "redriven": "#Redriven", "last": "#Last"}, rows)
+
+
+@command(app, "show")
+async def show_letters(
+    admin: Admin,
+    group: Group,
+    count: Annotated[int, typer.Option("-c", "--count", min=1, help="At most so many.")] = 128,
+    begin: Begin = None,
+    end: End = None,
+    key: Key = None,
+    msg_id: MsgId = None,
+) -> Report:
+    """A group's dead letters, from the first one on."""
+    letters: list[MessageExt] = []
+    async with aclosing(admin.dead_letters.scan(group, _selection(begin, end, key, msg_id))) as found:
+        async for letter in found:
+            letters.append(letter)
+            if len(letters) == count:
+                break
+    rows = [
+        (
+            letter.msg_id,
+            origin_topic(letter),
+            letter.reconsume_times,
+            letter.tags,
+            letter.keys,
+            format_time(letter.store_timestamp),
+        )
+        for letter in letters
+    ]
+    notes = [f"there may be more: only {count} are shown (-c)"] if len(letters) == count else []
+    return Report(_COLUMNS, rows, value=[letter_object(letter) for letter in letters], notes=notes)
+
+
+@command(app, "export", summary="Write a group's dead letters as JSON, one a line.")
+async def export_letters(
+    admin: Admin,
+    group: Group,
+    file: Annotated[Path, typer.Option("-f", "--file", help="Where to; '-' is standard output.")],
+    begin: Begin = None,
+    end: End = None,
+    key: Key = None,
+    msg_id: MsgId = None,
+) -> Report:
+    """Write a group's dead letters as JSON, one a line; `maxq produce --json` takes them."""
+    selection = _selection(begin, end, key, msg_id)
+    with opened_output(file) as out:
+        count = await _write(admin, group, selection, out)
+    if str(file) == "-":
+        return Report({}, [], value={"group": group, "count": count}, text="")
+    return done_report(f"{count} dead letters of {group} are in {file}", group=group, count=count, file=str(file))
+
+
+async def _write(admin: Admin, group: str, selection: Selection, out: BinaryIO) -> int:
+    count = 0
+    async with aclosing(admin.dead_letters.scan(group, selection)) as letters:
+        async for letter in letters:
+            out.write(orjson.dumps(letter_object(letter)) + b"\n")
+            count += 1
+    out.flush()
+    return count
+
+
+@command(app, "redrive")
+async def redrive_letters(
+    admin: Admin,
+    group: Group,
+    to: Annotated[
+        Target, typer.Option(help="retry: only this group gets them; origin: every group of their topics does.")
+    ] = Target.RETRY,
+    topic: Annotated[str | None, typer.Option("-t", "--topic", help="To this topic instead.")] = None,
+    begin: Begin = None,
+    end: End = None,
+    key: Key = None,
+    msg_id: MsgId = None,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count those that the options choose.")] = False,
+) -> Report:
+    """Send dead letters again, with no tries counted. Without options: those that were not redriven yet.
+
+    They stay in the dead-letter topic; how far it was redriven is kept as the offset of TOOLS_CONSUMER.
+    """
+    selection = _selection(begin, end, key, msg_id)
+    if dry_run:
+        count = await _count(admin, group, selection, again=again)
+        return done_report(f"{count} dead letters of {group} would be sent again", group=group, count=count)
+    target = topic if topic is not None else ("" if to is Target.ORIGIN else None)
+    servers = ";".join(admin.name_servers.addresses)
+    config = ProducerConfig(namesrv_addr=servers, producer_group=_PRODUCER)
+    async with Producer(config, system_seams(servers)) as producer:
+
+        async def send(messages: list[Message]) -> list[str]:
+            return [result.offset_msg_id for result in await producer.send_many(messages, in_flight=1)]
+
+        count = await admin.dead_letters.redrive(group, selection, send, topic=target, again=again)
+    return done_report(f"{count} dead letters of {group} were sent again", group=group, count=count)
+
+
+async def _count(admin: Admin, group: str, selection: Selection, *, again: bool) -> int:
+    if selection.is_everything and not again:
+        found = [count for count in await admin.dead_letters.groups() if count.group == group]
+        return sum(count.count - count.sent_again for count in found)
+    count = 0
+    async with aclosing(admin.dead_letters.scan(group, selection)) as letters:
+        async for _ in letters:
+            count += 1
+    return count

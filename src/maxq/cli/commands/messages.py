@@ -1,0 +1,471 @@
+"""`maxq produce`, `maxq consume`, `maxq tail`: messages as lines."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import orjson
+import typer
+
+from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
+from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
+from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.message_json import message_object, message_of
+from maxq.cli.terminal.near_names import near_names
+from maxq.cli.terminal.pipes import InOrder, LineReader, LineWriter
+from maxq.cli.terminal.times import parse_time
+from maxq.client.admin.admin import Admin
+from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, ProducerConfig, SimpleConsumerConfig
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.simple_consumer import MAX_MESSAGES, SimpleConsumer
+from maxq.client.message_feed import MessageFeed
+from maxq.client.producer.producer import Producer
+from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.client.validators import check_consumer_group
+from maxq.errors import ClientError, ConfigError, MaxQError
+from maxq.machine import system_seams
+from maxq.protocol.enums import ConsumeFromWhere
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.files.system import SystemClock
+
+app = typer.Typer(rich_markup_mode=None)
+
+_PROGRESS_EVERY = 1_000  # messages
+_COMMIT_SECONDS = 1.0
+_POLL_MS = 500
+_ASSIGNMENT_SECONDS = 0.02
+_TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
+
+_Place = tuple[MessageQueue, int]  # a queue, and the queue offset behind a message
+
+Topic = Annotated[str, typer.Argument(help="Topic.")]
+AsJson = Annotated[bool, typer.Option("--json", help="A whole message as JSON a line, instead of its body.")]
+Expression = Annotated[str, typer.Option("--tag", help="Only messages with these tags, such as 'a || b'.")]
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    file: Annotated[Path, typer.Option("--file", "-f", help="Lines to send; '-' is standard input.")] = Path("-"),
+    key: Annotated[str | None, typer.Option("--key", help="Keys of every message, separated by blanks.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of every message.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Property of every message.")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", help="Producer group.")] = "maxq_produce",
+    in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Messages on their way at once.")] = 512,
+    as_json: AsJson = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
+) -> None:
+    """Send every line as a message, as it comes; empty lines are left out, for RocketMQ has no empty messages.
+
+    With --json a line is an object with body (or bodyBase64) and optionally tags, keys, flag, properties; what
+    `maxq consume --json` prints will do.
+    """
+    use_credentials(access_key, secret_key, tls)
+    given = split_assignments(properties or (), option="--property")
+    sent = _Sent()
+    with opened_input(file) as lines:
+        source = _Source(lines, topic, as_json=as_json, key=key, tag=tag, properties=given)
+        try:
+            asyncio.run(_produce(source, namesrv, group, in_flight, sent))
+        except KeyboardInterrupt:
+            print(f"maxq: interrupted; {sent.told}", file=sys.stderr)
+            raise
+        except _LineError as error:  # all before it are sent
+            raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
+        except MaxQError as error:
+            raise (ConfigError if error.is_wrong_value else ClientError)(
+                f"{said(error).rstrip('.')}; {sent.told}"
+            ) from error
+    rate = f" ({sent.count / sent.seconds:,.0f}/s)" if sent.count else ""
+    print(f"{_messages(sent.count)} sent to {topic} in {sent.seconds:.2f} s{rate}", file=sys.stderr)
+    for status, count in sent.others.items():
+        print(f"maxq: warning: {_messages(count)} stored, but answered {status}", file=sys.stderr)
+
+
+class _LineError(ConfigError):
+    """A line of the input is no message."""
+
+
+class _Sent:
+    """What was acknowledged, of a send that may fail half way."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.others: Counter[str] = Counter()  # stored, but not as safely as the broker was told to: by status
+
+    def add(self, result: SendResult) -> None:
+        self.count += 1
+        if result.send_status is not SendStatus.SEND_OK:
+            self.others[result.send_status.name] += 1
+
+    @property
+    def told(self) -> str:
+        return f"{_messages(self.count) if self.count else 'no message'} acknowledged"
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"
+
+
+class _Source:
+    """The messages of the input. A thread of its own reads, for a terminal or a pipe may make it wait for ever."""
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        topic: str,
+        *,
+        as_json: bool,
+        key: str | None,
+        tag: str | None,
+        properties: dict[str, str],
+    ) -> None:
+        self._topic = topic
+        self._as_json = as_json
+        self._key = key
+        self._tag = tag
+        self._properties = properties
+        self._reader = LineReader(file)
+        self._sent = InOrder()
+        self._feed: MessageFeed
+        self.fault: Exception | None = None
+
+    def start(self, limit: int) -> MessageFeed:
+        """Begin to read; the messages come through the feed."""
+        self._feed = MessageFeed(asyncio.get_running_loop(), limit, self._on_result)
+        threading.Thread(target=self._read, name="maxq-lines", daemon=True).start()
+        return self._feed
+
+    def stop(self) -> None:
+        """Read no more; what was read is still to be sent."""
+        self._reader.stop()
+        self._feed.end()
+
+    def _on_result(self, number: int, result: SendResult) -> None:
+        self._done(self._sent.finish(number))
+
+    def _done(self, position: int | None) -> None:
+        if position is not None:
+            self._reader.done(position)
+
+    def _read(self) -> None:
+        try:
+            for number, (position, line) in enumerate(self._reader.lines(), 1):
+                message = self._message(line, number)
+                if message is None:
+                    self._done(self._sent.skip(position))
+                    continue
+                self._sent.add(position)
+                if not self._feed.put(message):
+                    return
+        except (MaxQError, OSError) as error:
+            self.fault = error
+        with suppress(RuntimeError):  # the command has ended meanwhile
+            self._feed.end()
+
+    def _message(self, line: bytes, number: int) -> Message | None:
+        """What a line says; None: nothing."""
+        if self._as_json:
+            if line.isspace():
+                return None
+            message = self._from_json(line, number)
+        else:
+            body = line.rstrip(b"\r\n")
+            if not body:
+                return None
+            message = Message(self._topic, body)
+        if self._key is not None:
+            message.keys = self._key
+        if self._tag is not None:
+            message.tags = self._tag
+        for name, value in self._properties.items():
+            message.put_user_property(name, value)
+        return message
+
+    def _from_json(self, line: bytes, number: int) -> Message:
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            cut = "" if line.endswith(b"\n") else "; what wrote it ended in the middle of this line, which has no end"
+            raise _LineError(f"line {number} is not JSON: {error}{cut}") from None
+        try:
+            return message_of(value, self._topic, f"line {number}")
+        except ConfigError as error:
+            raise _LineError(str(error)) from None
+
+
+async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, sent: _Sent) -> None:
+    """Send all lines as they come; `sent` knows at any time how many there were, and how long it took from the first.
+
+    Raises:
+        _LineError: a line is no message; those before it were sent.
+        KeyboardInterrupt: Ctrl-C; what had been read was sent. A second one does not wait for that.
+    """
+    started = time.monotonic()
+    config = ProducerConfig(namesrv_addr=namesrv, producer_group=group)
+    shows_progress = sys.stderr.isatty()
+
+    def on_result(result: SendResult) -> None:
+        sent.add(result)
+        if shows_progress and sent.count % _PROGRESS_EVERY == 0:
+            print(f"\r{sent.count} …", end="\r", file=sys.stderr)
+
+    async with Producer(config, system_seams(namesrv)) as producer:
+        feed = source.start(2 * in_flight)
+        with _first_interrupt(source.stop) as is_interrupted:
+            await producer.send_many(feed, in_flight=in_flight, on_result=on_result)
+    sent.seconds = time.monotonic() - started
+    if is_interrupted():
+        raise KeyboardInterrupt
+    if source.fault is not None:
+        raise source.fault
+
+
+@contextmanager
+def _first_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C in the block calls `stop`, later ones end the command as elsewhere. Gives a function that says
+    whether one came."""
+    loop = asyncio.get_running_loop()
+    count = 0
+
+    def interrupted() -> None:
+        nonlocal count
+        count += 1
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+        stop()
+
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main:
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        yield lambda: count > 0
+    finally:
+        if is_main and not count:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+
+@app.command()
+def consume(
+    topic: Topic,
+    group: Annotated[str, typer.Option("--group", "-g", help="Consumer group; its offsets are committed.")],
+    start: Annotated[
+        str, typer.Option("--from", help="Where a group without offsets starts: earliest, latest, or a time.")
+    ] = "earliest",
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    idle: Annotated[float | None, typer.Option(min=0, help="End when nothing came for so many seconds.")] = None,
+    pop: Annotated[bool, typer.Option("--pop", help="Pop, and acknowledge what was printed.")] = False,
+    invisible: Annotated[
+        float, typer.Option(min=1, help="With --pop: seconds until others may have what was not acknowledged.")
+    ] = 30,
+    expression: Expression = "*",
+    as_json: AsJson = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
+) -> None:
+    """Print messages as a member of a consumer group, and commit exactly those that were printed; into a pipe, those
+    that its reader has taken."""
+    check_consumer_group(group)
+    use_credentials(access_key, secret_key, tls)
+    where, moment = _starting(start)
+    if pop:
+        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            raise ConfigError(f"--from {start}: a group that pops starts at earliest or latest")
+        popping = SimpleConsumerConfig(
+            namesrv_addr=namesrv, consumer_group=group, consume_from_where=where,
+            invisible_duration=round(invisible * 1000),
+        )  # fmt: skip
+        asyncio.run(_pop(popping, topic, expression, as_json, maximum, idle))
+        return
+    config = LitePullConsumerConfig(
+        namesrv_addr=namesrv,
+        consumer_group=group,
+        auto_commit=False,
+        consume_from_where=where,
+        consume_timestamp=moment,
+    )
+    asyncio.run(_consume(config, topic, expression, as_json, maximum, idle))
+
+
+def _starting(start: str) -> tuple[ConsumeFromWhere, int]:
+    if start == "earliest":
+        return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, 0
+    if start == "latest":
+        return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, 0
+    try:
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, parse_time(start, SystemClock())
+    except ConfigError as error:
+        raise ConfigError(f"--from takes earliest, latest, or a time; {error}") from None
+
+
+async def _consume(
+    config: LitePullConsumerConfig,
+    topic: str,
+    expression: str,
+    as_json: bool,
+    maximum: int | None,
+    idle: float | None,
+) -> None:
+    await _check_topic(config, topic)
+    consumer = LitePullConsumer(config, system_seams(config.namesrv_addr))
+    await consumer.subscribe(topic, expression)
+    async with consumer:
+        await _start_where_wanted(consumer, config)
+        out: LineWriter[_Place] = LineWriter()
+        printed, quiet_since = 0, time.monotonic()
+        done: dict[MessageQueue, int] = {}
+        committing = asyncio.create_task(_commit_loop(consumer, out, done))
+        try:
+            while maximum is None or printed < maximum:
+                messages = await consumer.poll(_POLL_MS)
+                if messages:
+                    messages = messages[: maximum - printed if maximum is not None else None]
+                    last = messages[-1]
+                    queue = MessageQueue(last.topic, last.broker_name, last.queue_id)
+                    await out.write((_line(one, as_json), (queue, one.queue_offset + 1)) for one in messages)
+                    printed += len(messages)
+                    quiet_since = time.monotonic()
+                elif idle is not None and time.monotonic() - quiet_since >= idle:
+                    break
+            await out.all_taken()
+        finally:
+            committing.cancel()
+            await asyncio.gather(committing, return_exceptions=True)
+            await _commit(consumer, out, done)
+
+
+async def _check_topic(config: ClientConfig, topic: str) -> None:
+    """A topic that nobody knows is an error, not a long wait."""
+    async with Admin(config, system_seams(config.namesrv_addr)) as admin, near_names(admin, [topic]):
+        await admin.topics.route(topic)
+
+
+async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
+    while True:
+        await asyncio.sleep(_COMMIT_SECONDS)
+        try:
+            await _commit(consumer, out, done)
+        except MaxQError as error:
+            print(f"maxq: warning: offsets are not committed yet: {said(error)}", file=sys.stderr)
+
+
+async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
+    """Commit what the reader of our output has taken; `done` keeps what is not committed yet. A queue that another
+    member has by now is that one's to commit."""
+    done.update(out.taken())
+    for queue in done.keys() - consumer.assignment():
+        del done[queue]
+    if done:
+        await consumer.commit(done)
+        done.clear()
+
+
+async def _pop(
+    config: SimpleConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None, idle: float | None
+) -> None:
+    await _check_topic(config, topic)
+    consumer = SimpleConsumer(config, system_seams(config.namesrv_addr))
+    await consumer.subscribe(topic, expression)
+    printed, quiet_since = 0, time.monotonic()
+    out: LineWriter[MessageExt] = LineWriter()
+    async with consumer:
+        try:
+            while maximum is None or printed < maximum:
+                most = MAX_MESSAGES if maximum is None else min(MAX_MESSAGES, maximum - printed)
+                messages = await consumer.receive(most, wait_ms=_POLL_MS)
+                if messages:
+                    await out.write((_line(message, as_json), message) for message in messages)
+                    printed += len(messages)
+                    quiet_since = time.monotonic()
+                elif idle is not None and time.monotonic() - quiet_since >= idle:
+                    break
+                await _ack(consumer, out)
+            await out.all_taken()
+        finally:
+            await _ack(consumer, out)
+
+
+async def _ack(consumer: SimpleConsumer, out: LineWriter[MessageExt]) -> None:
+    if taken := out.taken():
+        await consumer.ack_all(taken)
+
+
+async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
+    """Seek in queues where the group has no offset: a broker lets new groups read young topics from the start, whatever
+    the client asks for."""
+    if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        return
+    while not consumer.assignment():  # noqa: ASYNC110 (the consumer offers no event for it)
+        await asyncio.sleep(_ASSIGNMENT_SECONDS)
+    for queue in consumer.assignment():
+        if await consumer.committed(queue) > 0:
+            continue
+        if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+            await consumer.seek(queue, await consumer.offset_for_timestamp(queue, config.consume_timestamp))
+        else:
+            await consumer.seek_to_end(queue)
+
+
+@app.command()
+def tail(
+    topic: Topic,
+    expression: Expression = "*",
+    maximum: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
+    as_json: AsJson = False,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    access_key: AccessKey = None,
+    secret_key: SecretKey = None,
+    tls: Tls = None,
+) -> None:
+    """Print what arrives in a topic from now on, until Ctrl-C; no group's offsets move."""
+    use_credentials(access_key, secret_key, tls)
+    config = LitePullConsumerConfig(
+        namesrv_addr=namesrv,
+        consumer_group=_TAIL_GROUP,
+        auto_commit=False,
+        instance_name=f"tail-{os.getpid()}",
+    )
+    asyncio.run(_tail(config, topic, expression, as_json, maximum))
+
+
+async def _tail(
+    config: LitePullConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None
+) -> None:
+    wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
+    await _check_topic(config, topic)
+    async with LitePullConsumer(config, system_seams(config.namesrv_addr)) as consumer:
+        queues = await consumer.fetch_message_queues(topic)
+        await consumer.assign(queues)
+        for queue in queues:
+            await consumer.seek_to_end(queue)
+        print(f"waiting for messages of {topic} in {len(queues)} queues …", file=sys.stderr, flush=True)
+        printed = 0
+        out: LineWriter[None] = LineWriter()
+        while maximum is None or printed < maximum:
+            messages = [found for found in await consumer.poll(_POLL_MS) if not wanted or found.tags in wanted]
+            messages = messages[: maximum - printed if maximum is not None else None]
+            await out.write((_line(message, as_json), None) for message in messages)
+            printed += len(messages)
+
+
+def _line(message: MessageExt, as_json: bool) -> bytes:
+    return orjson.dumps(message_object(message)) if as_json else bytes(message.body)

@@ -1,0 +1,1 @@
+"""The commands of the data pipeline: `maxq pipeline …` and `maxq sql`."""

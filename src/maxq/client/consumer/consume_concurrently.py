@@ -1,0 +1,396 @@
+"""ConsumeMessageConcurrentlyService: many listener calls at a time, in no order.
+
+A coroutine listener, or a plain one without an executor, is called by a fixed number of workers (asyncio tasks) that
+take batches from one queue. A plain listener with an executor is called on its threads (`CallThreads`), and the loop
+hears of every result as it comes. Before each call the consumer looks whether the batch is still its own and whether it
+is to stop. What a listener did not finish goes back to the broker, which delivers it again later; if even that fails,
+it is tried again here after 5 s. Until then its offset is not committed, so nothing is lost.
+
+Source: apache/rocketmq client/impl/consumer/ConsumeMessageConcurrentlyService.java.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from maxq.client.client_config import PushConsumerConfig
+from maxq.client.consumer.consumer_stats import ConsumerStats
+from maxq.client.consumer.listener_caller import ListenerCaller, reset_retry_topic
+from maxq.client.consumer.offset_store import OffsetStore
+from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
+from maxq.protocol.enums import MessageModel
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+LOCAL_RETRY_DELAY_MS = 5_000
+EXPIRED_DELAY_LEVEL = 3  # of messages a listener has held for longer than consume_timeout_minutes
+_THREAD_SLICE = 64  # calls a thread of an executor makes before others of that executor get their turn
+_SLICE = 64  # batches a worker runs on the loop before others get their turn
+
+#: Hands a message back to the broker: (message, delay level, broker name) → taken?
+SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
+
+
+@dataclass(slots=True, eq=False)
+class ConsumeRequest:
+    """One listener call to make. `started_ms` is monotonic, 0 before the call."""
+
+    messages: list[MessageExt]
+    process_queue: ProcessQueue
+    queue: MessageQueue
+    started_ms: int = 0
+    is_ended: bool = False  # the listener has returned
+    given_back: set[int] = field(default_factory=set)  # queue offsets of messages that were given back before it did
+    context: ConsumeContext = field(init=False)
+
+
+class ConsumeMessageConcurrentlyService:
+    """Runs the listener of one push consumer."""
+
+    orderly = False
+
+    def __init__(
+        self,
+        caller: ListenerCaller,
+        config: PushConsumerConfig,
+        retry_topic: str,
+        offset_store: OffsetStore,
+        send_back: SendBack,
+        stats: ConsumerStats,
+        clock: Clock,
+    ) -> None:
+        self._caller = caller
+        self._config = config
+        self._retry_topic = retry_topic
+        self._offsets = offset_store
+        self._send_back = send_back
+        self._stats = stats
+        self._clock = clock
+        self._broadcasting = config.message_model is MessageModel.BROADCASTING
+        self._requests: asyncio.Queue[ConsumeRequest | None] = asyncio.Queue()  # None: wakes an idle worker
+        self._running: set[ConsumeRequest] = set()  # from before the call until what came of it is settled
+        self._drained = asyncio.Event()  # set when the last of them is
+        self._workers: set[asyncio.Task[None]] = set()
+        self._wanted_workers = config.consume_thread_nums
+        self._threads = CallThreads(self, config.consume_thread_nums) if caller.executor is not None else None
+        self._settling: set[asyncio.Task[None]] = set()
+        self._settling_room = asyncio.Semaphore(config.consume_thread_nums)
+        self._is_stopped = False
+        self._expiring: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the workers."""
+        self.set_workers(self._wanted_workers)
+        self._expiring = asyncio.create_task(self._expire_loop(), name="maxq-consume-expire")
+
+    def stop(self) -> None:
+        """Begin no more calls."""
+        self._is_stopped = True
+        if self._threads is not None:
+            self._threads.stop()
+
+    async def wait_for_calls(self) -> None:
+        """Until those under way have ended, and what came of them is settled."""
+        if self._running:
+            self._drained.clear()
+            await self._drained.wait()
+
+    async def shutdown(self) -> None:
+        """End the workers; coroutines that still run are cancelled."""
+        tasks = [*self._workers, *self._settling]
+        if self._expiring is not None:
+            tasks.append(self._expiring)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def set_workers(self, count: int) -> None:
+        """How many listener calls may be made at a time. Fewer than before: workers end after the call they make."""
+        self._wanted_workers = count
+        if self._threads is not None:
+            self._threads.set_width(count)
+            return
+        for n in range(len(self._workers), count):
+            worker = asyncio.create_task(self._work(), name=f"maxq-consume-{n}")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        for _ in range(len(self._workers) - count):
+            self._requests.put_nowait(None)
+
+    def submit(self, messages: list[MessageExt], process_queue: ProcessQueue, queue: MessageQueue) -> None:
+        """Messages have come."""
+        size = self._config.consume_message_batch_max_size
+        self._put(
+            [
+                ConsumeRequest(messages[start : start + size], process_queue, queue)
+                for start in range(0, len(messages), size)
+            ]
+            if size < len(messages)
+            else [ConsumeRequest(messages, process_queue, queue)]
+        )
+
+    def _put(self, requests: list[ConsumeRequest]) -> None:
+        if self._is_stopped:
+            return
+        if self._threads is not None:
+            self._threads.submit(requests)
+            return
+        for request in requests:
+            self._requests.put_nowait(request)
+
+    async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """A queue is given up: nothing to wait for, dropped requests are skipped."""
+        return True
+
+    # --- calls on the loop ---
+
+    async def _next_request(self) -> ConsumeRequest | None:
+        """What a worker does next; None: it is one too many, or all is to stop."""
+        while not self._is_stopped:
+            if len(self._workers) > self._wanted_workers:
+                worker = asyncio.current_task()
+                assert worker is not None, "workers are tasks"
+                self._workers.discard(worker)
+                return None
+            request = await self._requests.get()
+            if request is not None and not self._is_stopped:
+                return request
+        return None
+
+    async def _work(self) -> None:
+        done = 0
+        while (request := await self._next_request()) is not None:
+            if self.begin(request):
+                try:
+                    result = await self._caller.call(request.messages, request.context)
+                except BaseException:
+                    self._done_with(request)
+                    raise
+                assert result is not None, "it is always wanted on the loop"
+                request.is_ended = True
+                failed = self._ended(request, result)
+                if failed:
+                    await self._settle(request, failed)
+            done += 1
+            if done % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    # --- calls on threads ---
+
+    def submit_to_executor(self, work: Callable[[], None]) -> None:
+        """Have a thread of the listener's executor do this. Raises RuntimeError: it takes no more work."""
+        executor = self._caller.executor
+        assert executor is not None, "only services with an executor have CallThreads"
+        executor.submit(work)
+
+    def run(self, request: ConsumeRequest) -> ConsumeResult:
+        """Make one call, on a thread of the executor."""
+        result = self._caller.call_blocking(request.messages, request.context)
+        request.is_ended = True
+        return result
+
+    def on_result(self, request: ConsumeRequest, result: ConsumeResult) -> None:
+        """A call on a thread has ended; on the loop."""
+        failed = self._ended(request, result)
+        if failed:
+            self._settle_soon(request, failed)
+
+    def _settle_soon(self, request: ConsumeRequest, failed: list[MessageExt]) -> None:
+        async def settle() -> None:
+            async with self._settling_room:
+                await self._settle(request, failed)
+
+        task = asyncio.create_task(settle(), name="maxq-hand-back")
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    # --- both ---
+
+    def begin(self, request: ConsumeRequest) -> bool:
+        """Right before a call, on any thread: is it still to be made?"""
+        if request.process_queue.dropped or self._is_stopped:
+            return False
+        reset_retry_topic(request.messages, self._retry_topic)
+        request.context = ConsumeContext(request.queue)
+        request.started_ms = self._clock.monotonic_ms()
+        started = str(self._clock.wall_ms())
+        for message in request.messages:
+            message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
+        self._running.add(request)
+        return True
+
+    def _ended(self, request: ConsumeRequest, result: ConsumeResult) -> list[MessageExt]:
+        """Note what a call came to; the messages that are to be handed back. If there are none, the request is done."""
+        now_ms = self._clock.monotonic_ms()
+        count = len(request.messages)
+        ok = request.context.done_of(count) if result is ConsumeResult.SUCCESS else 0
+        self._stats.on_consume(request.queue.topic, ok, count - ok, now_ms - request.started_ms)
+        if request.process_queue.dropped:
+            self._done_with(request)
+            return []
+        failed = [message for message in request.messages[ok:] if message.queue_offset not in request.given_back]
+        if ok:
+            self._finish(request, request.messages[:ok])
+        if not failed:
+            self._done_with(request)
+        return failed
+
+    def _finish(self, request: ConsumeRequest, messages: list[MessageExt]) -> None:
+        """We are rid of these messages: what lies behind them may be committed."""
+        offset = request.process_queue.remove_messages(messages, self._clock.monotonic_ms())
+        if offset >= 0 and not request.process_queue.dropped:
+            self._offsets.update(request.queue, offset, increase_only=True)
+
+    def _done_with(self, request: ConsumeRequest) -> None:
+        self._running.discard(request)
+        if not self._running:
+            self._drained.set()
+
+    # --- failures ---
+
+    async def _settle(self, request: ConsumeRequest, failed: list[MessageExt]) -> None:
+        try:
+            self._finish(request, await self._hand_back(request, failed))
+        except Exception:
+            # The messages stay in their ProcessQueue, so their offset is not committed.
+            log.exception("finishing %d messages of %s failed", len(failed), request.queue)
+        finally:
+            self._done_with(request)
+
+    async def _hand_back(self, request: ConsumeRequest, failed: list[MessageExt]) -> list[MessageExt]:
+        """Give failed messages back to the broker.
+
+        Returns:
+            Those we are rid of.
+        """
+        if self._broadcasting:
+            for message in failed:
+                log.warning("broadcasting: message %s failed and is dropped", message.msg_id)
+            return failed
+        gone, kept = [], []
+        for message in failed:
+            level = request.context.delay_level_when_next_consume
+            if await self._send_back(message, level, request.queue.broker_name):
+                gone.append(message)
+            else:
+                message.reconsume_times += 1
+                kept.append(message)
+        if kept:
+            retry = ConsumeRequest(kept, request.process_queue, request.queue)
+            asyncio.get_running_loop().call_later(LOCAL_RETRY_DELAY_MS / 1000, self._put, [retry])
+        return gone
+
+    async def _expire_loop(self) -> None:
+        timeout_ms = self._config.consume_timeout_minutes * 60_000
+        while True:
+            await asyncio.sleep(timeout_ms / 1000)
+            deadline_ms = self._clock.monotonic_ms() - timeout_ms
+            for request in [request for request in list(self._running) if request.started_ms < deadline_ms]:
+                await self._expire(request)
+
+    async def _expire(self, request: ConsumeRequest) -> None:
+        """A listener hangs: let the broker deliver its messages to somebody else, so that the offset can move on. What
+        could not be given back stays here: it is tried again with the next look, or when the listener returns."""
+        if self._broadcasting:
+            return
+        for message in request.messages:
+            if request.is_ended or request.process_queue.dropped:
+                return
+            if message.queue_offset in request.given_back:
+                continue
+            if await self._send_back(message, EXPIRED_DELAY_LEVEL, request.queue.broker_name):
+                request.given_back.add(message.queue_offset)
+                self._finish(request, [message])
+
+
+class CallThreads:
+    """Makes listener calls on the threads of an executor, one at a time each, in the order they were submitted, and
+    tells the loop each result as it comes.
+
+    A thread works until nothing waits. One that takes a call while others wait has the next thread started first, so no
+    call waits behind a slow one while a thread could be had, and quick calls are worked off by few threads. Results
+    that come while the loop is busy reach it together.
+    """
+
+    def __init__(self, service: ConsumeMessageConcurrentlyService, width: int) -> None:
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self._width = width
+        self._lock = threading.Lock()  # guards the fields below
+        self._waiting: deque[ConsumeRequest] = deque()
+        self._count = 0  # threads at work or on their way to it
+        self._is_stopped = False
+        self._results: deque[tuple[ConsumeRequest, ConsumeResult]] = deque()
+        self._is_telling = False  # the loop will look at the results
+
+    def set_width(self, width: int) -> None:
+        """At most so many calls at a time; threads that are too many end after their call."""
+        with self._lock:
+            self._width = width
+        self._start_one()
+
+    def submit(self, requests: Iterable[ConsumeRequest]) -> None:
+        """Calls to make."""
+        self._waiting.extend(requests)
+        self._start_one()
+
+    def stop(self) -> None:
+        """Begin no more calls."""
+        with self._lock:
+            self._is_stopped = True
+            self._waiting.clear()
+
+    def _start_one(self) -> None:
+        with self._lock:
+            if self._is_stopped or not self._waiting or self._count >= self._width:
+                return
+            self._count += 1
+        try:
+            self._service.submit_to_executor(self._work)
+        except RuntimeError as error:  # it was shut down, or the interpreter ends
+            with self._lock:
+                self._count -= 1
+            log.error("the executor takes no listener calls: %s", error)
+
+    def _work(self) -> None:
+        has_started_another = False
+        for _ in range(_THREAD_SLICE):
+            request = self._next()
+            if request is None:
+                return
+            if not has_started_another and self._waiting:
+                has_started_another = True
+                self._start_one()
+            self._results.append((request, self._service.run(request)))
+            if not self._is_telling:
+                self._is_telling = True
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._tell)
+        with self._lock:
+            self._count -= 1
+        self._start_one()
+
+    def _next(self) -> ConsumeRequest | None:
+        """The next call, which has begun when this returns; None: this thread has nothing more to do."""
+        with self._lock:
+            while self._waiting and not self._is_stopped and self._count <= self._width:
+                request = self._waiting.popleft()
+                if self._service.begin(request):
+                    return request
+            self._count -= 1
+            return None
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        results = self._results
+        while results:
+            self._service.on_result(*results.popleft())

@@ -1,0 +1,239 @@
+"""GroupConsumer: what push and lite pull consumers have in common as members of a consumer group.
+
+Source: apache/rocketmq client/impl/consumer/MQConsumerInner.java, and what DefaultMQPushConsumerImpl.java and
+DefaultLitePullConsumerImpl.java repeat of each other.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+from types import TracebackType
+from typing import ClassVar, Generic, Self, TypeVar
+
+from maxq.client.client_config import ClientSeams, ConsumerConfig
+from maxq.client.consumer.moved_offsets import MovedOffsets
+from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from maxq.client.consumer.rebalance_impl import RebalanceImpl
+from maxq.client.errors import NotRunningError
+from maxq.client.instance.ending import Ending, in_turn
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.instance.pull_api import PullAPIWrapper
+from maxq.client.namespace import RETRY_PREFIX, wrap
+from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
+from maxq.client.validators import check_consumer_group
+from maxq.errors import ClientError, MaxQError, NoRouteError, RemotingError
+from maxq.protocol.body.heartbeat import ConsumerData
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.enums import ConsumeType, MessageModel
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.log_limits import Seldom
+
+log = logging.getLogger(__name__)
+
+Config = TypeVar("Config", bound=ConsumerConfig)
+
+
+class GroupConsumer(ABC, Generic[Config]):
+    """A member of a consumer group: its place on a client instance, its subscriptions, its offsets.
+
+    Args:
+        config: settings; `consumer_group` and `namesrv_addr` at least.
+        seams: the outside world.
+        manager: shares connections with other clients of the loop that have the same instance name.
+    """
+
+    consume_type: ClassVar[ConsumeType]
+
+    def __init__(self, config: Config, seams: ClientSeams, manager: MQClientManager | None) -> None:
+        check_consumer_group(config.consumer_group)
+        self._config = config
+        self._seams = seams
+        self._clock = seams.clock
+        self._failures = Seldom(seams.clock)  # of pulls: each queue tries again every few seconds
+        self._manager = manager or MQClientManager(seams)
+        self.group = wrap(config.namespace, config.consumer_group)
+        self._broadcasting = config.message_model is MessageModel.BROADCASTING
+        self._wanted: dict[str, SubscriptionData] = {}  # by topic on the wire, as the heartbeat tells it
+        self._instance: MQClientInstance | None = None
+        self._offsets: OffsetStore
+        self._rebalance: RebalanceImpl
+        self._pull_api: PullAPIWrapper
+        self._moved_offsets = MovedOffsets(self.group)
+        self._ending = Ending()
+        self._trace: AsyncTraceDispatcher | None = None
+        if config.enable_trace:
+            self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, seams)
+
+    # --- life ---
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Join the group."""
+
+    async def shutdown(self) -> None:
+        """Leave the group. It is completed even if whoever waits for it is cancelled, who is cancelled then; a second
+        call waits for the first. The consumer may be started again."""
+        await self._ending.run(self._shut_down)
+
+    @abstractmethod
+    async def _shut_down(self) -> None:
+        """What `shutdown` does; nothing if the consumer does not run."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def _join(self) -> MQClientInstance:
+        """Take a place on the instance of our client id.
+
+        Raises:
+            ClientError: already started, no name server given, or stored offsets that cannot be read.
+        """
+        await self._ending.wait()
+        if self._instance is not None:
+            raise ClientError(f"consumer of group {self.group} is already started")
+        client_id = self._manager.client_id(self._config, keep_default_name=self._broadcasting)
+        instance = await self._manager.acquire(client_id, self._config)
+        self._offsets = self._make_offset_store(instance)
+        try:
+            await self._offsets.load()
+            self._pull_api = PullAPIWrapper(
+                instance,
+                self.group,
+                self._config.filter_message_hooks,
+                unit_mode=self._config.unit_mode,
+                connect_broker_by_user=self._config.connect_broker_by_user,
+            )
+            self._build(instance)
+            instance.register_consumer(self)
+        except BaseException:
+            await in_turn(self._offsets.close, partial(self._manager.release, instance))
+            raise
+        self._instance = instance
+        if self._trace is not None:
+            self._trace.start(instance)
+        return instance
+
+    @abstractmethod
+    def _build(self, instance: MQClientInstance) -> None:
+        """Make the rebalance, and what else needs the instance; offsets and pull API are there."""
+
+    def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
+        if not self._broadcasting:
+            return RemoteBrokerOffsetStore(instance, self.group)
+        configured = self._config.local_offset_store_dir
+        folder = PurePath(configured) if configured else self._seams.home / ".rocketmq_offsets"
+        return LocalFileOffsetStore(self._seams.disk, folder, instance.client_id, self.group)
+
+    def _running(self) -> MQClientInstance:
+        if self._instance is None:
+            raise NotRunningError(f"consumer of group {self.group} is not running: start it first")
+        return self._instance
+
+    @property
+    def client_id(self) -> str:
+        """Who we are for the broker."""
+        return self._running().client_id
+
+    async def _quit(self, instance: MQClientInstance) -> None:
+        """Give the place up; brokers are told."""
+        trace = [] if self._trace is None else [self._trace.shutdown]
+        await in_turn(
+            *trace,
+            self._offsets.close,
+            partial(instance.unregister_consumer, self.group),
+            partial(self._manager.release, instance),
+        )
+
+    # --- subscriptions ---
+
+    async def _announce(self) -> None:
+        """Brokers first, pulls after: a pull with a newer subscription than the broker knows would be refused."""
+        instance = self._running()
+        await self._learn_routes(instance)
+        await instance.heartbeat_all()
+        self._pull_what_is_wanted(instance)
+
+    async def _want(self, subscription: SubscriptionData) -> None:
+        """Read a topic from now on, or from the start on."""
+        if self._instance is not None:
+            await self._check_expressions(self._instance, [subscription])
+        self._wanted[subscription.topic] = subscription
+        if self._instance is not None:
+            await self._announce()
+
+    async def _check_expressions(self, instance: MQClientInstance, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Ask a broker of each topic whether it selects by the SQL92 expression; one out of reach refuses none.
+
+        Raises:
+            BrokerError: it does not; enablePropertyFilter may be off.
+        """
+        for data in subscriptions:
+            if data.is_tag_type:
+                continue
+            try:
+                await instance.routes.update_route(data.topic)
+                if queues := instance.routes.known_subscribe_queues(data.topic):
+                    address = await instance.broker_address(queues[0])
+                    namespace = self._config.namespace
+                    await instance.api.check_client_config(address, instance.client_id, self.group, namespace, data)
+            except (NoRouteError, RemotingError) as error:
+                log.warning("the expression for topic %s could not be checked: %s", data.topic, error)
+
+    async def _learn_routes(self, instance: MQClientInstance) -> None:
+        for topic in list(self._wanted):
+            try:
+                await instance.routes.update_route(topic)
+            except MaxQError as error:
+                level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
+                log.log(level, "no route for topic %s of group %s yet: %s", topic, self.group, error)
+
+    def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
+        self._rebalance.subscriptions = dict(self._wanted)
+        instance.rebalance_immediately()
+
+    async def _renew_subscription(self, topic: str) -> None:
+        """Queues changed hands: brokers are told a newer version of the subscription, as Java does."""
+        wanted = self._wanted.get(topic)
+        if wanted is not None and self._instance is not None:
+            self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
+            await self._instance.heartbeat_all()
+            self._rebalance.subscriptions[topic] = self._wanted[topic]
+
+    # --- for the instance and for operators ---
+
+    def consumer_data(self) -> ConsumerData:
+        """Our part of the heartbeat."""
+        return ConsumerData(
+            self.group,
+            self.consume_type,
+            self._config.message_model,
+            self._config.consume_from_where,
+            list(self._wanted.values()),
+            self._config.unit_mode,
+        )
+
+    @abstractmethod
+    def topics(self) -> set[str]:
+        """Topics on the wire whose routes we need."""
+
+    @abstractmethod
+    async def do_rebalance(self) -> bool:
+        """Take and give up queues; True if everything we should have is there."""
+
+    @abstractmethod
+    async def persist_consumer_offset(self) -> None:
+        """Commit what is done."""
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """How far we are in a topic (GET_CONSUMER_STATUS_FROM_CLIENT)."""
+        return self._offsets.snapshot(topic)

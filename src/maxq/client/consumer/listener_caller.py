@@ -1,0 +1,151 @@
+"""Calls a user's listener, whatever it is, and turns every outcome into a ConsumeResult."""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+from maxq.client.hooks import ConsumeHooks
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
+from maxq.protocol.enums import CMResult
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+
+log = logging.getLogger(__name__)
+
+class ListenerCaller:
+    """One listener.
+
+    Args:
+        listener: plain function or coroutine function.
+        executor: where plain functions run; None: on the event loop, for functions that do not block.
+        later: what an exception counts as.
+        group: for the log.
+        hooks: called around every call, where the listener runs.
+    """
+
+    def __init__(
+        self,
+        listener: MessageListener,
+        executor: Executor | None,
+        later: ConsumeResult,
+        group: str,
+        hooks: ConsumeHooks,
+    ) -> None:
+        self._listener = listener
+        is_coroutine = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
+            getattr(listener, "__call__", None)  # noqa: B004 - an object with `async def __call__`
+        )
+        self._executor = None if is_coroutine else executor
+        self._later = later
+        self._group = group
+        self._hooks = hooks
+
+    @property
+    def executor(self) -> Executor | None:
+        """The threads in which listeners are called; None if they are called on the event loop."""
+        return self._executor
+
+    def replace_executor(self, executor: Executor) -> None:
+        """Later calls run there."""
+        if self._executor is not None:
+            self._executor = executor
+
+    async def call(
+        self, messages: list[MessageExt], context: ConsumeContext, is_wanted: Callable[[], bool] = lambda: True
+    ) -> ConsumeResult | None:
+        """One call.
+
+        Args:
+            is_wanted: asked right before it if it has to wait for a thread.
+
+        Returns:
+            What it came to; None: it was not wanted any more, and was not made.
+        """
+        if self._executor is not None:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, self._call_if, is_wanted, messages, context)
+        hooked = self._hooks.before(messages, context.message_queue)
+        failure: BaseException | None = None
+        try:
+            answer = self._listener(messages, context)
+            if answer is not None and not isinstance(answer, ConsumeResult):
+                answer = await answer
+            result = self._checked(answer)
+        except BaseException as error:
+            if _is_for_us(error):
+                raise
+            failure, result = error, self._failed(error, messages)
+        if hooked is not None:
+            self._hooks.after(hooked, result, raised=failure is not None)
+        return result
+
+    def _call_if(
+        self, is_wanted: Callable[[], bool], messages: list[MessageExt], context: ConsumeContext
+    ) -> ConsumeResult | None:
+        return self.call_blocking(messages, context) if is_wanted() else None
+
+    def call_blocking(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
+        """One call of a plain listener, in the thread that asks for it. Whatever it raises is a failed try: `sys.exit`
+        in a listener ends neither that thread nor the process."""
+        hooked = self._hooks.before(messages, context.message_queue)
+        failure: BaseException | None = None
+        try:
+            answer = self._listener(messages, context)
+            if inspect.isawaitable(answer):
+                raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
+            result = self._checked(answer)
+        except BaseException as error:
+            failure, result = error, self._failed(error, messages)
+        if hooked is not None:
+            self._hooks.after(hooked, result, raised=failure is not None)
+        return result
+
+    def _checked(self, answer: object) -> ConsumeResult:
+        if answer is None:
+            return ConsumeResult.SUCCESS
+        if isinstance(answer, ConsumeResult):
+            return answer
+        raise TypeError(f"a listener returns a ConsumeResult or None, not {answer!r:.80}")
+
+    def _failed(self, error: BaseException, messages: list[MessageExt]) -> ConsumeResult:
+        first = messages[0]
+        log.warning(
+            "listener of group %s failed on %d messages, the first is %s of topic %s queue %d offset %d",
+            self._group, len(messages), first.msg_id, first.topic, first.queue_id, first.queue_offset, exc_info=error,
+        )  # fmt: skip
+        return self._later
+
+    async def consume_directly(self, message: MessageExt, context: ConsumeContext) -> tuple[CMResult, str | None]:
+        """An operator wants this one message consumed now (CONSUME_MESSAGE_DIRECTLY): outcome and error text."""
+        try:
+            if self._executor is not None:
+                loop = asyncio.get_running_loop()
+                answer: object = await loop.run_in_executor(self._executor, self._listener, [message], context)
+            else:
+                answer = self._listener([message], context)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except BaseException as error:
+            if _is_for_us(error):
+                raise
+            return CMResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
+        return (CMResult.CR_SUCCESS if answer in (None, ConsumeResult.SUCCESS) else CMResult.CR_LATER), None
+
+
+def _is_for_us(error: BaseException) -> bool:
+    """Does an exception that came out of a call on the loop mean the loop: Ctrl-C of the program's main thread, or the
+    cancellation of the task that called? Anything else, `sys.exit` among it, is a failed try."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def reset_retry_topic(messages: Sequence[MessageExt], retry_topic: str) -> None:
+    """Messages that came back through the group's retry topic show the topic they were sent to."""
+    for message in messages:
+        if message.topic == retry_topic:
+            message.topic = message.properties.get(const.PROPERTY_RETRY_TOPIC, message.topic)

@@ -1,0 +1,586 @@
+"""LitePullConsumer: the application asks for messages (`poll`) and says where to read (`seek`) and what is done
+(`commit`).
+
+Either `subscribe` (queues are shared with the other members of the group, and may come and go) or `assign` (these
+queues, whoever else reads them). One task per queue pulls ahead into a buffer; `poll` takes from it. What `poll` gave
+out counts as done when the same task (or thread, of the blocking client) calls `poll` again, and is committed by the
+timer (auto_commit) or by `commit`.
+
+Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/
+{DefaultLitePullConsumerImpl,AssignedMessageQueue}.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+
+from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
+from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
+from maxq.client.consumer.group_consumer import GroupConsumer
+from maxq.client.consumer.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
+from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
+from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.rebalance_impl import RebalanceImpl
+from maxq.client.consumer.running_info import consumer_running_info
+from maxq.client.hooks import ConsumeHooks
+from maxq.client.instance.ending import in_turn
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.message_selector import MessageSelector, expression_of
+from maxq.client.namespace import unwrap, wrap
+from maxq.client.results.consume_result import ConsumeResult
+from maxq.client.results.pull_result import PullResult, PullStatus
+from maxq.client.trace.hooks import ConsumeMessageTraceHook
+from maxq.client.validators import check_topic
+from maxq.errors import ClientError, MaxQError
+from maxq.protocol.body.consumer_info import ConsumerRunningInfo
+from maxq.protocol.body.subscription import TAG, build_subscription_data
+from maxq.protocol.enums import ConsumeType
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.log_limits import and_more
+
+log = logging.getLogger(__name__)
+
+FLOW_CONTROL_WAIT_MS = 10
+PAUSED_WAIT_MS = 100
+_NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
+
+
+class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
+    """A pulling member of a consumer group.
+
+    Args:
+        config: settings; `consumer_group` and `namesrv_addr` at least.
+        seams: the outside world.
+        manager: shares connections with other clients of the loop that have the same instance name.
+    """
+
+    consume_type = ConsumeType.CONSUME_ACTIVELY
+
+    def __init__(
+        self, config: LitePullConsumerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
+    ) -> None:
+        super().__init__(config, seams, manager)
+        self._manual: set[MessageQueue] | None = None  # assign: these queues
+        self._assigned: dict[MessageQueue, AssignedQueue] = {}
+        self._given_up: set[MessageQueue] = set()  # to other members, since the start
+        self._buffer = FetchBuffer()
+        self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
+        self._next_auto_commit_ms = 0
+        traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
+        self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Join the group.
+
+        Raises:
+            ClientError: already started, or no name server given.
+            NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read, or a broker does not select by
+                SQL92; the group was left again.
+        """
+        self._buffer = FetchBuffer()  # of this loop
+        instance = await self._join()
+        self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
+        try:
+            if self._wanted:
+                await self._check_expressions(instance, list(self._wanted.values()))
+                await self._announce()
+            if self._manual is not None:
+                await self._assign_now(self._manual)
+        except BaseException:
+            await self.shutdown()
+            raise
+
+    def _build(self, instance: MQClientInstance) -> None:
+        self._rebalance = RebalanceImpl(instance, self._config, self.group, self._offsets, self)
+
+    async def shutdown(self, *, is_finished: bool = True) -> None:
+        """Leave the group; with auto_commit, what is done is committed first. It is completed even if whoever waits for
+        it is cancelled, who is cancelled then; a second call waits for the first. The consumer may be started again.
+
+        Args:
+            is_finished: what the last poll gave out is done. Who leaves `async with` by an exception has not done it.
+        """
+        if not is_finished:
+            self._given_out.clear()
+        await self._ending.run(self._shut_down)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown(is_finished=kind is None)
+
+    async def _shut_down(self) -> None:
+        instance = self._instance
+        if instance is None:
+            return
+        await in_turn(
+            self._rebalance.close,
+            self._stop_pulling,
+            self._commit_what_is_done,
+            self._rebalance.destroy,
+            lambda: self._quit(instance),
+        )
+
+    async def _stop_pulling(self) -> None:
+        tasks = [assigned.task for assigned in self._assigned.values() if assigned.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _commit_what_is_done(self) -> None:
+        for owner in list(self._given_out):
+            if not self._has_failed(owner):
+                self._finish(owner)
+        self._given_out.clear()
+        if self._config.auto_commit:
+            self._commit_to_memory()
+        self._instance = None
+        held = list(self._assigned)
+        self._assigned.clear()
+        self._given_up.clear()
+        self._buffer.clear()
+        await self._offsets.persist_all(held, certain=True)
+
+    # --- what to read ---
+
+    async def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
+        """Share a topic's queues with the other members of the group.
+
+        Args:
+            expression: as PushConsumer.subscribe takes it.
+
+        Raises:
+            ClientError: illegal topic, or queues were assigned before.
+            FilterExpressionError: an SQL92 expression that is wrong.
+            BrokerError: the consumer runs, and its broker does not select by SQL92.
+        """
+        check_topic(topic)
+        if self._manual is not None:
+            raise ClientError("subscribe and assign exclude each other, and assign was called before")
+        wire = wrap(self._config.namespace, topic)
+        await self._want(
+            build_subscription_data(
+                wire, *expression_of(expression, expression_type), sub_version=self._clock.wall_ms()
+            )
+        )
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up."""
+        wire = wrap(self._config.namespace, topic)
+        self._wanted.pop(wire, None)
+        if self._instance is not None:
+            await self._announce()
+            await self._rebalance.do_rebalance()
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues.
+
+        Raises:
+            ClientError: topics were subscribed before.
+        """
+        if self._wanted:
+            raise ClientError("subscribe and assign exclude each other, and subscribe was called before")
+        self._manual = {self._on_wire(queue) for queue in queues_of(queues)}
+        if self._instance is not None:
+            await self._assign_now(self._manual)
+
+    async def _assign_now(self, queues: set[MessageQueue]) -> None:
+        instance = self._running()
+        for queue in list(self._assigned):
+            if queue not in queues:
+                await self._stop(queue)
+        for topic in sorted({queue.topic for queue in queues}):
+            await instance.routes.update_route(topic)
+        await instance.heartbeat_all()
+        for queue in sorted(queues - self._assigned.keys()):
+            self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), await self._rebalance.pull_from_where(queue))
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues we read now."""
+        return {self._for_the_user(queue) for queue in self._assigned}
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+        check_topic(topic)
+        queues = await self._running().routes.subscribe_queues(wrap(self._config.namespace, topic))
+        return [self._for_the_user(queue) for queue in queues]
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Give out nothing of these queues for now."""
+        for assigned in self._find(queues):
+            assigned.paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+        for assigned in self._find(queues):
+            assigned.paused = False
+        self._buffer.wake()
+
+    def _find(self, queues: Iterable[MessageQueue]) -> list[AssignedQueue]:
+        return [self._assigned[wire] for queue in queues_of(queues) if (wire := self._on_wire(queue)) in self._assigned]
+
+    # --- poll ---
+
+    async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
+        """The next messages of one queue, in order; those of this task's last poll count as done. Several tasks may
+        poll: what each got is done when it polls again, or has returned.
+
+        Args:
+            timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
+
+        Returns:
+            Messages of one pull; empty if nothing came in time.
+        """
+        return await self.poll_for(asyncio.current_task(), timeout_ms)
+
+    async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
+        """`poll` for one of several who poll, a thread say: what `owner` got last counts as done."""
+        self._running()
+        check_number("timeout_ms", timeout_ms)
+        self._finish_for(owner)
+        self._auto_commit()
+        wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        while (fetched := self._buffer.take()) is None:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0 or not await self._buffer.wait(left_ms / 1000):
+                return []
+            self._running()
+        self._given_out[owner] = fetched
+        hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
+        if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
+            self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
+        return fetched.messages
+
+    def take_back(self, owner: object) -> None:
+        """What the last poll gave out never reached `owner`, who was interrupted: the next poll gives it out again."""
+        fetched = self._given_out.pop(owner, None)
+        if fetched is not None:
+            self._buffer.put_back(fetched)
+
+    def _finish_for(self, owner: object) -> None:
+        """What `owner` got last is done, and what tasks got that have ended since (`asyncio.wait_for` makes a task of
+        each poll). What a task got that failed is not, and comes again to somebody some time."""
+        for other in list(self._given_out):
+            if other is owner:
+                self._finish(other)
+            elif isinstance(other, asyncio.Task) and other.done():
+                if self._has_failed(other):
+                    del self._given_out[other]
+                else:
+                    self._finish(other)
+
+    def _has_failed(self, owner: object) -> bool:
+        """Is this a task that ended by an exception, or was cancelled? What it got last is not done."""
+        if not (isinstance(owner, asyncio.Task) and owner.done()):
+            return False
+        why = None if owner.cancelled() else owner.exception()
+        if why is None and not owner.cancelled():
+            return False
+        log.error("a task of group %s ended before what it had polled was done", self.group, exc_info=why)
+        return True
+
+    def _finish(self, owner: object) -> None:
+        given_out = self._given_out.pop(owner, None)
+        if given_out is None or not given_out.is_current:
+            return
+        assigned = given_out.assigned
+        offset = assigned.process_queue.remove_messages(given_out.messages, self._clock.monotonic_ms())
+        if offset >= 0:
+            assigned.consume_offset = offset
+
+    # --- commit ---
+
+    def _auto_commit(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._config.auto_commit and now_ms >= self._next_auto_commit_ms:
+            self._next_auto_commit_ms = now_ms + self._config.auto_commit_interval
+            self._commit_to_memory()
+
+    def _commit_to_memory(self) -> None:
+        for queue, assigned in self._assigned.items():
+            if assigned.consume_offset >= 0:
+                self._offsets.update(queue, assigned.consume_offset, increase_only=False)
+
+    async def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
+        """Make progress last: the given queue offsets, or everything that `poll` has given out to this task, and to
+        others who have done it.
+
+        Raises:
+            RemotingError, BrokerError, ClientError: an offset is not committed; those of other queues are. ClientError,
+                if a queue is no longer this consumer's: its new owner's offset would be moved back.
+        """
+        await self.commit_for(asyncio.current_task(), offsets)
+
+    async def commit_for(self, owner: object, offsets: dict[MessageQueue, int] | None = None) -> None:
+        """`commit` for one of several who poll; see `poll_for`."""
+        self._running()
+        if offsets is None:
+            self._finish_for(owner)
+            table = {
+                queue: assigned.consume_offset
+                for queue, assigned in self._assigned.items()
+                if assigned.consume_offset >= 0
+            }
+        else:
+            check_offsets(offsets)
+            table = {self._on_wire(queue): offset for queue, offset in offsets.items()}
+        failure: MaxQError | None = None
+        for queue, offset in sorted(table.items()):
+            if queue in self._given_up:
+                text = f"cannot commit {offset}: {queue} is no longer assigned to this consumer"
+                failure = failure or ClientError(text)
+                continue
+            self._offsets.update(queue, offset, increase_only=False)
+            if isinstance(self._offsets, RemoteBrokerOffsetStore):
+                try:
+                    await self._offsets.commit(queue, offset, oneway=False, if_ahead=False)
+                except MaxQError as error:
+                    failure = failure or error
+        if not isinstance(self._offsets, RemoteBrokerOffsetStore):
+            await self._offsets.persist_all(list(table))
+        if failure is not None:
+            raise failure
+
+    async def committed(self, queue: MessageQueue) -> int:
+        """The group's committed queue offset, -1 if there is none."""
+        self._running()
+        return await self._offsets.read(self._on_wire(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE)
+
+    # --- seek ---
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Read `queue` from `offset` on.
+
+        Raises:
+            ClientError: the queue is not ours, or the offset is outside of it; names the range.
+        """
+        check_number("offset", offset, high=LONG_MAX)
+        wire = self._on_wire(queue)
+        if wire not in self._assigned:
+            raise ClientError(f"cannot seek: {queue} is not assigned to this consumer")
+        low, high = await self._min_offset(wire), await self._max_offset(wire)
+        if not low <= offset <= high:
+            raise ClientError(f"cannot seek to {offset} of {queue}: its offsets go from {low} to {high}")
+        self._seek(wire, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Read `queue` from its oldest message on."""
+        await self.seek(queue, await self._min_offset(self._on_wire(queue)))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Read only what comes into `queue` from now on."""
+        await self.seek(queue, await self._max_offset(self._on_wire(queue)))
+
+    def _seek(self, queue: MessageQueue, offset: int) -> None:
+        assigned = self._assigned.get(queue)
+        if assigned is None:
+            raise ClientError(f"cannot seek: {queue} was given to another member meanwhile")
+        assigned.generation += 1
+        assigned.process_queue.clear()
+        assigned.pull_offset = assigned.consume_offset = offset
+        if assigned.task is not None:
+            assigned.task.cancel()  # it may wait at the broker for the old offset
+        self._start_task(assigned)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time."""
+        check_number("timestamp_ms", timestamp_ms, high=LONG_MAX)
+        wire = self._on_wire(queue)
+        instance = self._running()
+        search = instance.api.search_offset
+        return await instance.ask_group(wire, lambda broker: search(broker.address, wire, timestamp_ms))
+
+    async def _min_offset(self, queue: MessageQueue) -> int:
+        instance = self._running()
+        return await instance.ask_group(queue, lambda broker: instance.api.min_offset(broker.address, queue))
+
+    async def _max_offset(self, queue: MessageQueue) -> int:
+        instance = self._running()
+        return await instance.ask_group(queue, lambda broker: instance.api.max_offset(broker.address, queue))
+
+    # --- for the instance ---
+
+    def topics(self) -> set[str]:
+        return {*self._wanted, *(queue.topic for queue in self._manual or ())}
+
+    async def do_rebalance(self) -> bool:
+        if self._instance is None or not self._wanted:
+            return True
+        return await self._rebalance.do_rebalance()
+
+    async def persist_consumer_offset(self) -> None:
+        if self._instance is not None:
+            await self._offsets.persist_all(list(self._assigned))
+
+    # --- operators ---
+
+    async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        """The broker says (RESET_CONSUMER_CLIENT_OFFSET): go on at these offsets."""
+        for queue, offset in offsets.items():
+            if queue.topic == topic and queue in self._assigned:
+                self._seek(queue, offset)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """State for tools (GET_CONSUMER_RUNNING_INFO)."""
+        held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
+        wanted = self._wanted.values()
+        return consumer_running_info(
+            self._running(), self._config, self.group, self.consume_type, wanted, held, self._offsets
+        )
+
+    # --- for the rebalance ---
+
+    def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        self._begin(queue, process_queue, next_offset)
+
+    async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        self._given_up.add(queue)
+        await self._stop(queue)
+        return True
+
+    async def on_assignment_changed(
+        self, topic: str, everything: Sequence[MessageQueue], mine: Collection[MessageQueue]
+    ) -> None:
+        await self._renew_subscription(topic)
+        if self._config.message_queue_listener is not None:
+            self._config.message_queue_listener(
+                unwrap(self._config.namespace, topic),
+                [self._for_the_user(queue) for queue in everything],
+                sorted(self._for_the_user(queue) for queue in mine),
+            )
+
+    def _begin(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        assigned = AssignedQueue(queue, process_queue, offset)
+        self._assigned[queue] = assigned
+        self._given_up.discard(queue)
+        self._start_task(assigned)
+
+    def _start_task(self, assigned: AssignedQueue) -> None:
+        name = f"maxq-lite-pull-{assigned.queue.topic}-{assigned.queue.queue_id}"
+        assigned.task = asyncio.create_task(self._pull_loop(assigned, assigned.generation), name=name)
+
+    async def _stop(self, queue: MessageQueue) -> None:
+        assigned = self._assigned.pop(queue, None)
+        if assigned is None:
+            return
+        assigned.process_queue.dropped = True
+        if assigned.task is not None:
+            assigned.task.cancel()
+        if assigned.consume_offset >= 0 and self._config.auto_commit:
+            self._offsets.update(queue, assigned.consume_offset, increase_only=False)
+        await self._offsets.persist(queue, certain=True)
+        self._offsets.remove(queue)
+        self._pull_api.forget(queue)
+
+    # --- pulling ---
+
+    async def _pull_loop(self, assigned: AssignedQueue, generation: int) -> None:
+        while not assigned.process_queue.dropped and assigned.generation == generation:
+            assigned.process_queue.last_pull_timestamp = self._clock.monotonic_ms()
+            wait_ms = self._hold_back_ms(assigned)
+            if wait_ms:
+                await asyncio.sleep(wait_ms / 1000)
+                continue
+            try:
+                result = await self._pull(assigned)
+                now_ms = self._clock.monotonic_ms()
+                if self._shares_queues and assigned.process_queue.may_be_anothers(now_ms):
+                    await self._go_where_another_is(assigned)
+                assigned.process_queue.last_answer_timestamp = now_ms
+            except (MaxQError, OSError) as error:
+                delay_ms = self._config.pull_time_delay_when_exception
+                if (left_out := self._failures.admits((assigned.queue.broker_name, type(error)))) is not None:
+                    more = and_more(left_out)
+                    log.warning("pull of %s failed, next try in %d ms: %s%s", assigned.queue, delay_ms, error, more)
+                await self._pull_api.pause(assigned.queue, delay_ms)
+                continue
+            except Exception:
+                log.exception("pulling %s failed", assigned.queue)
+                await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
+                continue
+            if assigned.generation != generation or assigned.process_queue.dropped:
+                return
+            self._take(assigned, result)
+
+    @property
+    def _shares_queues(self) -> bool:
+        return self._manual is None and not self._broadcasting
+
+    async def _go_where_another_is(self, assigned: AssignedQueue) -> None:
+        """Nothing was heard of the queue's broker for long: if another member has gone on with the queue, go on where
+        that has committed."""
+        queue = assigned.queue
+        committed = await self._offsets.stored(queue)
+        if committed > self._offsets.highest(queue):
+            log.warning("another member has gone on with %s, to %d: going on there", queue, committed)
+            self._offsets.update(queue, committed, increase_only=False)
+            self._seek(queue, committed)
+
+    def _hold_back_ms(self, assigned: AssignedQueue) -> int:
+        if assigned.paused:
+            return PAUSED_WAIT_MS
+        config, held = self._config, assigned.process_queue
+        too_much = (
+            self._buffer.message_count > config.pull_threshold_for_all
+            or held.message_count > config.pull_threshold_for_queue
+            or held.message_size > config.pull_threshold_size_for_queue << 20
+            or held.max_span() > config.consume_max_span
+        )
+        return FLOW_CONTROL_WAIT_MS if too_much else 0
+
+    async def _pull(self, assigned: AssignedQueue) -> PullResult:
+        config = self._config
+        subscription = self._rebalance.subscriptions.get(assigned.queue.topic)
+        if subscription is None:
+            subscription = build_subscription_data(assigned.queue.topic, "*")
+        return await self._pull_api.pull(
+            assigned.queue,
+            subscription,
+            assigned.pull_offset,
+            max_nums=config.pull_batch_size,
+            max_msg_bytes=config.max_msg_bytes,
+            commit_offset=0,
+            suspend_ms=config.broker_suspend_max_time,
+            timeout_ms=config.consumer_timeout_when_suspend,
+            send_expression=True,
+            lite=True,
+        )
+
+    def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            self._moved_offsets.tell(assigned.queue, assigned.pull_offset, result.next_begin_offset)
+            self._move(assigned, result.next_begin_offset)
+            return
+        assigned.pull_offset = result.next_begin_offset
+        if result.messages:
+            assigned.process_queue.put_messages(result.messages, result.max_offset)
+            self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
+
+    def _move(self, assigned: AssignedQueue, offset: int) -> None:
+        """Go on where the broker says. What is here of messages that it no longer has is given out; but where the queue
+        ends before what was read, new messages get the numbers of those, and nothing of the old ones is committed."""
+        held = assigned.process_queue
+        if offset >= assigned.pull_offset and held.message_count:
+            assigned.pull_offset = offset
+            held.queue_offset_max = max(held.queue_offset_max, offset - 1)
+            return
+        self._offsets.update(assigned.queue, offset, increase_only=False)
+        self._seek(assigned.queue, offset)
+
+    # --- names ---
+
+    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        check_queue(queue)
+        namespace = self._config.namespace
+        return replace(queue, topic=wrap(namespace, queue.topic)) if namespace else queue
+
+    def _for_the_user(self, queue: MessageQueue) -> MessageQueue:
+        namespace = self._config.namespace
+        return replace(queue, topic=unwrap(namespace, queue.topic)) if namespace else queue

@@ -1,0 +1,482 @@
+"""MQClientInstance: what all producers and consumers with one client id share.
+
+Connections, routes, the table of broker addresses, heartbeats and the timers (namesrv.md §7). One asyncio task per
+timer; a timer whose round fails logs it and goes on with the next round.
+
+Source: apache/rocketmq client/impl/factory/MQClientInstance.java.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol, TypeVar
+
+from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.instance.broker_table import BrokerAddress, BrokerTable
+from maxq.client.instance.broker_watch import BrokerWatch
+from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.instance.request_reply import PendingRequests
+from maxq.client.instance.topic_routes import TopicRoutes
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, ClientError, MaxQError, NoRouteError, RemotingError
+from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.header.send import CheckTransactionStateRequestHeader
+from maxq.protocol.message.message import MessageExt, UniqIdGenerator
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+REBALANCE_MIN_INTERVAL_MS = 1_000  # after a round that left something undone
+HEARTBEAT_MIN_INTERVAL_MS = 1_000
+#: Between two questions for the route of a topic whose brokers are not where it says: at first, and then.
+ROUTE_REFRESH_MS = (50, 100)
+_ROUTE_QUESTIONS = 15  # that are asked after one report, unless other masters are named that nobody complained of
+_GREETING_SECONDS = 0.5
+_ROUTE_REFRESH_SLOW_MS = 1_000  # between further ones, while reports go on
+_PROBE_TOPIC = "TBW102"  # every broker answers something about it
+
+#: Answers of brokers that are not, not yet or no longer the ones to ask; and of overloaded ones, which cannot be told
+#: apart everywhere.
+NOT_HERE_CODES = frozenset(
+    {
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+        ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SYSTEM_ERROR,
+    }
+)
+
+Result = TypeVar("Result")
+
+
+class ConsumerInner(Protocol):
+    """What an instance asks of a consumer."""
+
+    group: str
+
+    def consumer_data(self) -> ConsumerData:
+        """Its part of the heartbeat."""
+        ...
+
+    def topics(self) -> Collection[str]:
+        """Topics whose routes it needs."""
+        ...
+
+    async def do_rebalance(self) -> bool:
+        """Take and give up queues; True if everything it should have is there."""
+        ...
+
+    async def persist_consumer_offset(self) -> None: ...
+
+
+class TransactionChecker(Protocol):
+    """How a producer is asked for the state of a transaction."""
+
+    async def __call__(
+        self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
+    ) -> None: ...
+
+
+class MQClientInstance:
+    """Shared part of the clients of one client id. Made and started by MQClientManager."""
+
+    def __init__(self, client_id: str, config: ClientConfig, seams: ClientSeams, remoting: RemotingClient) -> None:
+        self.client_id = client_id
+        self.config = config
+        self.seams = seams
+        self.remoting = remoting
+        self.api = MQClientAPI(
+            remoting,
+            vip_channel_enabled=config.vip_channel_enabled,
+            serialize_type=config.serialize_type,
+            timeout_ms=config.mq_client_api_timeout,
+        )
+        self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
+        self.brokers = BrokerTable(seams.clock, on_move=self._greet)
+        remoting.on_lost = self._lost
+        self.routes = TopicRoutes(self.api, self.brokers, seams.rng)
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for
+        self._watch = BrokerWatch(self.api, self.brokers, seams.clock, self._refresh_group, _PROBE_TOPIC)
+        self._producer_groups: set[str] = set()
+        self._consumers: dict[str, ConsumerInner] = {}
+        self._transaction_checkers: dict[str, TransactionChecker] = {}
+        self.pending_requests = PendingRequests()
+        self._heartbeat_lock = asyncio.Lock()
+        self._heartbeat_wanted = asyncio.Event()
+        self._introduced: set[str] = set()  # brokers that know all our producer groups, since they were connected to
+        self._greeting: set[asyncio.Task[None]] = set()
+        self._rebalance_wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.started_at_ms = 0  # wall time; 0 not running
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Start the timers."""
+        self.remoting.update_name_servers(self.config.name_servers())
+        self.started_at_ms = self.seams.clock.wall_ms()
+        config = self.config
+        self._every("routes", 10, config.poll_name_server_interval, self.update_all_routes)
+        self._tasks.append(asyncio.create_task(self._heartbeat_loop(), name=f"maxq-heartbeat-{self.client_id}"))
+        self._every("offsets", 10_000, config.persist_consumer_offset_interval, self.persist_all_offsets)
+        self._tasks.append(asyncio.create_task(self._rebalance_loop(), name=f"maxq-rebalance-{self.client_id}"))
+        self._tasks.append(asyncio.create_task(self._watch_loop(), name=f"maxq-watch-{self.client_id}"))
+
+    async def shutdown(self) -> None:
+        """Stop the timers and close all connections. Clients have been unregistered before."""
+        tasks = [*self._tasks, *self._refreshing.values(), *self._greeting]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self.started_at_ms = 0
+        await self.remoting.close()
+
+    def _every(self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]) -> None:
+        self._tasks.append(
+            asyncio.create_task(self._periodic(name, first_ms, period_ms, work), name=f"maxq-{name}-{self.client_id}")
+        )
+
+    async def _periodic(self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]) -> None:
+        await asyncio.sleep(first_ms / 1000)
+        while True:
+            await self._survive(name, work)
+            await asyncio.sleep(period_ms / 1000)
+
+    async def _survive(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        except MaxQError as error:
+            log.warning("%s of client %s failed: %s", name, self.client_id, error)
+        except Exception:
+            log.exception("%s of client %s failed", name, self.client_id)
+
+    # --- members ---
+
+    def register_producer(self, group: str) -> None:
+        """A producer group lives here from now on.
+
+        Raises:
+            ClientError: it does already.
+        """
+        if group in self._producer_groups:
+            raise ClientError(
+                f"producer group {group} already exists on client {self.client_id}; "
+                "use another group or another instance_name"
+            )
+        self._producer_groups.add(group)
+        self._introduced.clear()
+
+    def set_transaction_checker(self, group: str, checker: TransactionChecker | None) -> None:
+        """Whom to ask when a broker wants to know how a transaction of this producer group ended; None: nobody."""
+        if checker is None:
+            self._transaction_checkers.pop(group, None)
+        else:
+            self._transaction_checkers[group] = checker
+
+    def transaction_checker(self, group: str) -> TransactionChecker | None:
+        """What `set_transaction_checker` was told."""
+        return self._transaction_checkers.get(group)
+
+    def register_consumer(self, consumer: ConsumerInner) -> None:
+        """A consumer lives here from now on.
+
+        Raises:
+            ClientError: its group has one here already.
+        """
+        if consumer.group in self._consumers:
+            raise ClientError(
+                f"consumer group {consumer.group} already exists on client {self.client_id}; "
+                "use another group or another instance_name"
+            )
+        self._consumers[consumer.group] = consumer
+
+    async def unregister_producer(self, group: str) -> None:
+        """Tell all brokers that the producer group is gone."""
+        self._producer_groups.discard(group)
+        await self._unregister(producer_group=group)
+
+    async def unregister_consumer(self, group: str) -> None:
+        """Tell all brokers that the consumer is gone."""
+        self._consumers.pop(group, None)
+        await self._unregister(consumer_group=group)
+
+    async def _unregister(self, **groups: str) -> None:
+        async def leave(address: str) -> None:
+            try:
+                await self.api.unregister_client(address, self.client_id, **groups)
+            except (RemotingError, BrokerError) as error:
+                log.warning("unregistering %s at %s failed: %s", groups, address, error)
+
+        await asyncio.gather(*(leave(address) for _, _, address in self.brokers.all()))
+
+    def consumer(self, group: str) -> ConsumerInner | None:
+        """The consumer of this group on this client."""
+        return self._consumers.get(group)
+
+    @property
+    def is_idle(self) -> bool:
+        """Does nobody use this instance any more?"""
+        return not self._producer_groups and not self._consumers
+
+    # --- routes ---
+
+    async def update_all_routes(self) -> None:
+        """Ask the name server for every topic in use, and forget brokers that no route mentions any more."""
+        await self.routes.update_all({topic for consumer in self._consumers.values() for topic in consumer.topics()})
+
+    def refresh_route_soon(self, topic: str) -> None:
+        """Its brokers are not where the route says: ask for it now, and again and again while this is called."""
+        self._wrong_routes.add(topic)
+        if self.started_at_ms and topic not in self._refreshing:
+            task = asyncio.create_task(self._refresh_while_wrong(topic), name=f"maxq-route-{topic}")
+            self._refreshing[topic] = task
+            task.add_done_callback(lambda ended: self._refreshing.pop(topic, None))
+
+    async def _refresh_while_wrong(self, topic: str) -> None:
+        asked, before = 0, self.routes.masters(topic)
+        while asked < _ROUTE_QUESTIONS or topic in self._wrong_routes:
+            self._wrong_routes.discard(topic)
+            asked += 1
+            try:
+                await self.routes.update_route(topic)
+                if self.routes.masters(topic) != before and self.routes.has_living_masters(topic):
+                    asked = _ROUTE_QUESTIONS  # a slave that came back is a new route, too, and no end of the search
+            except (RemotingError, BrokerError) as error:
+                log.info("route of %s is still the old one: %s", topic, error)
+            pause_ms = ROUTE_REFRESH_MS[asked > 1] if asked < _ROUTE_QUESTIONS else _ROUTE_REFRESH_SLOW_MS
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _refresh_group(self, broker_name: str) -> None:
+        """A broker of this group is silent: one topic's route tells who its master is."""
+        for topic, route in self.routes.table.items():
+            if any(data.broker_name == broker_name for data in route.broker_datas):
+                self.refresh_route_soon(topic)
+                return
+
+    async def _watch_loop(self) -> None:
+        while True:
+            changes = self.brokers.changes
+            pause_ms = self._watch.look()
+            await self.brokers.wait_for_change(pause_ms, since=changes)  # whose place was taken is left at once
+
+    # --- brokers ---
+
+    def find_broker_address_in_publish(self, broker_name: str) -> str | None:
+        """Address of the master of a broker group."""
+        return self.brokers.master(broker_name)
+
+    def find_broker_address_in_subscribe(
+        self, broker_name: str, broker_id: int, only_this_broker: bool
+    ) -> BrokerAddress | None:
+        """Whom to read from; see BrokerTable.find_in_subscribe."""
+        return self.brokers.find_in_subscribe(broker_name, broker_id, only_this_broker)
+
+    def broker_failed(self, address: str, topic: str) -> None:
+        """A broker of `topic` could not be reached or does not serve: others of its group are asked meanwhile, and the
+        name server what it knows."""
+        self.brokers.suspect(address)
+        self.refresh_route_soon(topic)
+
+    def note_failure(self, address: str, topic: str, error: Exception) -> None:
+        """A request to a broker of `topic` failed: if it could not be reached, or is not the one to ask, others may be.
+        """
+        if isinstance(error, RemotingError):
+            self.broker_failed(address, topic)
+        elif isinstance(error, BrokerError) and error.code in NOT_HERE_CODES:
+            self.refresh_route_soon(topic)
+
+    async def broker_address(self, queue: MessageQueue) -> str:
+        """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if
+        unknown.
+
+        Raises:
+            ClientError: the broker group is not known.
+        """
+        return (await self._group_of(queue))[0].address
+
+    async def _group_of(self, queue: MessageQueue) -> list[BrokerAddress]:
+        if self.brokers.master(self.routes.broker_of(queue)) is None:
+            with contextlib.suppress(NoRouteError):
+                await self.routes.update_route(queue.topic)
+        group = self.brokers.candidates(self.routes.broker_of(queue))
+        if not group:
+            raise ClientError(f"broker {queue.broker_name} of topic {queue.topic} is in no route of the name server")
+        return group
+
+    async def ask_group(
+        self, queue: MessageQueue, ask: Callable[[BrokerAddress], Awaitable[Result]], *, master_first: bool = False
+    ) -> Result:
+        """Ask the master of a queue's broker; while it cannot be reached, the next of its group.
+
+        Args:
+            master_first: also if it could not be reached a moment ago.
+
+        Raises:
+            ClientError: the broker group is not known.
+            RemotingError: none of the group could be reached; what the last one failed with.
+            BrokerError, ClientError: what the one that answered said.
+        """
+        failure: RemotingError | None = None
+        group = await self._group_of(queue)
+        if master_first:
+            group.sort(key=lambda broker: broker.is_slave)
+        for broker in group:
+            try:
+                result = await ask(broker)
+            except RemotingError as error:
+                log.info("broker %s of %s does not answer: %s", broker.address, queue, error)
+                self.broker_failed(broker.address, queue.topic)
+                failure = error
+            except BrokerError as error:
+                self.note_failure(broker.address, queue.topic, error)
+                raise
+            else:
+                self.brokers.trust(broker.address)
+                return result
+        assert failure is not None, "a group has a broker"
+        raise failure
+
+    async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
+        """Members of a group, asked from one random broker of the topic; None if nobody can tell."""
+        route = self.routes.table.get(topic)
+        if route is None or not route.broker_datas:
+            try:
+                await self.routes.update_route(topic)
+            except (RemotingError, BrokerError):
+                return None
+            route = self.routes.table[topic]
+        if not route.broker_datas:
+            return None
+        data = route.broker_datas[self.seams.rng.below(len(route.broker_datas))]
+        queue = MessageQueue(topic, data.broker_name, 0)
+        try:
+            return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))
+        except (RemotingError, BrokerError, ClientError) as error:
+            log.warning("members of group %s are unknown, %s did not say: %s", group, data.broker_name, error)
+            if isinstance(error, BrokerError):
+                self.heartbeat_soon()  # it knows no member, and we are one
+            return None
+
+    # --- heartbeat ---
+
+    def _lost(self, address: str) -> None:
+        """The connection to a broker broke; it forgets its clients."""
+        self._introduced.discard(address)
+
+    def _greet(self) -> None:
+        """A group has another master: it must know us before it is asked for anything."""
+        if self.started_at_ms:
+            task = asyncio.create_task(self._survive("heartbeat", self.introduce), name=f"maxq-greet-{self.client_id}")
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+
+    async def wait_for_brokers(self, limit_ms: int, *, since: int | None) -> None:
+        """Wait after a failure, until routes lead to other brokers than when `brokers.changes` was `since` and a new
+        master knows us, but not longer than `limit_ms`, and a moment for the new master."""
+        await self.brokers.wait_for_change(limit_ms, since=since)
+        if self._greeting:
+            await asyncio.wait(set(self._greeting), timeout=_GREETING_SECONDS)
+
+    def heartbeat_soon(self) -> None:
+        """A broker does not know us (it was restarted, say): do not let it wait for the timer."""
+        self._heartbeat_wanted.set()
+
+    async def _heartbeat_loop(self) -> None:
+        await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
+        while True:
+            await self._survive("heartbeat", self._heartbeat_round)
+            await asyncio.sleep(HEARTBEAT_MIN_INTERVAL_MS / 1000)
+            rest_ms = self.config.heartbeat_broker_interval - HEARTBEAT_MIN_INTERVAL_MS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(rest_ms, 0) / 1000):  # wait_for may lose a cancellation
+                    await self._heartbeat_wanted.wait()
+            self._heartbeat_wanted.clear()
+
+    async def _heartbeat_round(self) -> None:
+        self.brokers.forget_offline(self.routes.table.values())
+        await self.heartbeat_all()
+
+    def heartbeat_data(self) -> HeartbeatData:
+        """Who we are, for all members."""
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group) for group in sorted(self._producer_groups)],
+            consumer_data_set=[consumer.consumer_data() for consumer in self._consumers.values()],
+        )
+
+    async def introduce(self) -> None:
+        """Make sure that every master we know has had a heartbeat of all our producer groups."""
+        strangers = [(name, address) for name, address in self._whom_to_tell() if address not in self._introduced]
+        if strangers:
+            await self._heartbeats(strangers)
+
+    def _whom_to_tell(self) -> list[tuple[str, str]]:
+        """(name, address) of the brokers that get heartbeats: slaves only when there are consumers."""
+        return [
+            (name, address)
+            for name, broker_id, address in self.brokers.all()
+            if broker_id == MASTER_ID or self._consumers
+        ]
+
+    async def heartbeat_all(self) -> None:
+        """Tell every broker of `_whom_to_tell`. Failures are logged: the next round comes."""
+        await self._heartbeats(self._whom_to_tell())
+
+    async def _heartbeats(self, brokers: list[tuple[str, str]]) -> None:
+        if self.is_idle:
+            return
+        async with self._heartbeat_lock:
+            groups = set(self._producer_groups)
+            data = self.heartbeat_data()
+            await asyncio.gather(
+                *(self._heartbeat_one(name, address, data, groups) for name, address in brokers)
+            )
+
+    async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:
+        try:
+            self.brokers.versions[address] = await self.api.heartbeat(address, data)
+            self.brokers.trust(address)
+            if groups == self._producer_groups:  # else a producer came while this was under way
+                self._introduced.add(address)
+        except MaxQError as error:  # an answer that cannot be read among them
+            log.warning("heartbeat to broker %s at %s failed: %s", name, address, error)
+            if isinstance(error, RemotingError):
+                self.brokers.suspect(address)
+
+    # --- consumers ---
+
+    def rebalance_immediately(self) -> None:
+        """Members or subscriptions changed."""
+        self._rebalance_wanted.set()
+
+    async def _rebalance_loop(self) -> None:
+        while True:
+            balanced = await self._rebalance_round()
+            wait_ms = self.config.rebalance_interval if balanced else REBALANCE_MIN_INTERVAL_MS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1000):  # wait_for may lose a cancellation
+                    await self._rebalance_wanted.wait()
+            self._rebalance_wanted.clear()
+
+    async def _rebalance_round(self) -> bool:
+        balanced = True
+        for consumer in list(self._consumers.values()):
+            try:
+                balanced &= await consumer.do_rebalance()
+            except Exception:
+                log.exception("rebalance of group %s failed", consumer.group)
+                balanced = False
+        return balanced
+
+    async def persist_all_offsets(self) -> None:
+        """Commit what all consumers have done."""
+        for consumer in list(self._consumers.values()):
+            await consumer.persist_consumer_offset()

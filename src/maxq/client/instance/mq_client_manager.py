@@ -1,0 +1,80 @@
+"""MQClientManager: one MQClientInstance per client id.
+
+Client id = `<ip>@<instance name>[@<unit name>]`. The instance name DEFAULT becomes `<pid>#<number>`, so every client
+has an instance of its own; clients that are given the same name share one (connections, heartbeats, routes).
+
+Source: apache/rocketmq client/impl/MQClientManager.java, client/ClientConfig.java buildMQClientId.
+"""
+
+import asyncio
+
+from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
+from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.server_requests import ServerRequests
+from maxq.remoting.client import RemotingClient
+from maxq.remoting.rpc_hooks import HookedRemotingClient, NamespaceRPCHook, RPCHook
+from maxq.remoting.tls import ClientTls, tls_settings
+
+DEFAULT_INSTANCE = "DEFAULT"
+
+
+class MQClientManager:
+    """The instances of one event loop.
+
+    Args:
+        seams: the outside world.
+    """
+
+    def __init__(self, seams: ClientSeams) -> None:
+        self.seams = seams
+        self._instances: dict[str, MQClientInstance] = {}
+        self._lock = asyncio.Lock()
+
+    def client_id(self, config: ClientConfig, *, keep_default_name: bool = False) -> str:
+        """A client id for this config. Broadcasting consumers keep the name DEFAULT, or a restart would lose the
+        offsets that are stored under the client id."""
+        name = config.instance_name
+        if name == DEFAULT_INSTANCE and not keep_default_name:
+            number = int.from_bytes(self.seams.rng.bytes(7), "big")
+            name = f"{self.seams.pid}#{number}"
+        return "@".join(part for part in (self.seams.host_ip, name, config.unit_name) if part)
+
+    async def acquire(self, client_id: str, config: ClientConfig) -> MQClientInstance:
+        """The running instance with this id, made and started if there is none."""
+        async with self._lock:
+            instance = self._instances.get(client_id)
+            if instance is None:
+                instance = MQClientInstance(client_id, config, self.seams, remoting_of(config, self.seams))
+                ServerRequests(instance).register()
+                await instance.start()
+                self._instances[client_id] = instance
+            return instance
+
+    async def release(self, instance: MQClientInstance) -> None:
+        """A client has unregistered; the instance goes with its last one."""
+        async with self._lock:
+            if instance.is_idle and self._instances.get(instance.client_id) is instance:
+                del self._instances[instance.client_id]
+                await instance.shutdown()
+
+
+def remoting_of(config: ClientConfig, seams: ClientSeams) -> RemotingClient:
+    """What a client with this config talks to servers with: its hooks, signatures, TLS.
+
+    Raises:
+        ClientError: an access key without its secret.
+        ConfigError: the files of TLS cannot be used.
+    """
+    wanted = config.use_tls or seams.use_tls
+    netty = config.tls_config or tls_settings(wanted)
+    tls = ClientTls(netty, seams.disk) if wanted else None
+    hooks: list[RPCHook] = list(config.rpc_hooks)
+    if config.namespace_v2:
+        hooks.append(NamespaceRPCHook(config.namespace_v2))
+    credentials = config.credentials() or seams.credentials
+    if credentials is not None:  # after all others: it signs what these added
+        hooks.append(AclClientRPCHook(credentials))
+    if hooks:
+        return HookedRemotingClient(netty, hooks, clock=seams.clock, rng=seams.rng, tls=tls)
+    return RemotingClient(netty, clock=seams.clock, rng=seams.rng, tls=tls)

@@ -1,0 +1,216 @@
+"""TopicRoutes: which queues a client's topics have, and at which brokers (MQClientInstance.java, its route tables)."""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from maxq.client.errors import NoMasterError
+from maxq.client.instance.broker_table import BrokerTable
+from maxq.client.instance.client_api import MQClientAPI
+from maxq.client.instance.shared_lookups import SharedLookups
+from maxq.client.instance.topic_publish_info import (
+    TopicPublishInfo,
+    is_route_changed,
+    publish_queues,
+    subscribe_queues,
+)
+from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingError
+from maxq.protocol.body.route import MASTER_ID, TopicRouteData
+from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_broker
+from maxq.protocol.body.topic_config import PERM_WRITE
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.interfaces import Rng
+
+log = logging.getLogger(__name__)
+
+#: A route that was not used for so many rounds of `update_all`, 30 s each by default, is forgotten.
+UNUSED_ROUNDS: Final = 20
+
+
+class TopicRoutes:
+    """Routes of one client, as the name server told them last. Questions asked at the same time are asked once.
+
+    Attributes:
+        table: topic → route.
+    """
+
+    def __init__(self, api: MQClientAPI, brokers: BrokerTable, rng: Rng) -> None:
+        """`brokers` is told the addresses of every route."""
+        self._api = api
+        self._brokers = brokers
+        self._rng = rng
+        self.table: dict[str, TopicRouteData] = {}
+        self._leaders: dict[str, dict[MessageQueue, str]] = {}  # of static topics: who leads each global queue
+        self._templates: dict[str, tuple[str, int]] = {}  # topics that are sent to by the route of another one
+        self._publish: dict[str, TopicPublishInfo] = {}
+        self._unused: dict[str, int] = {}  # by topic: how often in a row `update_all` found that nobody had used it
+        self._lookups: SharedLookups[bool] = SharedLookups()
+        self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
+
+    async def update_all(self, topics: Iterable[str]) -> None:
+        """Ask the name server for these topics and those that are sent to. Topics that were not used for
+        UNUSED_ROUNDS calls are forgotten: a program may send to any number of topics in its life."""
+        topics = set(topics)
+        self._forget_unused(topics)
+        for topic in sorted({*self._publish, *topics}):
+            try:
+                await self.update_route(topic)
+            except NoRouteError:
+                log.debug("the name server knows no route for %s", topic)
+            except (RemotingError, BrokerError) as error:
+                # A route that cannot be had keeps the old one: brokers may well be there without the name server.
+                log.warning("no route for %s: %s", topic, error)
+
+    def _forget_unused(self, wanted: set[str]) -> None:
+        for topic in list(self.table):
+            info = self._publish.get(topic)
+            if topic in wanted or (info is not None and info.is_used):
+                self._unused.pop(topic, None)
+                if info is not None:
+                    info.is_used = False
+                continue
+            self._unused[topic] = rounds = self._unused.get(topic, 0) + 1
+            if rounds >= UNUSED_ROUNDS:
+                for table in (self.table, self._leaders, self._templates, self._publish, self._unused):
+                    table.pop(topic, None)
+
+    async def update_route(self, topic: str) -> bool:
+        """Ask the name server for one topic. One that is sent to by the route of its template, and still does not
+        exist, gets the template's route of now: its brokers may have another master since.
+
+        Returns:
+            True if the route is another one than before.
+
+        Raises:
+            NoRouteError: nobody knows the topic. The old route, if any, stays.
+            RemotingError, BrokerError: the name server could not be asked.
+        """
+
+        async def ask() -> bool:
+            try:
+                route = await self._api.topic_route(topic)
+            except NoRouteError:
+                if topic not in self._templates:
+                    raise
+                return self._take_route(topic, await self._route_of_template(*self._templates[topic]))
+            self._templates.pop(topic, None)
+            return self._take_route(topic, route)
+
+        return await self._lookups.share(topic, ask)
+
+    async def update_route_from_default(self, topic: str, create_topic_key: str, queue_nums: int) -> None:
+        """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker;
+        the first send creates the topic.
+
+        Raises:
+            NoRouteError: no broker creates topics by itself (autoCreateTopicEnable).
+        """
+        route = await self._route_of_template(create_topic_key, queue_nums)
+        self._templates[topic] = (create_topic_key, queue_nums)
+        self._take_route(topic, route)
+
+    async def _route_of_template(self, create_topic_key: str, queue_nums: int) -> TopicRouteData:
+        route = await self._api.topic_route(create_topic_key)
+        for data in route.queue_datas:
+            nums = min(queue_nums, data.read_queue_nums)
+            data.read_queue_nums = nums
+            data.write_queue_nums = nums
+        return route
+
+    def _take_route(self, topic: str, route: TopicRouteData) -> bool:
+        changed = is_route_changed(self.table.get(topic), route)
+        for data in route.broker_datas:  # even if it is the route of before: that of another topic may have been older
+            self._brokers.replace(data.broker_name, data.broker_addrs)
+        if changed:
+            log.info("route of %s changed: %s", topic, route)
+            self.table[topic] = route
+            self._leaders[topic] = global_queues(topic, route.topic_queue_mapping_by_broker or {})
+        if topic in self._publish and (changed or not self._publish[topic].queues):
+            self._set_publish_info(topic, route)
+        return changed
+
+    def _set_publish_info(self, topic: str, route: TopicRouteData) -> TopicPublishInfo:
+        old = self._publish.get(topic)
+        first = self._rng.below(1 << 16) if old is None else old.index  # the round goes on
+        info = TopicPublishInfo(publish_queues(topic, route), first=first)
+        info.is_used = old is None or old.is_used
+        self._publish[topic] = info
+        return info
+
+    def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
+        """Publish queues of a topic if they are at hand; the fast path of sends."""
+        info = self._publish.get(topic)
+        if info is not None:
+            info.is_used = True
+        return info
+
+    async def publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
+        """Publish queues of a topic; asks the name server when they are not known yet.
+
+        Args:
+            create_topic_key: template topic for one that does not exist; None: do not create.
+            queue_nums: queues per broker for such a topic.
+
+        Raises:
+            NoRouteError: no such topic, and no way to create it.
+            NoMasterError: those that may take its messages have no master just now.
+            ClientError: nobody may send to the topic.
+        """
+        info = self.known_publish_info(topic)
+        if info is None or not info.queues:
+            info = await self._publish_lookups.share(
+                topic, lambda: self._find_publish_info(topic, create_topic_key, queue_nums)
+            )
+        if not info.queues:
+            text = f"topic {topic} has a route but no queue that takes messages: no broker of it has "
+            if any(data.perm & PERM_WRITE for data in self.table[topic].queue_datas):
+                raise NoMasterError(f"{text}write permission and a master online")
+            raise ClientError(f"{text}write permission")
+        return info
+
+    async def _find_publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
+        try:
+            await self.update_route(topic)
+        except NoRouteError:
+            known = self.table.get(topic)
+            if known is None or not publish_queues(topic, known):  # perhaps the template's, from before it had a master
+                if create_topic_key is None:
+                    raise
+                await self.update_route_from_default(topic, create_topic_key, queue_nums)
+        except (RemotingError, BrokerError):
+            if topic not in self.table:
+                raise
+        return self._set_publish_info(topic, self.table[topic])
+
+    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted; asks the name server if the route is not known.
+
+        Raises:
+            NoRouteError: nobody knows the topic.
+        """
+        if topic not in self.table:
+            await self.update_route(topic)
+        return subscribe_queues(topic, self.table[topic])
+
+    def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """The same from what is known now."""
+        route = self.table.get(topic)
+        return subscribe_queues(topic, route) if route else []
+
+    def masters(self, topic: str) -> dict[str, str | None]:
+        """Address of the master of each broker group in the route of a topic; None for a group without one."""
+        route = self.table.get(topic)
+        return (
+            {} if route is None else {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
+        )
+
+    def has_living_masters(self, topic: str) -> bool:
+        """Does the route of a topic name a master of each of its groups, and none that could not be reached lately?"""
+        masters = self.masters(topic).values() if topic in self.table else [None]
+        return all(master is not None and not self._brokers.is_suspect(master) for master in masters)
+
+    def broker_of(self, queue: MessageQueue) -> str:
+        """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
+        if not is_mock_broker(queue.broker_name):
+            return queue.broker_name
+        return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)

@@ -1,0 +1,203 @@
+"""MessagePreparer: what all tries of a send have in common: name of the topic, unique id, checks, compression, property
+text.
+
+Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl, tryToCompressMessage),
+client/producer/DefaultMQProducer.java (batch), common/message/MessageBatch.java.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from maxq.client.client_config import ProducerConfig
+from maxq.client.errors import MessageRefusedError
+from maxq.client.instance.request_reply import is_reply
+from maxq.client.namespace import RETRY_PREFIX, wrap
+from maxq.client.validators import check_body, check_properties, check_send_topic, check_types
+from maxq.errors import LocalProtocolError
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.compression import compress, compression_flag
+from maxq.protocol.message.message import Message, encode_batch, encode_properties
+from maxq.protocol.message.message_id import UniqIdGenerator
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.runtime.interfaces import Clock
+
+_MOST_TOPICS: Final = 10_000
+_SURELY_SHORT: Final = 8_000  # characters; the limit is in bytes
+_OF_THE_BATCH: Final[tuple[str, ...]] = (const.PROPERTY_WAIT_STORE_MSG_OK, const.PROPERTY_INSTANCE_ID)
+_TIMED: Final = frozenset(
+    {
+        const.PROPERTY_DELAY_TIME_LEVEL,
+        const.PROPERTY_TIMER_DELAY_SEC,
+        const.PROPERTY_TIMER_DELAY_MS,
+        const.PROPERTY_TIMER_DELIVER_MS,
+    }
+)
+
+
+@dataclass(slots=True)
+class PreparedMessage:
+    """What all tries of one send have in common."""
+
+    topic: str  # as it travels
+    msg_id: str  # client ids, of a batch joined by commas
+    body: bytes
+    sys_flag: int
+    properties: str
+    flag: int
+    born_timestamp: int
+    is_batch: bool = False
+    is_reply: bool = False
+    reconsume_times: str = "0"
+    max_reconsume_times: str | None = None
+    messages: tuple[Message, ...] = ()  # for hooks, where there are any
+
+
+def property_text(message: Message) -> str:
+    """The properties of a message as they travel.
+
+    Raises:
+        ClientError: one is no text, or would be read as another; or they are too long; says which, or by how much.
+    """
+    try:
+        text = encode_properties(message.properties)
+        if len(text) > _SURELY_SHORT or not text.isascii():
+            check_properties(text.encode())
+    except (LocalProtocolError, UnicodeEncodeError) as error:
+        raise MessageRefusedError(f"the properties of a message of {message.topic} cannot be sent: {error}") from None
+    return text
+
+
+class MessagePreparer:
+    """Prepares for one producer group.
+
+    Args:
+        ids: where unique ids come from.
+        keeps_messages: PreparedMessage.messages is wanted, by hooks.
+    """
+
+    def __init__(self, config: ProducerConfig, *, ids: UniqIdGenerator, clock: Clock, keeps_messages: bool) -> None:
+        self._config = config
+        self._ids = ids
+        self._clock = clock
+        self._keeps_messages = keeps_messages
+        self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
+
+    def wire_topic(self, topic: str) -> str:
+        """The name of a topic on the wire.
+
+        Raises:
+            NameIllegalError: nobody may send there.
+        """
+        wire = self._legal_topics.get(topic)
+        if wire is None:
+            check_send_topic(topic)
+            if len(self._legal_topics) >= _MOST_TOPICS:
+                self._legal_topics.clear()
+            wire = self._legal_topics[topic] = wrap(self._config.namespace, topic)
+        return wire
+
+    def check(self, message: Message) -> int:
+        """The checks of `prepare`, for a message that travels later, in a batch.
+
+        Returns:
+            Bytes of body and properties.
+
+        Raises:
+            ClientError: it is illegal; says why.
+        """
+        check_types(message)
+        self.wire_topic(message.topic)
+        check_body(message.body, self._config.max_message_size)
+        return len(message.body) + len(property_text(message).encode())
+
+    def prepare(self, message: Message) -> PreparedMessage:
+        """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends
+        the same message.
+
+        Raises:
+            ClientError: it is illegal; says why.
+        """
+        check_types(message)
+        topic = self._legal_topics.get(message.topic) or self.wire_topic(message.topic)
+        config = self._config
+        body = message.body
+        size = len(body)
+        if not 0 < size <= config.max_message_size:
+            check_body(body, config.max_message_size)
+        properties = message.properties
+        msg_id = properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
+        if msg_id is None:
+            msg_id = properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._ids.next()
+        if config.namespace:
+            properties[const.PROPERTY_INSTANCE_ID] = config.namespace
+        sys_flag = 0
+        if size >= config.compress_msg_body_over_howmuch:
+            body = compress(body, config.compress_type, config.compress_level)
+            sys_flag = compression_flag(config.compress_type)
+        if properties.get(const.PROPERTY_TRANSACTION_PREPARED) == "true":
+            sys_flag |= MessageSysFlag.TRANSACTION_PREPARED
+        text = property_text(message)
+        prepared = PreparedMessage(
+            topic, msg_id, body, sys_flag, text, message.flag, self._clock.wall_ms(), is_reply=is_reply(message)
+        )
+        if self._keeps_messages:
+            prepared.messages = (message,)
+        return prepared
+
+    def prepare_retry(self, message: Message) -> PreparedMessage:
+        """A message to a retry topic: its counters travel in the header, not as properties."""
+        properties = dict(message.properties)
+        reconsume_times = properties.pop(const.PROPERTY_RECONSUME_TIME, "0")
+        max_times = properties.pop(const.PROPERTY_MAX_RECONSUME_TIMES, None)
+        prepared = self.prepare(Message(message.topic, message.body, properties, message.flag))
+        prepared.reconsume_times = reconsume_times
+        prepared.max_reconsume_times = max_times
+        return prepared
+
+    def prepare_batch(self, messages: Sequence[Message]) -> PreparedMessage:
+        """Several messages of one topic in one request. Never compressed, not for delayed or retry topics.
+
+        Raises:
+            ClientError: no messages, mixed topics, delayed messages, or the batch is larger than max_message_size.
+        """
+        if not messages:
+            raise MessageRefusedError("a batch has at least one message", limit=1)
+        for message in messages:
+            check_types(message)
+        first = messages[0]
+        if first.topic.startswith(RETRY_PREFIX):
+            raise MessageRefusedError(f"a batch cannot go to the retry topic {first.topic}")
+        msg_ids = []
+        for message in messages:
+            if message.topic != first.topic:
+                raise MessageRefusedError(f"a batch has one topic; got {first.topic} and {message.topic}")
+            if not _TIMED.isdisjoint(message.properties):
+                raise MessageRefusedError("a batch cannot hold delayed messages; send them one by one")
+            if message.wait_store_msg_ok != first.wait_store_msg_ok:
+                raise MessageRefusedError("all messages of a batch have the same wait_store_msg_ok")
+            check_body(message.body, self._config.max_message_size)
+            msg_id = message.uniq_key
+            if msg_id is None:
+                msg_id = message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._ids.next()
+            if self._config.namespace:
+                message.properties[const.PROPERTY_INSTANCE_ID] = self._config.namespace
+            msg_ids.append(msg_id)
+        try:
+            body = encode_batch(messages)
+        except (LocalProtocolError, UnicodeEncodeError) as error:
+            raise MessageRefusedError(f"the batch for {first.topic} cannot be sent: {error}") from None
+        check_body(body, self._config.max_message_size)
+        # Brokers append the batch's properties to those of every message: an id of its own would replace theirs.
+        own = {name: first.properties[name] for name in _OF_THE_BATCH if name in first.properties}
+        return PreparedMessage(
+            self.wire_topic(first.topic),
+            ",".join(msg_ids),
+            body,
+            0,
+            encode_properties(own),
+            first.flag,
+            self._clock.wall_ms(),
+            is_batch=True,
+            messages=tuple(messages) if self._keeps_messages else (),
+        )

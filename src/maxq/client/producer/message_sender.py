@@ -1,0 +1,513 @@
+"""MessageSender: from a prepared message to a stored one. Choice of queue, the request, retries.
+
+A message is prepared once (message_preparer.py) and may then be tried on several brokers; the timeout is for all tries
+together. What a failed try leads to:
+
+| the try ended by | then |
+|---|---|
+| no connection; a route without a master; name servers that do not answer | tried again until the timeout |
+| a refusal of one that is not the master, or cannot write just now (_MOVING_CODES) | the same |
+| a connection that broke: the message may be stored | the same, but raised if `retries` is 0 |
+| another refusal of RETRY_RESPONSE_CODES | tried again, `retries` times |
+| anything else | raised |
+
+Before a broker that failed is asked again there is a pause, of 10 ms at first and 100 ms at most, unless the name
+servers tell of another master by then. A message that is stored by two tries is there twice, with one UNIQ_KEY.
+
+Source: apache/rocketmq client/impl/producer/DefaultMQProducerImpl.java (sendDefaultImpl, sendKernelImpl),
+client/impl/MQClientAPIImpl.java (processSendResponse).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from maxq.client.client_config import ProducerConfig
+from maxq.client.errors import NoMasterError, SendFailedError
+from maxq.client.hooks import CommunicationMode, SendHooks, SendMessageContext
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.topic_publish_info import TopicPublishInfo
+from maxq.client.producer.latency_fault import LatencyFaultTolerance
+from maxq.client.producer.message_preparer import MessagePreparer, PreparedMessage, property_text
+from maxq.client.results.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import (
+    BrokerError,
+    ClientError,
+    NoRouteError,
+    RemoteProtocolError,
+    RemotingConnectError,
+    RemotingError,
+    RemotingTimeoutError,
+    UntrustedServerError,
+)
+from maxq.protocol.body.static_topic import NO_BROKER, is_mock_broker
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.refusals import Cause, cause_of
+
+Result = TypeVar("Result")
+
+#: Answers after which another try may help (DefaultMQProducer.retryResponseCodes).
+RETRY_RESPONSE_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,  # the queue of a static topic has moved
+    }
+)
+
+#: Answers of a broker that is not, not yet, or no longer the one to ask: nothing was stored.
+_MOVING_CODES = frozenset(
+    {
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SLAVE_NOT_AVAILABLE,  # of a request that only masters take; of a send it is a status
+        ResponseCode.GO_AWAY,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+    }
+)
+#: Answers of a name server that will answer in a moment.
+_NOT_NOW_CODES = _MOVING_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY}
+_PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, and at most
+_ROUTE_WAIT_MS = 300  # so long a try waits for a new route
+
+
+
+class OfTopic(Protocol):
+    """What is sent, or told a broker: a prepared message, or a queue."""
+
+    @property
+    def topic(self) -> str: ...
+
+
+Subject = TypeVar("Subject", bound=OfTopic)
+#: One try on one queue, within so many milliseconds.
+Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
+
+
+class _Failures:
+    """What the tries of one send ended by.
+
+    Attributes:
+        tries: (broker name, error), in order.
+        newest: the last error, which may be one of the name servers.
+        at: addresses that failed; None among them: the master of a group was unknown.
+        is_final: another try would not help, or is not allowed.
+    """
+
+    def __init__(self, retries: int) -> None:
+        self.tries: list[tuple[str, Exception]] = []
+        self.newest: Exception = ClientError("nothing was tried")
+        self.at: set[str | None] = set()
+        self.is_final = False
+        self._retries = retries
+        self._pause_ms, self._longest_ms = _PAUSE_MS
+
+    def add(self, error: Exception, broker_name: str | None) -> None:
+        """A try ended so; `broker_name` None: before a broker was asked."""
+        is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
+        if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
+            self.newest = error
+        self.at.add(getattr(error, "address", None) or None)
+        if broker_name is not None:
+            self.tries.append((broker_name, error))
+        if isinstance(error, UntrustedServerError) and broker_name is None:
+            self.is_final = True
+        elif isinstance(error, (RemotingConnectError, NoMasterError)):
+            self.is_final = False
+        elif isinstance(error, NoRouteError):
+            self.is_final = broker_name is None and cause_of(error.remark) != Cause.NO_BROKER
+        elif isinstance(error, RemotingError):
+            self.is_final = broker_name is not None and self._retries == 0
+        elif not isinstance(error, BrokerError):
+            self.is_final = True
+        elif broker_name is None:
+            self.is_final = error.code not in _NOT_NOW_CODES
+        elif error.code not in _MOVING_CODES:
+            self._retries -= 1
+            self.is_final = self._retries < 0 or error.code not in RETRY_RESPONSE_CODES
+
+    def pause_ms(self) -> int:
+        """How long to wait before who failed is asked again."""
+        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, self._longest_ms)
+        return pause_ms
+
+
+class MessageSender:
+    """Sends for one producer group through one instance.
+
+    Args:
+        group: producer group as it travels.
+
+    Attributes:
+        preparer: makes of a message what `send` takes.
+    """
+
+    def __init__(self, instance: MQClientInstance, config: ProducerConfig, group: str) -> None:
+        self.instance = instance
+        self._config = config
+        self._group = group
+        self._clock = instance.seams.clock
+        self._remoting = instance.remoting
+        self._serialize_type = config.serialize_type
+        self.faults = LatencyFaultTolerance(enabled=config.send_latency_enable)
+        self._hooks = SendHooks(config.send_message_hooks, config.check_forbidden_hooks)
+        self._has_hooks = bool(self._hooks)
+        self.preparer = MessagePreparer(
+            config, ids=instance.ids, clock=instance.seams.clock, keeps_messages=self._has_hooks
+        )
+        self._default_topic_queue_nums = str(config.default_topic_queue_nums)
+        self._unit_mode = "true" if config.unit_mode else "false"
+
+    # --- queues ---
+
+    async def publish_info(self, topic: str) -> TopicPublishInfo:
+        """Publish queues of a topic (name on the wire)."""
+        info = self.instance.routes.known_publish_info(topic)
+        if info is not None and info.queues:
+            return info
+        config = self._config
+        return await self.instance.routes.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
+
+    def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
+        """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a
+        reachable broker if there is one."""
+        broker_of = self.instance.routes.broker_of
+        if self.faults.enabled:
+            now_ms = self._clock.monotonic_ms()
+            queue = info.select_one(
+                lambda q: q.broker_name != last_broker_name and self.faults.is_available(broker_of(q), now_ms)
+            ) or info.select_one(lambda q: q.broker_name != last_broker_name and self.faults.is_reachable(broker_of(q)))
+        elif last_broker_name is not None:
+            queue = info.select_one(lambda q: q.broker_name != last_broker_name)
+        else:
+            queue = None
+        queue = queue or info.select_one()
+        if queue is not None and is_mock_broker(queue.broker_name) and broker_of(queue) == NO_BROKER:
+            queue = info.select_one(lambda q: broker_of(q) != NO_BROKER) or queue
+        assert queue is not None, "publish_info never gives an empty list"
+        return queue
+
+    # --- one try ---
+
+    def request(self, prepared: PreparedMessage, queue: MessageQueue) -> RemotingCommand:
+        """The send request for one queue."""
+        ext = {
+            "a": self._group,
+            "b": prepared.topic,
+            "c": self._config.create_topic_key,
+            "d": self._default_topic_queue_nums,
+            "e": str(queue.queue_id),
+            "f": str(int(prepared.sys_flag)),
+            "g": str(prepared.born_timestamp),
+            "h": str(prepared.flag),
+            "i": prepared.properties,
+            "j": prepared.reconsume_times,
+            "k": self._unit_mode,
+            "m": "true" if prepared.is_batch else "false",
+            "n": self.instance.routes.broker_of(queue),
+        }
+        if prepared.max_reconsume_times is not None:
+            ext["l"] = prepared.max_reconsume_times
+        code = RequestCode.SEND_MESSAGE_V2
+        if prepared.is_batch:
+            code = RequestCode.SEND_BATCH_MESSAGE
+        elif prepared.is_reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
+        return RemotingCommand(code, ext, prepared.body, serialize_type=self._serialize_type)
+
+    def address(self, queue: MessageQueue) -> str | None:
+        """Where to send for a queue; None if its broker has no master we know of."""
+        address = self.instance.find_broker_address_in_publish(self.instance.routes.broker_of(queue))
+        return None if address is None else self.instance.api.address(address)
+
+    async def address_of(self, queue: MessageQueue) -> str:
+        """The same, asking the name server once more.
+
+        Raises:
+            NoMasterError: still unknown.
+        """
+        address = self.address(queue)
+        if address is None:
+            await self.instance.routes.update_route(queue.topic)
+            address = self.address(queue)
+        if address is None:
+            broker_name = self.instance.routes.broker_of(queue)
+            raise NoMasterError(f"broker {broker_name} has no master in the name server's routes")
+        return address
+
+    def send_kernel(
+        self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int
+    ) -> Coroutine[Any, Any, SendResult]:
+        """One try on one queue; keeps the fault table and tells the hooks.
+
+        Raises:
+            RemotingError, BrokerError, ClientError
+        """
+        send = self._send_with_hooks if self._has_hooks else self._send_one
+        return send(prepared, queue, timeout_ms)
+
+    async def _send_with_hooks(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        context = self._before(prepared, queue, await self.address_of(queue), CommunicationMode.SYNC)
+        try:
+            context.send_result = result = await self._send_one(prepared, queue, timeout_ms)
+        except Exception as error:
+            context.exception = error
+            raise
+        finally:
+            self._hooks.after(context)
+        return result
+
+    def _before(
+        self, prepared: PreparedMessage, queue: MessageQueue, address: str, mode: CommunicationMode
+    ) -> SendMessageContext:
+        config = self._config
+        context = SendMessageContext(
+            self._group, config.namespace, prepared.messages, queue, address, mode, config.unit_mode
+        )
+        self._hooks.before(context)
+        if not prepared.is_batch:
+            prepared.properties = property_text(prepared.messages[0])
+        return context
+
+    async def _send_one(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        started_ms = self._clock.monotonic_ms()
+        try:
+            address = self.address(queue) or await self.address_of(queue)
+            response = await self._remoting.invoke(address, self.request(prepared, queue), timeout_ms)
+            result = self.result(prepared, queue, response, address)
+        except RemotingError:
+            self._note(queue, started_ms, isolation=True, reachable=not self._config.start_detector_enable)
+            raise
+        except BrokerError:
+            self._note(queue, started_ms, isolation=True, reachable=False)
+            raise
+        if self.faults.enabled:
+            self._note(queue, started_ms, isolation=False, reachable=True)
+        return result
+
+    def _note(self, queue: MessageQueue, started_ms: int, *, isolation: bool, reachable: bool) -> None:
+        now_ms = self._clock.monotonic_ms()
+        broker_name = self.instance.routes.broker_of(queue)
+        self.faults.update(broker_name, now_ms - started_ms, now_ms, isolation=isolation, reachable=reachable)
+
+    def result(
+        self, prepared: PreparedMessage, queue: MessageQueue, response: RemotingCommand, address: str
+    ) -> SendResult:
+        """What a send answer says.
+
+        Raises:
+            BrokerError: the message is not stored.
+            RemoteProtocolError: the answer lacks its fields.
+        """
+        status = STATUS_OF_CODE.get(response.code)
+        if status is None:
+            raise BrokerError(response.code, response.remark, address=address)
+        ext = response.ext
+        try:
+            queue_id = int(ext["queueId"])
+            queue_offset = int(ext["queueOffset"])
+            offset_msg_id = ext["msgId"]
+        except (KeyError, ValueError):
+            raise RemoteProtocolError(f"send answer of {address} without msgId, queueId or queueOffset") from None
+        return SendResult(
+            status,
+            prepared.msg_id or offset_msg_id,
+            queue if queue_id == queue.queue_id else MessageQueue(queue.topic, queue.broker_name, queue_id),
+            queue_offset,
+            offset_msg_id,
+            ext.get("transactionId"),
+            ext.get("MSG_REGION") or "DefaultRegion",
+            ext.get("TRACE_ON") != "false",
+            ext.get("recallHandle"),
+        )
+
+    # --- all tries ---
+
+    def send(
+        self,
+        prepared: PreparedMessage,
+        timeout_ms: int,
+        retries: int,
+        *,
+        queue: MessageQueue | None = None,
+        choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
+    ) -> Coroutine[Any, Any, SendResult]:
+        """Send, and try again as the table of the module says.
+
+        Args:
+            timeout_ms: for everything together.
+            retries: further tries after refusals that another broker may not repeat.
+            queue: this queue and no other.
+            choose: picks the queue (ordered sends), once.
+
+        Raises:
+            NoRouteError: nobody knows the topic.
+            SendFailedError: all tries failed. Of a send to one queue: what its last try failed with.
+            RemotingTimeoutError: the time was up while a try was under way.
+            BrokerError: refused, and another try would not help.
+        """
+        if self._config.retry_another_broker_when_not_store_ok and queue is None and choose is None:
+            return self._send_until_ok(prepared, timeout_ms, retries)
+        return self.over_tries(prepared, self.send_kernel, timeout_ms, retries, queue=queue, choose=choose)
+
+    async def _send_until_ok(self, prepared: PreparedMessage, timeout_ms: int, retries: int) -> SendResult:
+        """A message that is stored, but not as safely as it should be, is sent to another broker as well."""
+        not_ok: list[SendResult] = []
+
+        async def one_try(prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
+            result = await self.send_kernel(prepared, queue, timeout_ms)
+            if result.send_status is SendStatus.SEND_OK or len(not_ok) >= retries:
+                return result
+            not_ok.append(result)
+            raise BrokerError(ResponseCode.SYSTEM_ERROR, f"stored, but {result.send_status.name}")
+
+        try:
+            return await self.over_tries(prepared, one_try, timeout_ms, retries)
+        except (RemotingError, BrokerError, ClientError):
+            if not_ok:
+                return not_ok[-1]
+            raise
+
+    async def send_oneway(self, prepared: PreparedMessage, timeout_ms: int, queue: MessageQueue | None = None) -> None:
+        """Send without waiting for anything but a connection."""
+        await self.over_tries(prepared, self._oneway_kernel, timeout_ms, 0, queue=queue)
+
+    async def _oneway_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> None:
+        address = await self.address_of(queue)
+        context = None
+        if self._has_hooks:
+            context = self._before(prepared, queue, address, CommunicationMode.ONEWAY)
+        try:
+            await self._remoting.invoke_oneway(address, self.request(prepared, queue), timeout_ms)
+        except Exception as error:
+            if context is not None:
+                context.exception = error
+            raise
+        finally:
+            if context is not None:
+                self._hooks.after(context)
+
+    async def over_tries(
+        self,
+        prepared: Subject,
+        one_try: "Try[Subject, Result]",
+        timeout_ms: int,
+        retries: int,
+        *,
+        queue: MessageQueue | None = None,
+        choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
+    ) -> Result:
+        """The first success of `one_try(prepared, queue, milliseconds left)`, on queues of the topic's brokers or on
+        one. Arguments and errors as of `send`."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        failures: _Failures | None = None
+        target: MessageQueue | None = None
+        while True:
+            name = None
+            try:
+                info = self.instance.routes.known_publish_info(prepared.topic)
+                if info is None or not info.queues:
+                    info = await self._ask_for(prepared.topic, deadline_ms)
+                if queue is None and choose is not None:
+                    queue = choose(info)
+                target = queue or self.select_queue(info, None if target is None else target.broker_name)
+                if failures is not None and self.address(target) in failures.at:
+                    await self._pause(failures, deadline_ms)
+                name = target.broker_name
+                left_ms = deadline_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    break
+                return await one_try(prepared, target, left_ms)
+            except (RemotingError, BrokerError, ClientError) as error:
+                failures = failures or _Failures(retries)
+                failures.add(error, name)
+                is_over = self._clock.monotonic_ms() >= deadline_ms or not self.instance.started_at_ms
+                is_moved = getattr(error, "refresh_route", False) or getattr(error, "code", None) in _MOVING_CODES
+                if failures.is_final or is_over:
+                    if is_moved:
+                        self.instance.refresh_route_soon(prepared.topic)  # for the next send
+                    break
+                if is_moved:
+                    await self._ask_again(prepared.topic, deadline_ms)
+                if name is None:
+                    await self._pause(failures, deadline_ms)
+        raise self._outcome(prepared, failures, timeout_ms, is_one_queue=queue is not None)
+
+    async def _ask_for(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
+        """The publish queues of a topic that is not known yet."""
+        try:
+            async with asyncio.timeout(self._left_seconds(deadline_ms)):
+                return await self.publish_info(topic)
+        except TimeoutError:
+            asked = ", ".join(self._remoting.name_servers)
+            raise RemotingTimeoutError(f"the route of topic {topic} did not come in time from {asked}") from None
+
+    async def _ask_again(self, topic: str, deadline_ms: int) -> None:
+        """Ask for the route after a failure that makes it suspect; its answer is waited for, but not long."""
+        with contextlib.suppress(RemotingError, BrokerError, TimeoutError):
+            async with asyncio.timeout(min(_ROUTE_WAIT_MS / 1000, self._left_seconds(deadline_ms))):
+                await self.instance.routes.update_route(topic)
+
+    async def _pause(self, failures: _Failures, deadline_ms: int) -> None:
+        pause_ms = min(failures.pause_ms(), max(deadline_ms - self._clock.monotonic_ms(), 0))
+        await self.instance.brokers.wait_for_change(pause_ms)
+
+    def _left_seconds(self, deadline_ms: int) -> float:
+        return max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000
+
+    def _outcome(
+        self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
+    ) -> Exception:
+        """What to raise when no try is left."""
+        text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"
+        if failures is None:
+            return RemotingTimeoutError(text, timeout_ms=timeout_ms)
+        newest, tries = failures.newest, failures.tries
+        is_refused = isinstance(newest, BrokerError) and newest.code not in RETRY_RESPONSE_CODES
+        if not tries or is_refused or isinstance(newest, NoRouteError):
+            return newest
+        if isinstance(newest, RemotingTimeoutError):
+            others = [error for _, error in reversed(tries) if not isinstance(error, RemotingTimeoutError)]
+            if not others:
+                return newest
+            timeout = RemotingTimeoutError(f"{text}; a try before failed: {others[0]}", timeout_ms=timeout_ms)
+            timeout.__cause__ = others[0]
+            return timeout
+        if is_one_queue:
+            return newest
+        brokers = ", ".join(dict.fromkeys(name for name, _ in tries))
+        failed = SendFailedError(
+            f"sending to topic {prepared.topic} failed {len(tries)} times (brokers {brokers}): {tries[-1][1]}", tries
+        )
+        failed.__cause__ = newest
+        return failed
+
+    async def probe_faulty(self) -> None:
+        """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them
+        reachable."""
+
+        async def probe(broker_name: str) -> None:
+            address = self.instance.find_broker_address_in_publish(broker_name)
+            if address is None:
+                self.faults.remove(broker_name)
+                return
+            queue = MessageQueue(self._config.create_topic_key, broker_name, 0)
+            try:
+                await self.instance.api.max_offset(address, queue)
+            except BrokerError:
+                pass  # it answered, and that is all we ask
+            except RemotingError:
+                return
+            self.faults.on_probe(broker_name, reached=True)
+
+        due = self.faults.due_probes(self._clock.monotonic_ms(), 2_000)
+        await asyncio.gather(*(probe(name) for name in due))
+

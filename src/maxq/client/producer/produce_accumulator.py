@@ -1,0 +1,138 @@
+"""ProduceAccumulator: gathers messages that are sent one by one, at about the same time, into batches (`auto_batch`).
+
+Messages that may share a request (one topic, one queue if the sender names one, one tag, one WAIT) wait up to
+`batch_max_delay_ms` for each other; a batch that reaches `batch_max_bytes` goes at once. Each sender gets a result of
+its own. Delayed, retried and transactional messages never wait, nor does anything while `total_batch_max_bytes` are
+waiting already.
+
+Source:
+    apache/rocketmq client/producer/{ProduceAccumulator,DefaultMQProducer}.java (canBatch, splitSendResults).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from maxq.client.client_config import ProducerConfig
+from maxq.client.namespace import RETRY_PREFIX
+from maxq.client.results.send_result import SendResult
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message
+from maxq.protocol.message.message_queue import MessageQueue
+
+#: Sends messages as one batch, to the queue if one is given.
+SendBatch = Callable[[list[Message], MessageQueue | None], Awaitable[SendResult]]
+
+_Key = tuple[str, MessageQueue | None, bool, str | None]
+
+_ALONE = frozenset(
+    {
+        const.PROPERTY_DELAY_TIME_LEVEL,
+        const.PROPERTY_TIMER_DELAY_SEC,
+        const.PROPERTY_TIMER_DELAY_MS,
+        const.PROPERTY_TIMER_DELIVER_MS,
+        const.PROPERTY_PRODUCER_GROUP,
+        const.PROPERTY_TRANSACTION_PREPARED,
+        const.PROPERTY_PRIORITY,  # chooses the queue, which a batch has only one of
+    }
+)
+
+
+@dataclass(slots=True)
+class _Accumulation:
+    """One batch in the making."""
+
+    messages: list[Message] = field(default_factory=list)
+    results: list[asyncio.Future[SendResult]] = field(default_factory=list)
+    size: int = 0  # bytes of bodies and properties
+    timer: asyncio.TimerHandle | None = None
+
+
+class ProduceAccumulator:
+    """The batches in the making of one producer."""
+
+    def __init__(self, config: ProducerConfig, send_batch: SendBatch) -> None:
+        self._config = config
+        self._send_batch = send_batch
+        self._held_bytes = 0
+        self._open: dict[_Key, _Accumulation] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def can_batch(self, message: Message, size: int) -> bool:
+        """May this message of `size` bytes (body and properties) wait for others?"""
+        return (
+            size < self._config.batch_max_bytes
+            and self._held_bytes < self._config.total_batch_max_bytes
+            and _ALONE.isdisjoint(message.properties)
+            and not message.topic.startswith(RETRY_PREFIX)
+        )
+
+    def add(self, message: Message, size: int, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
+        """Take a message that `can_batch`; the future is done when its batch is."""
+        loop = asyncio.get_running_loop()
+        key = (message.topic, queue, message.wait_store_msg_ok, message.tags)
+        batch = self._open.get(key)
+        if batch is not None and batch.size + size > self._config.batch_max_bytes:
+            self._close(key)
+            batch = None
+        if batch is None:
+            batch = self._open[key] = _Accumulation()
+            batch.timer = loop.call_later(self._config.batch_max_delay_ms / 1000, self._close, key)
+        result: asyncio.Future[SendResult] = loop.create_future()
+        batch.messages.append(message)
+        batch.results.append(result)
+        batch.size += size
+        self._held_bytes += size
+        if batch.size >= self._config.batch_max_bytes:
+            self._close(key)
+        return result
+
+    def _close(self, key: _Key) -> None:
+        batch = self._open.pop(key)
+        assert batch.timer is not None, "a batch has had its timer since it was opened"
+        batch.timer.cancel()
+        task = asyncio.get_running_loop().create_task(self._send(batch, key[1]), name="maxq-auto-batch")
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(self, batch: _Accumulation, queue: MessageQueue | None) -> None:
+        try:
+            results = split_result(await self._send_batch(batch.messages, queue), len(batch.messages))
+        except Exception as error:
+            for waiting in batch.results:
+                if not waiting.done():
+                    waiting.set_exception(error)
+        else:
+            for waiting, result in zip(batch.results, results, strict=True):
+                if not waiting.done():
+                    waiting.set_result(result)
+        finally:
+            self._held_bytes -= batch.size
+
+    async def flush(self) -> None:
+        """Send everything that waits; returns when all senders have their results."""
+        for key in list(self._open):
+            self._close(key)
+        await asyncio.gather(*self._sending)
+
+
+def split_result(result: SendResult, count: int) -> list[SendResult]:
+    """One result for each message of a batch. A batch that its topic keeps as one record (`queue.type=BatchCQ`) has
+    one offset_msg_id, which its messages share.
+
+    Raises:
+        RemoteProtocolError: the answer is about another number of messages.
+    """
+    msg_ids = result.msg_id.split(",")
+    offset_msg_ids = result.offset_msg_id.split(",")
+    if len(offset_msg_ids) == 1:
+        offset_msg_ids *= count
+    if len(msg_ids) != count or len(offset_msg_ids) != count:
+        raise RemoteProtocolError(f"{count} messages were sent, the answer names {len(offset_msg_ids)}")
+    return [
+        result._replace(
+            msg_id=msg_ids[place], offset_msg_id=offset_msg_ids[place], queue_offset=result.queue_offset + place
+        )
+        for place in range(count)
+    ]

@@ -1,0 +1,487 @@
+"""Producer: sends messages.
+
+`send` waits for one message; many `send` calls may run at once. `send_async` gives a future and costs no task.
+`send_many` keeps a window of requests in flight and is the fastest way to send separate messages; `send_batch` puts
+several messages into one request and one queue.
+
+Source: apache/rocketmq client/producer/DefaultMQProducer.java, client/impl/producer/DefaultMQProducerImpl.java.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from maxq.client.argument_checks import check_callable, check_messages, check_number, check_queue
+from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
+from maxq.client.instance.ending import Ending, in_turn
+from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.instance.topic_publish_info import TopicPublishInfo
+from maxq.client.message_feed import MessageFeed
+from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, unwrap, wrap
+from maxq.client.producer.message_preparer import PreparedMessage
+from maxq.client.producer.message_sender import MessageSender
+from maxq.client.producer.produce_accumulator import ProduceAccumulator
+from maxq.client.results.send_result import SendResult
+from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
+from maxq.client.trace.hooks import SendMessageTraceHook, recall_record
+from maxq.client.validators import DEFAULT_PRODUCER_GROUP, check_group
+from maxq.codes import RequestCode
+from maxq.errors import BrokerError, ClientError, RemoteProtocolError
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.recall_handle import RecallHandle
+
+log = logging.getLogger(__name__)
+
+Arg = TypeVar("Arg")
+QueueSelector = Callable[[Sequence[MessageQueue], Message, Arg], MessageQueue]
+
+_DETECTOR_INTERVAL_MS = 3_000
+_MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one larger message goes by itself
+
+
+class _Room:
+    """Bytes that may be on their way at once; who wants more than there are waits in line."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def take(self, size: int) -> bool:
+        """Take `size` bytes now, if they are free and nobody waits; more than the limit, if all are free."""
+        if self._waiting or not self._fits(size):
+            return False
+        self._taken += size
+        return True
+
+    def _fits(self, size: int) -> bool:
+        return self._taken == 0 or self._taken + size <= self._limit
+
+    async def wait_for(self, size: int) -> None:
+        """Take them when they are free."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        await turn
+
+    def give(self, size: int) -> None:
+        """They are free again."""
+        self._taken -= size
+        while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
+            wanted, turn = self._waiting.popleft()
+            if not turn.done():  # cancelled
+                self._taken += wanted
+                turn.set_result(None)
+
+
+class Producer:
+    """A producer of one group.
+
+    Args:
+        config: settings; `namesrv_addr` and `producer_group` at least.
+        seams: the outside world.
+        manager: shares connections with other clients of the loop that have the same instance name.
+    """
+
+    def __init__(self, config: ProducerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None) -> None:
+        check_group(config.producer_group)
+        if config.producer_group == DEFAULT_PRODUCER_GROUP:
+            raise NameIllegalError(f"producer_group must not be {DEFAULT_PRODUCER_GROUP}; choose a name of your own")
+        self._config = config
+        self._clock = seams.clock
+        self._manager = manager or MQClientManager(seams)
+        self.group = wrap(config.namespace, config.producer_group)
+        self._instance: MQClientInstance | None = None
+        self._sender: MessageSender
+        self._detector: asyncio.Task[None] | None = None
+        self._ending = Ending()
+        self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
+        self._trace: AsyncTraceDispatcher | None = None
+        if config.enable_trace:
+            self._trace = AsyncTraceDispatcher(config, config.producer_group, TraceSide.PRODUCE, seams)
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Connect to the name servers lazily; brokers are contacted on the first send.
+
+        Raises:
+            ClientError: already started, or no name server given.
+        """
+        await self._ending.wait()
+        if self._instance is not None:
+            raise ClientError(f"producer of group {self.group} is already started")
+        config = self._config
+        config.name_servers()
+        instance = await self._manager.acquire(self._manager.client_id(config), config)
+        try:
+            instance.register_producer(self.group)
+        except BaseException:
+            await self._manager.release(instance)
+            raise
+        if self._trace is not None:
+            self._trace.start(instance)
+        self._sender = MessageSender(instance, self._traced(config), self.group)
+        self._instance = instance
+        if config.send_latency_enable and config.start_detector_enable:
+            self._detector = asyncio.create_task(self._detect(), name="maxq-fault-detector")
+
+    def _traced(self, config: ProducerConfig) -> ProducerConfig:
+        if self._trace is None:
+            return config
+        hook = SendMessageTraceHook(self._trace)
+        return replace(config, send_message_hooks=(*config.send_message_hooks, hook))
+
+    async def shutdown(self) -> None:
+        """Leave: what waits for a batch is sent, brokers are told, connections closed. It is completed even if whoever
+        waits for it is cancelled, who is cancelled then; a second call waits for the first. The producer may be started
+        again."""
+        await self._ending.run(self._shut_down)
+
+    async def _shut_down(self) -> None:
+        instance = self._instance
+        if instance is None:
+            return
+
+        async def stop() -> None:
+            self._instance = None
+            if self._detector is not None:
+                self._detector.cancel()
+                await asyncio.gather(self._detector, return_exceptions=True)
+
+        gathered = [] if self._accumulator is None else [self._accumulator.flush]
+        trace = [] if self._trace is None else [self._trace.shutdown]
+        await in_turn(
+            *gathered,
+            stop,
+            *trace,
+            partial(instance.unregister_producer, self.group),
+            partial(self._manager.release, instance),
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()
+
+    async def _detect(self) -> None:
+        while True:
+            await asyncio.sleep(_DETECTOR_INTERVAL_MS / 1000)
+            try:
+                await self._sender.probe_faulty()
+            except Exception:
+                log.exception("probing brokers failed")
+
+    def _running(self) -> MessageSender:
+        if self._instance is None:
+            raise NotRunningError(f"producer of group {self.group} is not running: start it first")
+        return self._sender
+
+    @property
+    def client_id(self) -> str:
+        """Who we are for the broker."""
+        return self._running().instance.client_id
+
+    # --- sending ---
+
+    async def send(
+        self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send one message; tries other brokers if the first cannot take it.
+
+        Args:
+            message: gets its UNIQ_KEY property here.
+            queue: this queue and no other.
+            timeout_ms: for all tries together; None: send_msg_timeout.
+
+        Returns:
+            Where it went. Look at `send_status` if flushing or replication in time matters.
+
+        Raises:
+            ClientError: an illegal message; SendFailedError when all tries failed.
+            NoRouteError: the topic does not exist and may not be created.
+            BrokerError: refused for a reason that is the same everywhere.
+            RemotingTimeoutError: no answer in time.
+        """
+        sender = self._sender if self._instance is not None else self._running()
+        gathered = self._gather(message, queue)
+        if gathered is not None:
+            return await gathered
+        return await self._send(sender, sender.preparer.prepare(message), queue, timeout_ms)
+
+    def _send(
+        self, sender: MessageSender, prepared: PreparedMessage, queue: MessageQueue | None, timeout_ms: int | None
+    ) -> Coroutine[Any, Any, SendResult]:
+        wire = None if queue is None else self._queue_for(prepared, queue)
+        retries = self._config.retry_times_when_send_failed
+        return sender.send(prepared, self._timeout_ms(timeout_ms), retries, queue=wire)
+
+    def _timeout_ms(self, given: int | None) -> int:
+        check_number("timeout_ms", given, low=1)
+        return self._config.send_msg_timeout if given is None else given
+
+    def _queue_for(self, prepared: PreparedMessage, queue: MessageQueue) -> MessageQueue:
+        """Return the message queue that the caller chose, with the topic name as requests carry it."""
+        wire = self._on_wire(queue)
+        if wire.topic != prepared.topic:
+            raise WrongArgumentError(f"a message of topic {prepared.topic} cannot be sent to {wire}, of another topic")
+        return wire
+
+    def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
+        """Let a message wait for others (`auto_batch`); None: it is to be sent by itself."""
+        accumulator = self._accumulator
+        if accumulator is None:
+            return None
+        size = self._sender.preparer.check(message)
+        return accumulator.add(message, size, queue) if accumulator.can_batch(message, size) else None
+
+    async def _send_gathered(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
+        if len(messages) > 1:
+            return await self.send_batch(messages, queue=queue)
+        sender = self._running()
+        return await self._send(sender, sender.preparer.prepare(messages[0]), queue, None)
+
+    async def send_orderly(
+        self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
+        order. Another try goes to the same queue. Raises as `send`."""
+        sender = self._running()
+        check_callable("the selector", selector, "selector(queues, message, arg)")
+        prepared = sender.preparer.prepare(message)
+        namespace = self._config.namespace
+
+        def choose(info: TopicPublishInfo) -> MessageQueue:
+            queues = [MessageQueue(unwrap(namespace, q.topic), q.broker_name, q.queue_id) for q in info.queues]
+            return self._on_wire(selector(queues, message, arg))
+
+        timeout_ms, retries = self._timeout_ms(timeout_ms), self._config.retry_times_when_send_failed
+        return await sender.send(prepared, timeout_ms, retries, choose=choose)
+
+    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
+        sender, prepared = self._running(), self._running().preparer.prepare(message)
+        wire = None if queue is None else self._queue_for(prepared, queue)
+        await sender.send_oneway(prepared, self._config.send_msg_timeout, wire)
+
+    async def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
+        """Send a message and wait for the reply that its consumer makes with `create_reply_message`.
+
+        Args:
+            timeout_ms: for sending and replying together; None: send_msg_timeout.
+
+        Raises:
+            RequestTimeoutError: sent, but no reply came in time. Otherwise as `send`.
+        """
+        sender = self._running()
+        instance = sender.instance
+        timeout_ms = self._timeout_ms(timeout_ms)
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        correlation_id = instance.seams.rng.bytes(16).hex()
+        message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
+        message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
+        message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)
+        prepared = sender.preparer.prepare(message)
+        await sender.publish_info(prepared.topic)
+        await instance.introduce()  # the broker pushes the reply over the connection of our heartbeat
+        reply = instance.pending_requests.open(correlation_id)
+        try:
+            await sender.send(prepared, timeout_ms, self._config.retry_times_when_send_failed)
+            await instance.introduce()  # there may be another master by now
+            left_ms = max(1, deadline_ms - self._clock.monotonic_ms())
+            async with asyncio.timeout(left_ms / 1000):  # wait_for may lose a cancellation
+                return await reply
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"message {prepared.msg_id} of topic {message.topic} was sent, but no reply came within "
+                f"{timeout_ms} ms",
+                timeout_ms=timeout_ms,
+            ) from None
+        finally:
+            instance.pending_requests.close(correlation_id)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send several messages of one topic in one request: all of them are stored, one after the other in one
+        queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
+        `send`."""
+        sender = self._running()
+        return await self._send(sender, sender.preparer.prepare_batch(messages), queue, timeout_ms)
+
+    async def send_many(
+        self,
+        messages: Iterable[Message] | MessageFeed,
+        *,
+        in_flight: int = 512,
+        on_result: Callable[[SendResult], None] | None = None,
+    ) -> list[SendResult]:
+        """Send many messages, each in a request of its own, with up to `in_flight` of them, and 4 MiB, on their way:
+        each has the timeout of a send, which the last of many large ones, started at once, would miss. Results are in
+        the messages' order. Retries as `send`.
+
+        Args:
+            messages: drawn on this loop, so it must not block; what does comes through a MessageFeed, which is told the
+                results (none are returned then).
+            on_result: called with each result when it comes: what was acknowledged although a later message failed.
+
+        Raises:
+            as `send`, for the first message that could not be sent; the others on their way are still sent, the rest
+            is not.
+        """
+        sender = self._running()
+        check_number("in_flight", in_flight, low=1)
+        timeout_ms, retries = self._config.send_msg_timeout, self._config.retry_times_when_send_failed
+        results: dict[int, SendResult] = {}
+        failures: list[Exception] = []
+        room = _Room(_MANY_BYTES)
+        if isinstance(messages, MessageFeed):
+            feed, draw = messages, messages.take
+        else:
+            check_messages(messages)
+            feed, numbered = None, enumerate(messages)
+
+            async def draw() -> tuple[int, Message] | None:
+                return next(numbered, None)
+
+        async def work() -> None:
+            # A fixed number of tasks share the source: cheaper than a task for each message.
+            while (drawn := await draw()) is not None:
+                place, message = drawn
+                size = 0
+                try:
+                    prepared = sender.preparer.prepare(message)
+                    if not room.take(len(prepared.body)):
+                        await room.wait_for(len(prepared.body))
+                    size = len(prepared.body)
+                    if failures:
+                        return
+                    result = await sender.send(prepared, timeout_ms, retries)
+                except Exception as error:
+                    failures.append(error)
+                    if feed is not None:
+                        feed.close()
+                else:
+                    if feed is not None:
+                        feed.on_result(place, result)
+                    else:
+                        results[place] = result
+                    if on_result is not None:
+                        on_result(result)
+                finally:
+                    room.give(size)  # 0: none was taken
+                if failures:
+                    return
+
+        try:
+            await asyncio.gather(*(work() for _ in range(in_flight)))
+        finally:
+            if feed is not None:
+                feed.close()
+        if failures:
+            raise failures[0]
+        return [results[place] for place in sorted(results)]
+
+    def send_async(
+        self,
+        message: Message,
+        callback: Callable[[SendResult | None, Exception | None], None] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Start to send; the future (and the callback, with result or error) tells the outcome.
+
+        Raises:
+            ClientError: an illegal message. Everything later goes to the future.
+        """
+        sender = self._running()
+        future = self._gather(message, None)
+        if future is None:
+            prepared = sender.preparer.prepare(message)
+            timeout_ms = self._timeout_ms(timeout_ms)
+            retries = self._config.retry_times_when_send_async_failed
+            future = asyncio.ensure_future(sender.send(prepared, timeout_ms, retries))
+        if callback is not None:
+            tell = callback
+
+            def done(ended: asyncio.Future[SendResult]) -> None:
+                if ended.cancelled():
+                    tell(None, ClientError("the send was cancelled"))
+                    return
+                error = ended.exception()
+                tell(None, error if isinstance(error, Exception) else None) if error else tell(ended.result(), None)
+
+            future.add_done_callback(done)
+        return future
+
+    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        check_queue(queue)
+        namespace = self._config.namespace
+        if not namespace:
+            return queue
+        return MessageQueue(wrap(namespace, queue.topic), queue.broker_name, queue.queue_id)
+
+    async def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message with a delivery time before it is due.
+
+        Args:
+            recall_handle: `SendResult.recall_handle` of its send.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ClientError: the handle is none, or the topic is one of a consumer group.
+            BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
+        """
+        sender = self._running()
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise ClientError(f"topic {topic} is not supported: its messages were delivered before")
+        try:
+            handle = RecallHandle.decode(recall_handle)
+        except RemoteProtocolError as error:
+            raise ClientError(str(error)) from None
+        wire_topic = sender.preparer.wire_topic(topic)
+        header = RecallMessageRequestHeader(wire_topic, recall_handle, self.group)
+        api, queue = sender.instance.api, MessageQueue(wire_topic, handle.broker_name, 0)
+
+        async def one_try(_: MessageQueue, queue: MessageQueue, timeout_ms: int) -> RemotingCommand:
+            address = await sender.address_of(queue)
+            return await api.call(address, RequestCode.RECALL_MESSAGE, header.encode(), timeout_ms=timeout_ms)
+
+        try:
+            answer = await sender.over_tries(queue, one_try, self._config.send_msg_timeout, 0, queue=queue)
+        except BrokerError:
+            self._trace_recall(topic, handle.message_id, None, success=False)
+            raise
+        self._trace_recall(topic, handle.message_id, answer.ext.get(const.PROPERTY_MSG_REGION), success=True)
+        return RecallMessageResponseHeader.decode(answer.ext).msg_id
+
+    def _trace_recall(self, topic: str, msg_id: str, region_id: str | None, *, success: bool) -> None:
+        if self._trace is not None:
+            group = self._config.producer_group
+            self._trace.append([recall_record(self._trace, group, topic, msg_id, region_id, success=success)])
+
+    async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues messages of a topic may go to.
+
+        Raises:
+            NoRouteError: no such topic.
+        """
+        sender = self._running()
+        info = await sender.instance.routes.publish_info(sender.preparer.wire_topic(topic), None, 0)
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]

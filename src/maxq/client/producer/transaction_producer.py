@@ -1,0 +1,293 @@
+"""TransactionProducer: a message and a local transaction that are done both or neither.
+
+    half message sent → local transaction executed → its outcome told to the broker, which delivers or forgets
+
+What the broker is not told, it asks for later, any producer of the group: `check_local_transaction`. So the outcome of
+a local transaction has to be found by looking, in a database say, also by another process than the one that executed
+it, and an outcome once told must not change.
+
+The broker's answer to the outcome is waited for (Java sends it one-way and hopes): `end_error` of the result says
+whether it could be told. A transaction whose end could not be told is asked for later and is not lost.
+
+Source: apache/rocketmq client/producer/{TransactionMQProducer,TransactionListener}.java,
+client/impl/producer/DefaultMQProducerImpl.java (sendMessageInTransaction, endTransaction, checkTransactionState).
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Any, NamedTuple, Protocol
+
+from maxq.client.argument_checks import check_transaction_listener
+from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.errors import MessageRefusedError
+from maxq.client.hooks import EndTransactionContext, EndTransactionHooks
+from maxq.client.instance.mq_client_manager import MQClientManager
+from maxq.client.producer.producer import Producer
+from maxq.client.results.local_transaction_state import LocalTransactionState as LocalTransactionState
+from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.client.trace.hooks import EndTransactionTraceHook
+from maxq.errors import MaxQError
+from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_id import decode_message_id
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+
+#: What a listener's method returns; None counts as UNKNOW.
+Answer = LocalTransactionState | None
+
+
+class TransactionListener(Protocol):
+    """The application's part. Methods may be coroutine functions. What one raises counts as UNKNOW."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> Answer | Awaitable[Answer]:
+        """The half message is safe with the broker: do the local transaction. `message` has its transaction id."""
+        ...
+
+    def check_local_transaction(self, message: MessageExt) -> Answer | Awaitable[Answer]:
+        """How did it end? May come before `execute_local_transaction` has returned."""
+        ...
+
+
+class TransactionSendResult(NamedTuple):
+    """What became of a message sent in a transaction.
+
+    Attributes:
+        end_error: why the broker could not be told the state; it will ask.
+    """
+
+    send_result: SendResult
+    local_transaction_state: LocalTransactionState
+    end_error: Exception | None = None
+
+    @property
+    def send_status(self) -> SendStatus:
+        """Of the half message. Other than SEND_OK: not safe enough, so it was rolled back and nothing executed."""
+        return self.send_result.send_status
+
+    @property
+    def msg_id(self) -> str:
+        return self.send_result.msg_id
+
+    @property
+    def transaction_id(self) -> str | None:
+        return self.send_result.transaction_id
+
+    @property
+    def message_queue(self) -> MessageQueue:
+        return self.send_result.message_queue
+
+    @property
+    def queue_offset(self) -> int:
+        """Of the half message."""
+        return self.send_result.queue_offset
+
+
+class HalfMessage(NamedTuple):
+    """A message that waits for its local transaction, and where it is."""
+
+    message: Message
+    result: SendResult
+
+
+class TransactionProducer(Producer):
+    """A producer of one group that also sends in transactions.
+
+    Args:
+        listener: executes local transactions and knows how they ended.
+        executor: where methods of the listener that are plain functions run; None: on the event loop, for functions
+            that do not block.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        seams: ClientSeams,
+        listener: TransactionListener,
+        *,
+        executor: Executor | None = None,
+        manager: MQClientManager | None = None,
+    ) -> None:
+        check_transaction_listener(listener)
+        super().__init__(config, seams, manager=manager)
+        self._listener = listener
+        self._executor = executor
+        traces = () if self._trace is None else (EndTransactionTraceHook(self._trace),)
+        self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *traces))
+
+    async def start(self) -> None:
+        """See Producer.start. From the first send on brokers may ask for transactions."""
+        await super().start()
+        self._running().instance.set_transaction_checker(self.group, self._on_check)
+
+    async def shutdown(self) -> None:
+        """See Producer.shutdown. What brokers still want to know they ask others of the group."""
+        if self._instance is not None:
+            self._instance.set_transaction_checker(self.group, None)
+        await super().shutdown()
+
+    # --- sending ---
+
+    async def send_message_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout_ms: int | None = None
+    ) -> TransactionSendResult:
+        """Send a message that is delivered if and only if the local transaction is committed.
+
+        Args:
+            arg: given to `execute_local_transaction`.
+            timeout_ms: for sending the half message; None: send_msg_timeout.
+
+        Raises:
+            ClientError: an illegal message, a delayed one among them. Otherwise as `send`: there is no half message
+                that we know of, and nothing was executed.
+        """
+        half = await self.send_half(message, timeout_ms=timeout_ms)
+        if half.result.send_status is not SendStatus.SEND_OK:
+            return await self.end(half, LocalTransactionState.ROLLBACK_MESSAGE)
+        state, remark = await self._call(self._listener.execute_local_transaction, message, arg)
+        return await self.end(half, state, remark)
+
+    async def send_half(self, message: Message, *, timeout_ms: int | None = None) -> HalfMessage:
+        """The first step of `send_message_in_transaction`; `end` is the last."""
+        for name in _DELAYS:
+            if message.properties.get(name, "0") != "0":
+                raise MessageRefusedError(f"a message of a transaction cannot be delayed ({name})")
+        sender = self._running()
+        message.properties[const.PROPERTY_TRANSACTION_PREPARED] = "true"
+        message.properties[const.PROPERTY_PRODUCER_GROUP] = self.group
+        await sender.publish_info(sender.preparer.wire_topic(message.topic))
+        await sender.instance.introduce()  # brokers ask only producers that they know
+        result = await self.send(message, timeout_ms=timeout_ms)
+        if result.transaction_id is not None:
+            message.properties[const.PROPERTY_TRANSACTION_ID] = result.transaction_id
+        return HalfMessage(message, result)
+
+    async def end(
+        self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
+    ) -> TransactionSendResult:
+        """Tell the broker how a local transaction ended. Never raises for what goes wrong there: it will ask.
+
+        Args:
+            remark: for the broker's log: what the execution raised.
+        """
+        result = half.result
+        _, physical_offset = decode_message_id(result.offset_msg_id)
+        queue = result.message_queue
+        header = EndTransactionRequestHeader(
+            producer_group=self.group,
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=physical_offset,
+            commit_or_rollback=_FLAG_OF[state],
+            msg_id=result.msg_id,
+            topic=self._running().preparer.wire_topic(half.message.topic),
+            transaction_id=result.transaction_id,
+        )
+        try:
+            await self._tell(queue, header, remark, half.message, state)
+        except MaxQError as error:
+            log.warning("transaction %s ended as %s, but the broker was not told: %s", result.msg_id, state.name, error)
+            return TransactionSendResult(result, state, error)
+        return TransactionSendResult(result, state)
+
+    async def _tell(
+        self,
+        queue: MessageQueue,
+        header: EndTransactionRequestHeader,
+        remark: str | None,
+        message: Message,
+        state: LocalTransactionState,
+    ) -> None:
+        """Tell the master of the half message's queue, whoever it is by now; a connection that breaks meanwhile is not
+        tried again, for a message that is committed twice is there twice."""
+        sender = self._running()
+        ext = {**header.encode(), "bname": queue.broker_name}
+
+        async def one_try(_: MessageQueue, queue: MessageQueue, timeout_ms: int) -> None:
+            address = await sender.address_of(queue)
+            self._call_hooks(message, state, address, header)
+            is_oneway = header.commit_or_rollback == 0
+            await sender.instance.api.end_transaction(address, ext, remark, oneway=is_oneway, timeout_ms=timeout_ms)
+
+        await sender.over_tries(queue, one_try, self._config.send_msg_timeout, 0, queue=queue)
+
+    def _call_hooks(
+        self, message: Message, state: LocalTransactionState, address: str, header: EndTransactionRequestHeader
+    ) -> None:
+        if self._end_hooks:
+            self._end_hooks.call(
+                EndTransactionContext(
+                    self.group, message, address, header.msg_id, header.transaction_id, state,
+                    header.from_transaction_check,
+                )
+            )  # fmt: skip
+
+    # --- being asked ---
+
+    async def _on_check(
+        self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
+    ) -> None:
+        """A broker asks how a transaction ended; the answer goes back on the connection it came from."""
+        state, remark = await self._call(self._listener.check_local_transaction, message)
+        answer = EndTransactionRequestHeader(
+            producer_group=self.group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=_FLAG_OF[state],
+            msg_id=message.msg_id,
+            topic=header.topic,
+            from_transaction_check=True,
+            transaction_id=header.transaction_id,
+        )
+        log.info("asked for transaction %s: %s", header.transaction_id, state.name)
+        sender = self._running()
+        ext = {**answer.encode(), "bname": broker_name}
+        self._call_hooks(message, state, connection.remote_address, answer)
+        api = sender.instance.api
+        api.remoting.send_oneway(connection, api.end_transaction_command(ext, remark))
+
+    async def _call(
+        self, method: Callable[..., Answer | Awaitable[Answer]], *args: Any
+    ) -> tuple[LocalTransactionState, str | None]:
+        """The state that a method of the listener says, and what it raised."""
+        try:
+            answer: object
+            if self._executor is not None and not inspect.iscoroutinefunction(method):
+                answer = await asyncio.get_running_loop().run_in_executor(self._executor, method, *args)
+            else:
+                answer = method(*args)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            return checked_state(answer), None
+        except Exception as error:
+            log.warning("%s failed", method.__name__, exc_info=error)
+            return LocalTransactionState.UNKNOW, f"{method.__name__} exception: {type(error).__name__}: {error}"
+
+
+def checked_state(answer: object) -> LocalTransactionState:
+    """What a listener returned. Raises TypeError if that is no state."""
+    if answer is None:
+        return LocalTransactionState.UNKNOW
+    if not isinstance(answer, LocalTransactionState):
+        raise TypeError(f"a transaction listener returns a LocalTransactionState or None, not {answer!r:.80}")
+    return answer
+
+
+_FLAG_OF = {
+    LocalTransactionState.COMMIT_MESSAGE: MessageSysFlag.TRANSACTION_COMMIT,
+    LocalTransactionState.ROLLBACK_MESSAGE: MessageSysFlag.TRANSACTION_ROLLBACK,
+    LocalTransactionState.UNKNOW: 0,
+}
+_DELAYS = (
+    const.PROPERTY_DELAY_TIME_LEVEL,
+    const.PROPERTY_TIMER_DELAY_SEC,
+    const.PROPERTY_TIMER_DELAY_MS,
+    const.PROPERTY_TIMER_DELIVER_MS,
+)

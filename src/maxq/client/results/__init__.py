@@ -1,0 +1,1 @@
+"""What calls of the client library give back, and what listeners answer."""

@@ -1,0 +1,56 @@
+"""What a listener is told, and what it may answer.
+
+A listener is called as `listener(messages, context)`; a plain function or a coroutine function. Returning None means
+success. An exception means: try again.
+
+Source: apache/rocketmq client/consumer/listener/*.java.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class ConsumeResult(Enum):
+    """Outcome of one listener call."""
+
+    SUCCESS = "SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"  # concurrent: deliver the messages again later
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"  # orderly: the same messages again after a pause
+
+
+@dataclass(slots=True)
+class ConsumeContext:
+    """Of one listener call. What the listener writes into it steers what happens to the messages.
+
+    Attributes:
+        message_queue: where the messages come from.
+        delay_level_when_next_consume: concurrent: -1 straight to the dead-letter queue, 0 the broker decides by the
+            number of tries, above 0 this delay level.
+        ack_index: concurrent: the last message of the batch that was done; the later ones come again. None: all.
+        suspend_ms: orderly: pause before the next try; None: the consumer's setting.
+    """
+
+    message_queue: MessageQueue
+    delay_level_when_next_consume: int = 0
+    ack_index: int | None = None
+    suspend_ms: int | None = None
+
+    def done_of(self, count: int) -> int:
+        """How many of the `count` messages a successful call has done."""
+        if self.ack_index is None:
+            return count
+        if not isinstance(self.ack_index, int):
+            log.error("ack_index is a number, not %r: the whole batch comes again", self.ack_index)
+            return 0
+        return max(0, min(self.ack_index + 1, count))
+
+
+ListenerAnswer = ConsumeResult | None
+MessageListener = Callable[[list[MessageExt], ConsumeContext], ListenerAnswer | Awaitable[ListenerAnswer]]

@@ -1,0 +1,35 @@
+"""What a pull gives back.
+
+Source: apache/rocketmq client/consumer/{PullResult,PullStatus}.java.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from maxq.protocol.message.message import MessageExt
+
+
+class PullStatus(Enum):
+    """FOUND: messages. NO_NEW_MSG: the end of the queue. NO_MATCHED_MSG: none passed the filter so far, pull on.
+    OFFSET_ILLEGAL: the offset is outside the queue; `next_begin_offset` is inside."""
+
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+@dataclass(slots=True)
+class PullResult:
+    """One answer. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
+
+    `offset_delta`: of a global queue of a static topic, what makes the records' own offsets global ones.
+    """
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_which_broker_id: int = 0
+    offset_delta: int | None = None
+    messages: list[MessageExt] = field(default_factory=list)

@@ -1,0 +1,44 @@
+"""What a send gives back.
+
+Source: apache/rocketmq client/producer/{SendResult,SendStatus}.java.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from maxq.codes import ResponseCode
+from maxq.protocol.message.message_queue import MessageQueue
+
+
+class SendStatus(Enum):
+    """The message is stored in every case; the others say what did not happen in time."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+STATUS_OF_CODE: dict[int, SendStatus] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+class SendResult(NamedTuple):
+    """Where a message went.
+
+    `msg_id` is the client's id (UNIQ_KEY; of a batch, its messages' ids joined by commas), `offset_msg_id` the
+    broker's."""
+
+    send_status: SendStatus
+    msg_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str
+    transaction_id: str | None = None
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    recall_handle: str | None = None

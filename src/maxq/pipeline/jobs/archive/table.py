@@ -1,0 +1,101 @@
+"""`archive table`: an archive into a table of a format that the session has, such as Delta or Iceberg.
+
+The archive stays what is proved; the table has the same rows, and Spark's catalog, MERGE, time travel and whatever else
+the format offers. What the table has is asked of the table itself, by offsets, so a run that is repeated, or that died,
+appends nothing twice as far as the format makes an append as a whole or not at all. Delta and Iceberg do; plain Parquet
+tables do not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from maxq.errors import PipelineError
+from maxq.pipeline.archive.folder import ArchiveFolder
+from maxq.pipeline.archive.manifest import FileEntry
+from maxq.pipeline.archive.ranges import Range, subtract
+from maxq.pipeline.jobs.archive.job import read_archive
+from maxq.pipeline.transforms.archive import DATE, QUEUE_KEY, found_ranges, not_covered
+from maxq.protocol.message.message_queue import MessageQueue
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """Which archive goes into which table.
+
+    Attributes:
+        path: the archive's folder.
+        table: its name in the session's catalog; it is made, partitioned by topic and date, if it is not there.
+        format: of a new table: what the session knows by this name.
+        topics: only these; none: all.
+    """
+
+    path: str
+    table: str
+    format: str = "parquet"
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """Messages that were appended, and those that were there."""
+
+    rows: int
+    before: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"appended": self.rows, "before": self.before}
+
+
+def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
+    """See the module.
+
+    Raises:
+        ConfigError: there is no archive.
+        PipelineError: the table has other columns.
+    """
+    folder = ArchiveFolder(config.path)
+    manifest = folder.existing()
+    coverage, before = _table_coverage(spark, config.table)
+    files = [
+        entry
+        for entry in manifest.files
+        if (not config.topics or entry.topic in config.topics) and has_more(entry, coverage)
+    ]
+    if not files:
+        return TableResult(0, before)
+    rows = not_covered(read_archive(spark, config.path, files=files), coverage)
+    if spark.catalog.tableExists(config.table):
+        rows.select(*spark.table(config.table).columns).write.insertInto(config.table)
+    else:
+        rows.write.format(config.format).partitionBy("topic", DATE).saveAsTable(config.table)
+    _, after = _table_coverage(spark, config.table)  # Delta hides what is observed on the way
+    return TableResult(after - before, before)
+
+
+def has_more(entry: FileEntry, coverage: dict[MessageQueue, list[Range]]) -> bool:
+    """Has the file a message that is not covered?"""
+    return any(subtract(part.ranges, coverage.get(entry.queue(part), ())) for part in entry.queues)
+
+
+def _table_coverage(spark: SparkSession, table: str) -> tuple[dict[MessageQueue, list[Range]], int]:
+    if not spark.catalog.tableExists(table):
+        return {}, 0
+    frame = spark.table(table)
+    _check_columns(frame.columns, table)
+    coverage: dict[MessageQueue, list[Range]] = {}
+    count = 0
+    for row in found_ranges(frame).collect():
+        coverage.setdefault(MessageQueue(row.topic, row.brokerName, row.queueId), []).append(
+            (row["first"], row["last"])
+        )
+        count += row.rows
+    return coverage, count
+
+
+def _check_columns(columns: Sequence[str], table: str) -> None:
+    absent = [name for name in (*QUEUE_KEY, "queueOffset", DATE) if name not in columns]
+    if absent:
+        raise PipelineError(f"table {table} has no {', '.join(absent)}: it is none of an archive; name another")

@@ -1,0 +1,1 @@
+"""The audit: what of each queue is there, missing, twice or damaged."""

@@ -1,0 +1,1 @@
+"""The rebuild: ConsumeQueues and IndexFiles made anew from the log by Spark."""

@@ -1,0 +1,1 @@
+"""DLedger's frames: messages between members, their codec, their JSON."""

@@ -1,0 +1,256 @@
+"""Answers to plain sends, a batch at a time, from the rows that were appended (send_rows.py)."""
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.protocol.frame.send_rows import (
+        F_BINARY,
+        F_ONEWAY,
+        F_SCRATCH,
+        R_COUNT,
+        R_FLAGS,
+        R_OPAQUE,
+        R_PHYSICAL_OFFSET,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+    )
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
+else:
+    from maxq.protocol.frame.send_rows import (
+        F_BINARY,
+        F_ONEWAY,
+        F_SCRATCH,
+        R_COUNT,
+        R_FLAGS,
+        R_OPAQUE,
+        R_PHYSICAL_OFFSET,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+    )
+    from maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
+
+_LANGUAGES = (
+    b"JAVA",
+    b"CPP",
+    b"DOTNET",
+    b"PYTHON",
+    b"DELPHI",
+    b"ERLANG",
+    b"RUBY",
+    b"OTHER",
+    b"HTTP",
+    b"GO",
+    b"PHP",
+    b"OMS",
+    b"RUST",
+    b"NODE_JS",
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
+    """Decimal digits."""
+    end: cython.Py_ssize_t
+    rest: cython.longlong
+    if value < 0:
+        out[p] = 0x2D
+        p += 1
+        value = -value
+    end = p + 1
+    rest = value // 10
+    while rest:
+        end += 1
+        rest //= 10
+    rest = end
+    while True:
+        rest -= 1
+        out[rest] = 0x30 + value % 10
+        value //= 10
+        if value == 0:
+            return end
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_hex(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
+    """Sixteen upper-case hex digits."""
+    i: cython.int
+    digit: cython.int
+    for i in range(16):
+        digit = (value >> (60 - 4 * i)) & 15
+        out[p + i] = digit + (0x30 if digit < 10 else 0x37)
+    return p + 16
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_int(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
+    """The position behind it."""
+    put32(out, p, value)
+    return p + 4
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_ids(
+    out: cython.p_uchar,
+    p: cython.Py_ssize_t,
+    host: bytes,
+    offset: cython.longlong,
+    count: cython.longlong,
+    log: cython.p_uchar,
+    file_from_offset: cython.longlong,
+) -> cython.Py_ssize_t:
+    """The offset ids of `count` records that begin at `offset`, joined with commas."""
+    i: cython.longlong
+    for i in range(count):
+        if i:
+            out[p] = 0x2C
+            p += 1
+        p = put_bytes(out, p, host)
+        p = _put_hex(out, p, offset)
+        if i + 1 < count:
+            offset += u32(log, offset - file_from_offset)
+            if u32(log, offset - file_from_offset) == 1:  # the header of a DLedger entry; no record is that short
+                offset += 48
+    return p
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _field(out: cython.p_uchar, p: cython.Py_ssize_t, name: bytes) -> cython.Py_ssize_t:
+    """A binary pair's key and room for the value's length."""
+    n: cython.Py_ssize_t = len(name)
+    out[p] = n >> 8
+    out[p + 1] = n & 0xFF
+    return put_bytes(out, p + 2, name) + 4
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _close(out: cython.p_uchar, start: cython.Py_ssize_t, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Fill in the length of the value that began at start."""
+    _put_int(out, start - 4, p - start)
+    return p
+
+
+def encode_replies(
+    rows: cython.longlong[::1],
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    source: cython.uchar[::1],
+    scratch: bytearray,
+    store_host: bytes,
+    region: bytes,
+    trace_on: bytes,
+    language: cython.int,
+    version: cython.int,
+    log: cython.const[cython.uchar][::1],
+    file_from_offset: cython.longlong,
+    code: cython.int,
+    out: bytearray,
+):
+    """Answers to appended rows, in order (see replies_cy.pyi). Field order is the Java broker's."""
+    if count <= 0:
+        return 0
+    host: bytes = store_host.hex().upper().encode()
+    number: cython.Py_ssize_t
+    room: cython.Py_ssize_t = 0
+    row: cython.p_longlong
+    texts: cython.p_uchar
+    src: cython.p_uchar
+    scr: cython.p_uchar
+    logged: cython.p_uchar
+    target: cython.p_uchar
+    begin: cython.Py_ssize_t = len(out)
+    p: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    mark: cython.Py_ssize_t
+    for number in range(first, first + count):
+        room += 400 + len(region) + len(trace_on) + rows[number * ROW_WIDTH + R_UNIQUE_SIZE]
+        room += rows[number * ROW_WIDTH + R_COUNT] * (len(host) + 17)
+    out += bytes(room)  # not extend, for which Cython 3.3 leaves out a macro where memory views are shared
+    if cython.compiled:
+        src = cython.address(source[0])
+        scr = cython.cast(cython.p_uchar, cython.cast(cython.p_char, scratch))
+        target = cython.cast(cython.p_uchar, cython.cast(cython.p_char, out))
+        logged = cython.cast(cython.p_uchar, cython.address(log[0]))
+    else:
+        src, scr, target, logged = source, scratch, out, log
+    p = begin
+    head: bytes = b'"},"flag":1,"language":"' + _LANGUAGES[language] + b'","opaque":'
+    tail: bytes = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % version
+    fixed: bytes = b'","TRACE_ON":"' + trace_on + b'","MSG_REGION":"' + region + b'","queueOffset":"'
+    opening: bytes = b'{"code":%d,"extFields":{"queueId":"' % code
+    for number in range(first, first + count):
+        if cython.compiled:
+            row = cython.address(rows[number * ROW_WIDTH])
+        else:
+            row = memoryview(rows)[number * ROW_WIDTH : (number + 1) * ROW_WIDTH]
+        if row[R_FLAGS] & F_ONEWAY or row[R_COUNT] == 0:
+            continue
+        texts = scr if row[R_FLAGS] & F_SCRATCH else src
+        start = p
+        p += 8
+        if row[R_FLAGS] & F_BINARY:
+            target[p] = (code >> 8) & 0xFF
+            target[p + 1] = code & 0xFF
+            target[p + 2] = language
+            target[p + 3] = (version >> 8) & 0xFF
+            target[p + 4] = version & 0xFF
+            p = _put_int(target, p + 5, row[R_OPAQUE])
+            p = _put_int(target, p, 1)
+            p = _put_int(target, p, 0)
+            i = p = p + 4
+            mark = p = _field(target, p, b"queueId")
+            p = _close(target, mark, _put_number(target, p, row[R_QUEUE_ID]))
+            if row[R_UNIQUE_SIZE]:
+                mark = p = _field(target, p, b"transactionId")
+                copy_bytes(target, p, texts, row[R_UNIQUE], row[R_UNIQUE_SIZE])
+                p = _close(target, mark, p + row[R_UNIQUE_SIZE])
+            mark = p = _field(target, p, b"msgId")
+            p = _close(
+                target, mark, _put_ids(target, p, host, row[R_PHYSICAL_OFFSET], row[R_COUNT], logged, file_from_offset)
+            )
+            mark = p = _field(target, p, b"TRACE_ON")
+            p = _close(target, mark, put_bytes(target, p, trace_on))
+            mark = p = _field(target, p, b"MSG_REGION")
+            p = _close(target, mark, put_bytes(target, p, region))
+            mark = p = _field(target, p, b"queueOffset")
+            p = _close(target, mark, _put_number(target, p, row[R_QUEUE_OFFSET]))
+            _close(target, i, p)
+        else:
+            p = put_bytes(target, p, opening)
+            p = _put_number(target, p, row[R_QUEUE_ID])
+            if row[R_UNIQUE_SIZE]:
+                p = put_bytes(target, p, b'","transactionId":"')
+                copy_bytes(target, p, texts, row[R_UNIQUE], row[R_UNIQUE_SIZE])
+                p += row[R_UNIQUE_SIZE]
+            p = put_bytes(target, p, b'","msgId":"')
+            p = _put_ids(target, p, host, row[R_PHYSICAL_OFFSET], row[R_COUNT], logged, file_from_offset)
+            p = put_bytes(target, p, fixed)
+            p = _put_number(target, p, row[R_QUEUE_OFFSET])
+            p = put_bytes(target, p, head)
+            p = _put_number(target, p, row[R_OPAQUE])
+            p = put_bytes(target, p, tail)
+        _put_int(target, start, p - start - 4)
+        _put_int(target, start + 4, (p - start - 8) | (0x1000000 if row[R_FLAGS] & F_BINARY else 0))
+    del out[p:]
+    return p - begin

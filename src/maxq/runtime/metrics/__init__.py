@@ -1,0 +1,1 @@
+"""Metrics: the registry, and the text that Prometheus reads."""

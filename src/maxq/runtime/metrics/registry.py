@@ -1,0 +1,383 @@
+"""MetricsRegistry: what a server counts and shows, in the text form that Prometheus reads.
+
+Whoever has something to show takes a registry and makes an instrument of it:
+
+    acked = registry.counter("rocketmq_messages_acked_total", ("topic", "consumer_group"))
+    acked.add(3, "orders", "billing")
+
+    waits = registry.histogram("rocketmq_rpc_latency_milliseconds", (1, 3, 5, 7, 10, 100), ("request_code",))
+    waits.observe(4, "pop_message")
+
+    registry.gauge("rocketmq_half_messages", self._half_messages, ("topic",))   # () -> iterable of ((topic,), value)
+
+Names are those of a scrape: the unit is part of them, counters end in `_total`; names of our own begin with `maxq_`.
+Nothing is rendered before somebody asks. `observe` functions are called then, on the loop, and are read lazily: one
+that walks a table which others change walks a copy (`list(table.items())`), so that the loop may turn in between.
+What is shown of each topic comes in blocks of samples: one that is the same object as when somebody last asked is not
+rendered again, its text was kept (packed_text.py).
+
+Rules kept from the exporter of OpenTelemetry for Java, which RocketMQ uses: labels in alphabetical order, `le` last;
+values as doubles; HELP lines of counters and gauges that say nothing; at most so many label sets for an instrument, the
+rest of them counted under `otel_metric_overflow="true"`. A label whose value is empty is left out: to Prometheus both
+are the same, and what some numbers of an instrument do not have needs no instrument of its own.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
+
+from maxq.runtime.metrics.metric_rows_cy import HistogramRows
+from maxq.runtime.metrics.packed_text import PackedText
+
+#: Values of an instrument's labels in the order of their names, and the number.
+Sample = tuple[tuple[str, ...], float]
+#: The same, with how many values each bucket has (the last one: above all bounds), and their sum.
+HistogramSample = tuple[tuple[str, ...], Sequence[int], float]
+#: Whole lines of the text form, or an empty piece where the loop may turn.
+Piece = str | PackedText
+
+CARDINALITY_LIMIT: Final = 50_000
+_LOOKS_KEPT: Final = 100  # for so many scrapes text of labels is kept: topics and groups come and go
+_OVERFLOW: Final = 'otel_metric_overflow="true"'
+_EMPTY_LABEL: Final = re.compile(r'(?:(?<=,)|^)\w+="",?')
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Instrument(Protocol):
+    """One name with all its label sets."""
+
+    name: str
+
+    def lines(self) -> Iterator[Piece]:
+        """The text of the instrument; nothing if there is no number yet."""
+
+
+AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
+AnySample = TypeVar("AnySample")
+
+
+class _Rows:
+    """How the lines of one instrument look: its labels among the constant ones."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        labels: tuple[str, ...],
+        constant: Mapping[str, str],
+        texts: dict[str, dict[tuple[str, ...], str]],
+        limit: int,
+        about: str,
+    ) -> None:
+        """`texts` are those of all instruments, by pattern: instruments with the same labels share them."""
+        self.name = name
+        self.labels = labels
+        self.head = f"# HELP {name} {about or f'default view for {kind}.'}\n# TYPE {name} {kind}\n"
+        places = {label: index for index, label in enumerate(labels)}
+        names = sorted({*labels, *constant})
+        self.order = tuple(places[label] for label in names if label in places)
+        fixed = {label: f'{label}="{_escaped(value)}"'.replace("%", "%%") for label, value in constant.items()}
+        self.pattern = ",".join(f'{label}="%s"' if label in places else fixed[label] for label in names)
+        self._texts = texts.setdefault(self.pattern, {})
+        self._limit = limit
+        self.overflow = ",".join(
+            sorted([f'{label}="{_escaped(value)}"' for label, value in constant.items()] + [_OVERFLOW])
+        )
+
+    def text(self, values: tuple[str, ...] | None) -> str:
+        """What stands between the braces. None: of the label sets above the limit."""
+        if values is None:
+            return self.overflow
+        text = self._texts.get(values)
+        if text is None:
+            if len(self._texts) >= 2 * self._limit:  # most of them of topics and groups that are gone
+                self._texts.clear()
+            text = self.pattern % tuple([_escaped(values[place]) for place in self.order])
+            if "" in values:
+                text = _EMPTY_LABEL.sub("", text).removesuffix(",")
+            self._texts[values] = text
+        return text
+
+
+def _escaped(value: str) -> str:
+    if '"' in value or "\\" in value or "\n" in value:
+        return value.translate(_ESCAPES)
+    return value
+
+
+class Counter:
+    """A number for each label set, that only grows."""
+
+    def __init__(self, rows: _Rows, limit: int) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._limit = limit
+        self._values: dict[tuple[str, ...] | None, float] = {}
+
+    def add(self, value: float = 1, *labels: str) -> None:
+        """Count `value` for the label values, given in the order of the names."""
+        values = self._values
+        key: tuple[str, ...] | None = labels
+        if key not in values:
+            assert len(labels) == len(self._rows.labels), f"{self.name} has the labels {self._rows.labels}"
+            if len(values) >= self._limit:
+                key = None
+        values[key] = values.get(key, 0) + value
+
+    def value(self, *labels: str) -> float:
+        """What was counted for these label values."""
+        return self._values.get(labels, 0)
+
+    def forget(self, matches: Callable[[tuple[str, ...]], bool]) -> None:
+        """Drop the label sets that match: their topic or group is gone."""
+        for labels in [labels for labels in self._values if labels is not None and matches(labels)]:
+            del self._values[labels]
+
+    def lines(self) -> Iterator[Piece]:
+        if self._values:
+            yield self._rows.head
+        for labels, value in list(self._values.items()):
+            yield f"{self.name}{{{self._rows.text(labels)}}} {float(value)}\n"
+
+
+class Histogram:
+    """How many values were at most each bound, for each label set."""
+
+    def __init__(self, rows: _Rows, bounds: tuple[float, ...], limit: int) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._bounds = bounds
+        self._limit = limit
+        self._counts: dict[tuple[str, ...] | None, list[int]] = {}  # one for each bound, then the rest
+        self._sums: dict[tuple[str, ...] | None, float] = {}
+        self._look = HistogramRows(rows.name, bounds)
+
+    def observe(self, value: float, *labels: str, count: int = 1) -> None:
+        """Count `value`, `count` times."""
+        key: tuple[str, ...] | None = labels
+        counts = self._counts.get(key)
+        if counts is None:
+            assert len(labels) == len(self._rows.labels), f"{self.name} has the labels {self._rows.labels}"
+            if len(self._counts) >= self._limit:
+                key = None
+            counts = self._counts.setdefault(key, [0] * (len(self._bounds) + 1))
+        counts[bisect_left(self._bounds, value)] += count
+        self._sums[key] = self._sums.get(key, 0) + value * count
+
+    def forget(self, matches: Callable[[tuple[str, ...]], bool]) -> None:
+        """Drop the label sets that match."""
+        for labels in [labels for labels in self._counts if labels is not None and matches(labels)]:
+            del self._counts[labels], self._sums[labels]
+
+    def lines(self) -> Iterator[Piece]:
+        if self._counts:
+            yield self._rows.head
+        for labels, counts in list(self._counts.items()):
+            yield self._look.text(self._rows.text(labels), counts, self._sums[labels])
+
+
+class _ObservedHistogram:
+    """Buckets that are asked for when they are shown."""
+
+    def __init__(
+        self, rows: _Rows, bounds: tuple[float, ...], observe: Callable[[], Iterable[HistogramSample]], limit: int
+    ) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._head = rows.head
+        self._observe = observe
+        self._limit = limit
+        self._look = HistogramRows(rows.name, bounds)
+
+    def lines(self) -> Iterator[Piece]:
+        head = self._head
+        for labels, counts, total_value in islice(self._observe(), self._limit):
+            yield head + self._look.text(self._rows.text(labels), counts, total_value)
+            head = ""
+
+
+class _InBlocks(Generic[AnySample]):
+    """Samples that come in blocks. The text of a block is kept until another object stands in its place."""
+
+    def __init__(
+        self,
+        rows: _Rows,
+        observe: Callable[[], Iterable[Sequence[AnySample]]],
+        text: Callable[[AnySample], str],
+        limit: int,
+    ) -> None:
+        """`text` makes the lines of one sample."""
+        self.name = rows.name
+        self._head = rows.head
+        self._observe = observe
+        self._text = text
+        self._limit = limit
+        self._kept: list[tuple[Sequence[AnySample], PackedText]] = []
+
+    def lines(self) -> Iterator[Piece]:
+        kept, room = self._kept, self._limit
+        found: list[tuple[Sequence[AnySample], PackedText]] = []
+        for position, block in enumerate(filter(None, self._observe())):
+            if position == 0:
+                yield self._head
+            if len(block) > room:
+                yield "".join(map(self._text, block[:room]))
+                break
+            is_kept = position < len(kept) and kept[position][0] is block
+            text = kept[position][1] if is_kept else PackedText("".join(map(self._text, block)).encode())
+            found.append((block, text))
+            yield text
+            room -= len(block)
+        self._kept = found
+
+
+class _Observed:
+    """Numbers that are asked for when they are shown."""
+
+    def __init__(self, rows: _Rows, observe: Callable[[], Iterable[Sample]], limit: int) -> None:
+        self.name = rows.name
+        self._rows = rows
+        self._observe = observe
+        self._limit = limit
+
+    def lines(self) -> Iterator[Piece]:
+        name, text = self.name, self._rows.text
+        head = self._rows.head
+        for labels, value in islice(self._observe(), self._limit):
+            yield f"{head}{name}{{{text(labels)}}} {float(value)}\n"
+            head = ""
+
+
+class MetricsRegistry:
+    """All instruments of one server, in the order of their names."""
+
+    def __init__(self, constant: Mapping[str, str] | None = None, *, limit: int = CARDINALITY_LIMIT) -> None:
+        """
+        Args:
+            constant: labels of every line.
+            limit: label sets that one instrument shows.
+        """
+        self._constant = dict(constant or {})
+        self._limit = limit
+        self._instruments: dict[str, Instrument] = {}
+        self._preparations: list[Callable[[], Iterator[None]]] = []
+        self._texts: dict[str, dict[tuple[str, ...], str]] = {}
+        self._looks = 0
+
+    def counter(self, name: str, labels: tuple[str, ...] = (), *, constant: Mapping[str, str] | None = None) -> Counter:
+        """A counter; `constant` are further labels with one value (`storage_type`)."""
+        return self._add(Counter(self._rows(name, "counter", labels, constant), self._limit))
+
+    def histogram(
+        self,
+        name: str,
+        bounds: tuple[float, ...],
+        labels: tuple[str, ...] = (),
+        *,
+        constant: Mapping[str, str] | None = None,
+        about: str = "",
+    ) -> Histogram:
+        """A histogram; `bounds` ascend, `about` is for its HELP line."""
+        return self._add(Histogram(self._rows(name, "histogram", labels, constant, about), bounds, self._limit))
+
+    def gauge(
+        self,
+        name: str,
+        observe: Callable[[], Iterable[Sample]],
+        labels: tuple[str, ...] = (),
+        *,
+        constant: Mapping[str, str] | None = None,
+    ) -> None:
+        """Numbers that go up and down, as `observe` tells them."""
+        self._add(_Observed(self._rows(name, "gauge", labels, constant), observe, self._limit))
+
+    def number(self, name: str, read: Callable[[], float], *, constant: Mapping[str, str] | None = None) -> None:
+        """A gauge of one number."""
+        self.gauge(name, lambda: [((), read())], constant=constant)
+
+    def observed_counter(
+        self,
+        name: str,
+        observe: Callable[[], Iterable[Sample]],
+        labels: tuple[str, ...] = (),
+        *,
+        constant: Mapping[str, str] | None = None,
+    ) -> None:
+        """Numbers that only grow and are counted elsewhere already."""
+        self._add(_Observed(self._rows(name, "counter", labels, constant), observe, self._limit))
+
+    def observed_histogram(
+        self,
+        name: str,
+        bounds: tuple[float, ...],
+        observe: Callable[[], Iterable[HistogramSample]],
+        labels: tuple[str, ...] = (),
+        *,
+        constant: Mapping[str, str] | None = None,
+        about: str = "",
+    ) -> None:
+        """Buckets that are counted elsewhere already."""
+        rows = self._rows(name, "histogram", labels, constant, about)
+        self._add(_ObservedHistogram(rows, bounds, observe, self._limit))
+
+    def counter_in_blocks(
+        self, name: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
+    ) -> None:
+        """Numbers that only grow and are counted elsewhere already; a block is never changed, only replaced."""
+        rows = self._rows(name, "counter", labels, None)
+
+        def text(sample: Sample) -> str:
+            return f"{name}{{{rows.text(sample[0])}}} {float(sample[1])}\n"
+
+        self._add(_InBlocks(rows, observe, text, self._limit))
+
+    def histogram_in_blocks(
+        self,
+        name: str,
+        bounds: tuple[float, ...],
+        observe: Callable[[], Iterable[Sequence[HistogramSample]]],
+        labels: tuple[str, ...],
+        *,
+        about: str = "",
+    ) -> None:
+        """The same of buckets."""
+        rows = self._rows(name, "histogram", labels, None, about)
+        look = HistogramRows(name, bounds)
+
+        def text(sample: HistogramSample) -> str:
+            values, counts, total_value = sample
+            return look.text(rows.text(values), counts, total_value)
+
+        self._add(_InBlocks(rows, observe, text, self._limit))
+
+    def before(self, prepare: Callable[[], Iterator[None]]) -> None:
+        """Run `prepare` before the text is made; the loop may turn at each of its yields."""
+        self._preparations.append(prepare)
+
+    def names(self) -> list[str]:
+        """Of all instruments, whether they have numbers or not."""
+        return sorted(self._instruments)
+
+    def lines(self) -> Iterator[Piece]:
+        """The whole text."""
+        self._looks += 1
+        if self._looks % _LOOKS_KEPT == 0:
+            for texts in self._texts.values():
+                texts.clear()
+        for prepare in self._preparations:
+            for _ in prepare():
+                yield ""
+        for name in self.names():
+            yield from self._instruments[name].lines()
+
+    def _rows(
+        self, name: str, kind: str, labels: tuple[str, ...], constant: Mapping[str, str] | None, about: str = ""
+    ) -> _Rows:
+        return _Rows(name, kind, labels, {**self._constant, **(constant or {})}, self._texts, self._limit, about)
+
+    def _add(self, instrument: AnyInstrument) -> AnyInstrument:
+        assert instrument.name not in self._instruments, f"there are two instruments named {instrument.name}"
+        self._instruments[instrument.name] = instrument
+        return instrument

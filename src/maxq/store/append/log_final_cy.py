@@ -1,0 +1,175 @@
+"""Final messages: what a committed transaction delivers, from the record of its half message to the end of the log.
+
+Body, hosts, born time and properties are copied from record to record. A half message that is not plain (a property
+that the store acts on, a topic that the compiled path does not know) is left to the general way, which decodes it.
+"""
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, digits, i64, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.store.log.log_cy import LogTail
+    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
+else:
+    from maxq.runtime.buffers import copy_bytes, digits, i64, same_bytes, take_bytes, u32
+    from maxq.store.log.log_cy import LogTail
+    from maxq.store.log.tails_cy import QueueTail, TopicTail
+
+_HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
+_MAX_PROPERTIES = cython.declare(cython.int, 32767)
+#: Properties of a half message that make its final message a matter of the general way.
+_NOT_PLAINLY_FINAL = frozenset(
+    b"DELAY CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET __CRC32# INNER_NUM INNER_BASE "
+    b"INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS "
+    b"TIMER_DEL_UNIQKEY TIMER_ROLL_TIMES".split()
+)
+
+
+@cython.cclass
+class _HalfRecord:
+    """Where the parts of a half message's record are that its final message needs."""
+
+    stored_at = cython.declare(cython.longlong)  # the store timestamp
+    reconsume_times = cython.declare(cython.longlong)
+    body = cython.declare(cython.longlong)
+    body_size = cython.declare(cython.longlong)
+    properties = cython.declare(cython.longlong)
+    properties_size = cython.declare(cython.longlong)
+    topic = cython.declare(cython.longlong)  # the value of REAL_TOPIC
+    topic_size = cython.declare(cython.longlong)
+    queue_id = cython.declare(cython.longlong)  # what REAL_QID says
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def read(self, rec: cython.p_uchar, size: cython.longlong, group: bytes) -> cython.bint:
+        """Is it a plain half message of this producer group?"""
+        # 124: what stands before the body's length ends before that, however wide the hosts are
+        if size < 124 or u32(rec, 0) != size or u32(rec, 4) != 0xDAA320A7:
+            return False
+        sys_flag: cython.longlong = u32(rec, 36)
+        self.stored_at = 48 + (20 if sys_flag & 0x10 else 8)
+        self.reconsume_times = self.stored_at + 8 + (20 if sys_flag & 0x20 else 8)
+        self.body = self.reconsume_times + 16
+        self.body_size = u32(rec, self.body - 4)
+        at: cython.longlong = self.body + self.body_size
+        half_size: cython.longlong = len(_HALF_TOPIC)
+        if at + 1 + half_size + 2 > size or rec[at] != half_size:
+            return False
+        if not same_bytes(rec, at + 1, half_size, _HALF_TOPIC):
+            return False
+        at += 1 + half_size
+        self.properties_size = (rec[at] << 8) | rec[at + 1]
+        self.properties = at + 2
+        if self.properties + self.properties_size != size or self.properties_size > _MAX_PROPERTIES:
+            return False
+        return self._read_properties(rec, size, group)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _read_properties(self, rec: cython.p_uchar, end: cython.longlong, group: bytes) -> cython.bint:
+        self.topic = self.topic_size = 0
+        self.queue_id = -1
+        is_of_group: cython.bint = False
+        mid: cython.longlong
+        value_end: cython.longlong
+        n: cython.longlong
+        name: bytes
+        p: cython.longlong = self.properties
+        while p < end:
+            mid = p
+            while mid < end and rec[mid] != 1 and rec[mid] != 2:
+                mid += 1
+            if mid == end or rec[mid] == 2:
+                return False
+            value_end = mid + 1
+            while value_end < end and rec[value_end] != 2:
+                value_end += 1
+            n = mid - p
+            name = take_bytes(rec, p, n)
+            if n == 10 and name == b"REAL_TOPIC":
+                self.topic = mid + 1
+                self.topic_size = value_end - self.topic
+            elif n == 8 and name == b"REAL_QID":
+                self.queue_id = digits(rec, mid + 1, value_end)
+            elif n == 6 and name == b"PGROUP":
+                is_of_group = same_bytes(rec, mid + 1, value_end - mid - 1, group)
+            elif name in _NOT_PLAINLY_FINAL:
+                return False
+            p = value_end + 1
+        return is_of_group and 0 < self.topic_size <= 127 and self.queue_id >= 0
+
+
+def append_final(
+    tail: LogTail,
+    record: cython.const[cython.uchar][::1],
+    group: bytes,
+    topics: dict,
+    store_timestamp: cython.longlong,
+):
+    tail.full = False
+    rec: cython.p_uchar
+    if cython.compiled:
+        rec = cython.cast(cython.p_uchar, cython.address(record[0]))
+    else:
+        rec = record
+    half: _HalfRecord = _HalfRecord()
+    if not half.read(rec, len(record), group):
+        return 0
+    topic: TopicTail = tail.topic_memory.find(topics, rec, half.topic, half.topic_size)
+    if topic is None or topic.batch or topic.is_static or half.queue_id > topic.max_queue_id:
+        return 0
+    queue: QueueTail = topic.queues.get(half.queue_id)
+    if queue is None:
+        return 0
+    born_size: cython.Py_ssize_t = half.stored_at - 48
+    store_size: cython.Py_ssize_t = half.reconsume_times - half.stored_at - 8
+    total: cython.longlong = 75 + born_size + store_size + half.body_size + half.topic_size + half.properties_size
+    p: cython.longlong = tail.wrote_position + tail.head
+    if total + 8 > tail.file_size - p:
+        tail.full = True
+        return 0
+    born: cython.p_uchar
+    store: cython.p_uchar
+    if cython.compiled:
+        born, store = rec + 48, rec + half.stored_at + 8
+    else:
+        born, store = rec[48 : half.stored_at], rec[half.stored_at + 8 : half.reconsume_times]
+    q: cython.longlong = tail.write_front(
+        p,
+        total,
+        u32(rec, 8),
+        half.queue_id,
+        u32(rec, 16),
+        queue.next_queue_offset,
+        (u32(rec, 36) & ~cython.cast(cython.longlong, 0xC)) | 8 | (2 if topic.multi_tags else 0),
+        i64(rec, 40),
+        born,
+        born_size,
+        store_timestamp,
+        store,
+        store_size,
+        u32(rec, half.reconsume_times),
+        i64(rec, 28),
+        rec,
+        half.body,
+        half.body_size,
+        rec,
+        half.topic,
+        half.topic_size,
+        half.properties_size,
+    )
+    copy_bytes(tail.buf, q, rec, half.properties, half.properties_size)
+    queue.next_queue_offset += 1
+    tail.end_record(p, total)
+    topic.put_nums += 1
+    topic.put_bytes += total
+    tail.final_topic = topic
+    return total
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

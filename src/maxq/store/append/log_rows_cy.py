@@ -1,0 +1,554 @@
+"""Rows of plain sends → records at the end of the CommitLog, without a Python object a message.
+
+The rows are what protocol/send_scanner_cy read straight from the receive buffer (protocol/send_rows). A row becomes one
+record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the general way.
+"""
+
+from maxq.protocol.message.message_const import NOT_IN_BATCHES
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.protocol.frame.send_rows import (
+        A_FIRST,
+        A_ROWS,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        F_BATCH,
+        F_HALF,
+        F_SCRATCH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_BORN_TIMESTAMP,
+        R_COUNT,
+        R_FLAG,
+        R_FLAGS,
+        R_FRAME,
+        R_PHYSICAL_OFFSET,
+        R_PROPERTIES,
+        R_PROPERTIES_SIZE,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_RECONSUME_TIMES,
+        R_SIZE,
+        R_SYS_FLAG,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+    )
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
+    from cython.cimports.maxq.store.log.log_cy import LogTail
+    from cython.cimports.maxq.store.log.record_cy import crc31_at
+    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
+else:
+    from maxq.protocol.frame.send_rows import (
+        A_FIRST,
+        A_ROWS,
+        A_TAKEN,
+        ARRIVAL_WIDTH,
+        F_BATCH,
+        F_HALF,
+        F_SCRATCH,
+        R_BODY,
+        R_BODY_SIZE,
+        R_BORN_TIMESTAMP,
+        R_COUNT,
+        R_FLAG,
+        R_FLAGS,
+        R_FRAME,
+        R_PHYSICAL_OFFSET,
+        R_PROPERTIES,
+        R_PROPERTIES_SIZE,
+        R_QUEUE_ID,
+        R_QUEUE_OFFSET,
+        R_RECONSUME_TIMES,
+        R_SIZE,
+        R_SYS_FLAG,
+        R_TOPIC,
+        R_TOPIC_SIZE,
+        R_UNIQUE,
+        R_UNIQUE_SIZE,
+        ROW_WIDTH,
+    )
+    from maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
+    from maxq.store.log.log_cy import LogTail
+    from maxq.store.log.record_cy import crc31_at
+    from maxq.store.log.tails_cy import QueueTail, TopicTail
+
+_NOT_IN_BATCHES = cython.declare(frozenset, frozenset(name.encode() for name in NOT_IN_BATCHES))
+_HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
+_MAX_PROPERTIES = cython.declare(cython.int, 32767)
+_BATCH_MOST = cython.declare(cython.int, 32767)  # see BATCH_MOST of protocol/message/message.py
+_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
+
+
+@cython.ccall
+def append_rows(
+    tail: LogTail,
+    source: cython.uchar[::1],
+    scratch: cython.uchar[::1],
+    rows: cython.longlong[::1],
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    topics: dict,
+    born_host: bytes,
+    store_host: bytes,
+    store_timestamp: cython.longlong,
+    suffix: bytes,
+    max_message_size: cython.longlong,
+):
+    tail.full = False
+    if count == 0:
+        return 0
+    done: cython.Py_ssize_t
+    written: cython.longlong
+    flags: cython.longlong
+    sys_flag: cython.longlong
+    topic: TopicTail
+    queue: QueueTail
+    queue_id: cython.longlong
+    src: cython.p_uchar
+    scr: cython.p_uchar
+    props: cython.p_uchar
+    row: cython.p_longlong
+    born: cython.p_uchar
+    store: cython.p_uchar
+    end: cython.p_uchar
+    if cython.compiled:
+        src = cython.address(source[0])
+        scr = cython.address(scratch[0])
+        born = cython.cast(cython.p_uchar, cython.cast(cython.p_char, born_host))
+        store = cython.cast(cython.p_uchar, cython.cast(cython.p_char, store_host))
+        end = cython.cast(cython.p_uchar, cython.cast(cython.p_char, suffix))
+    else:
+        src, scr, born, store, end = memoryview(source), scratch, born_host, store_host, suffix
+    born_size: cython.Py_ssize_t = len(born_host)
+    store_size: cython.Py_ssize_t = len(store_host)
+    host_bits: cython.longlong = (0x10 if born_size == 20 else 0) | (0x20 if store_size == 20 else 0)
+    for done in range(count):
+        if cython.compiled:
+            row = cython.address(rows[0]) + (first + done) * ROW_WIDTH
+        else:
+            row = memoryview(rows)[(first + done) * ROW_WIDTH : (first + done + 1) * ROW_WIDTH]
+        flags = row[R_FLAGS]
+        topic = tail.topic_memory.find(topics, src, row[R_TOPIC], row[R_TOPIC_SIZE])
+        queue_id = row[R_QUEUE_ID]
+        if topic is None or not topic.plain or topic.batch or queue_id < 0 or queue_id > topic.max_queue_id:
+            return done
+        queue = topic.queues.get(queue_id)
+        if queue is None:
+            return done
+        props = scr if flags & F_SCRATCH else src
+        # the IPv6 bits come from our own sockets, never from the client
+        sys_flag = row[R_SYS_FLAG] & ~cython.cast(cython.longlong, 0x30)
+        row[R_SYS_FLAG] = sys_flag | host_bits | (2 if topic.multi_tags else 0)
+        if flags & F_HALF:
+            written = _append_half(
+                tail,
+                src,
+                props,
+                row,
+                topics.get(_HALF_TOPIC),
+                born,
+                born_size,
+                store,
+                store_size,
+                store_timestamp,
+                end,
+                len(suffix),
+                max_message_size,
+            )
+            if written < 0:
+                return done
+            continue
+        if flags & F_BATCH:
+            written = _append_batch(
+                tail, src, row, topic, queue, born, born_size, store, store_size, store_timestamp, max_message_size
+            )
+        else:
+            written = _append_one(
+                tail,
+                src,
+                props,
+                row,
+                topic,
+                queue,
+                born,
+                born_size,
+                store,
+                store_size,
+                store_timestamp,
+                end,
+                len(suffix),
+                max_message_size,
+            )
+        if written < 0:
+            return done
+        topic.put_bytes += written
+    return count
+
+
+def append_arrivals(
+    tail: LogTail,
+    source: cython.uchar[::1],
+    scratch: cython.uchar[::1],
+    rows: cython.longlong[::1],
+    table: cython.longlong[::1],
+    born_hosts: list,
+    topics: dict,
+    store_host: bytes,
+    store_timestamp: cython.longlong,
+    suffix: bytes,
+    max_message_size: cython.longlong,
+):
+    total: cython.Py_ssize_t = 0
+    number: cython.Py_ssize_t
+    first: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    done: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    for number in range(len(born_hosts)):
+        first = table[number * ARRIVAL_WIDTH + A_FIRST]
+        count = table[number * ARRIVAL_WIDTH + A_ROWS]
+        done = append_rows(
+            tail, source, scratch, rows, first, count, topics, born_hosts[number], store_host, store_timestamp,
+            suffix, max_message_size,
+        )  # fmt: skip
+        if done < count:
+            table[number * ARRIVAL_WIDTH + A_TAKEN] = rows[(first + done) * ROW_WIDTH + R_FRAME]
+            table[number * ARRIVAL_WIDTH + A_ROWS] = done
+            for row in range(first + done, first + count):
+                rows[row * ROW_WIDTH + R_COUNT] = 0
+        total += done
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=False)
+def _append_one(
+    tail: LogTail,
+    src: cython.p_uchar,
+    props: cython.p_uchar,
+    row: cython.p_longlong,
+    topic: TopicTail,
+    queue: QueueTail,
+    born: cython.p_uchar,
+    born_size: cython.Py_ssize_t,
+    store: cython.p_uchar,
+    store_size: cython.Py_ssize_t,
+    store_timestamp: cython.longlong,
+    suffix: cython.p_uchar,
+    suffix_size: cython.Py_ssize_t,
+    max_message_size: cython.longlong,
+) -> cython.longlong:
+    """One message. Its size, or -1 when this row needs something else."""
+    body_size: cython.longlong = row[R_BODY_SIZE]
+    topic_size: cython.longlong = row[R_TOPIC_SIZE]
+    properties_size: cython.longlong = row[R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size
+    total: cython.longlong = 75 + born_size + store_size + body_size + topic_size + properties_size
+    p: cython.longlong = tail.wrote_position + tail.head
+    if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES or topic_size > 127:
+        return -1
+    if total + 8 > tail.file_size - p:
+        tail.full = True
+        return -1
+    q: cython.longlong = tail.write_front(
+        p,
+        total,
+        crc31_at(src, row[R_BODY], body_size),
+        row[R_QUEUE_ID],
+        row[R_FLAG],
+        queue.next_queue_offset,
+        row[R_SYS_FLAG],
+        row[R_BORN_TIMESTAMP],
+        born,
+        born_size,
+        store_timestamp,
+        store,
+        store_size,
+        row[R_RECONSUME_TIMES],
+        0,
+        src,
+        row[R_BODY],
+        body_size,
+        src,
+        row[R_TOPIC],
+        topic_size,
+        properties_size,
+    )
+    _put_properties(tail.buf, q, props, row, suffix, suffix_size)
+    _stored(tail, row, p, total, queue)
+    topic.put_nums += 1
+    return total
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _mark(props: cython.p_uchar, row: cython.p_longlong) -> cython.longlong:
+    """Bytes of the separator that the row's own properties lack: 1 or 0."""
+    own_size: cython.longlong = row[R_PROPERTIES_SIZE]
+    return 1 if own_size and props[row[R_PROPERTIES] + own_size - 1] != 2 else 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_properties(
+    buf: cython.p_uchar,
+    q: cython.longlong,
+    props: cython.p_uchar,
+    row: cython.p_longlong,
+    suffix: cython.p_uchar,
+    suffix_size: cython.Py_ssize_t,
+) -> cython.longlong:
+    """The row's own properties, and those that every row gets; returns the position behind them."""
+    copy_bytes(buf, q, props, row[R_PROPERTIES], row[R_PROPERTIES_SIZE])
+    q += row[R_PROPERTIES_SIZE]
+    if _mark(props, row):
+        buf[q] = 2
+        q += 1
+    copy_bytes(buf, q, suffix, 0, suffix_size)
+    return q + suffix_size
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _stored(
+    tail: LogTail, row: cython.p_longlong, p: cython.longlong, total: cython.longlong, queue: QueueTail
+) -> cython.void:
+    """The row's one record is at p."""
+    row[R_PHYSICAL_OFFSET] = tail.file_from_offset + p
+    row[R_QUEUE_OFFSET] = queue.next_queue_offset
+    row[R_SIZE] = total
+    row[R_COUNT] = 1
+    queue.next_queue_offset += 1
+    tail.end_record(p, total)
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def _append_half(
+    tail: LogTail,
+    src: cython.p_uchar,
+    props: cython.p_uchar,
+    row: cython.p_longlong,
+    half: TopicTail,
+    born: cython.p_uchar,
+    born_size: cython.Py_ssize_t,
+    store: cython.p_uchar,
+    store_size: cython.Py_ssize_t,
+    store_timestamp: cython.longlong,
+    suffix: cython.p_uchar,
+    suffix_size: cython.Py_ssize_t,
+    max_message_size: cython.longlong,
+) -> cython.longlong:
+    """A message that opens a transaction, as a half message. Its size, or -1 when this row needs something else."""
+    queue: QueueTail = None if half is None else half.queues.get(0)
+    if queue is None:
+        return -1
+    body_size: cython.longlong = row[R_BODY_SIZE]
+    topic_size: cython.longlong = row[R_TOPIC_SIZE]
+    queue_id: bytes = b"\x02REAL_QID\x01%d\x02" % row[R_QUEUE_ID]
+    properties_size: cython.longlong = (
+        row[R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size + row[R_UNIQUE_SIZE] + topic_size + 30 + len(queue_id)
+    )
+    half_size: cython.longlong = len(_HALF_TOPIC)
+    total: cython.longlong = 75 + born_size + store_size + body_size + half_size + properties_size
+    p: cython.longlong = tail.wrote_position + tail.head
+    if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES - _LATER_ROOM:
+        return -1
+    if total + 8 > tail.file_size - p:
+        tail.full = True
+        return -1
+    name: cython.p_uchar
+    if cython.compiled:
+        name = cython.cast(cython.p_uchar, cython.cast(cython.p_char, _HALF_TOPIC))
+    else:
+        name = _HALF_TOPIC
+    buf: cython.p_uchar = tail.buf
+    q: cython.longlong = tail.write_front(
+        p,
+        total,
+        crc31_at(src, row[R_BODY], body_size),
+        0,
+        row[R_FLAG],
+        queue.next_queue_offset,
+        row[R_SYS_FLAG],
+        row[R_BORN_TIMESTAMP],
+        born,
+        born_size,
+        store_timestamp,
+        store,
+        store_size,
+        row[R_RECONSUME_TIMES],
+        0,
+        src,
+        row[R_BODY],
+        body_size,
+        name,
+        0,
+        half_size,
+        properties_size,
+    )
+    q = _put_properties(buf, q, props, row, suffix, suffix_size)
+    q = put_bytes(buf, q, b"__transactionId__\x01")
+    copy_bytes(buf, q, props, row[R_UNIQUE], row[R_UNIQUE_SIZE])
+    q = put_bytes(buf, q + row[R_UNIQUE_SIZE], b"\x02REAL_TOPIC\x01")
+    copy_bytes(buf, q, src, row[R_TOPIC], topic_size)
+    put_bytes(buf, q + topic_size, queue_id)
+    _stored(tail, row, p, total, queue)
+    half.put_nums += 1
+    half.put_bytes += total
+    return total
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=True)
+def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longlong) -> cython.int:
+    """1 unless the properties have one of NOT_IN_BATCHES."""
+    end: cython.longlong = p + size
+    mid: cython.longlong
+    while p < end:
+        mid = p
+        while mid < end and src[mid] != 1 and src[mid] != 2:
+            mid += 1
+        if mid - p > 4 and (src[p] == 0x54 or src[p] == 0x44 or src[p] == 0x50):  # T, D or P, and not TAGS
+            if take_bytes(src, p, mid - p) in _NOT_IN_BATCHES:
+                return 0
+        while mid < end and src[mid] != 2:
+            mid += 1
+        p = mid + 1
+    return 1
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def _count_batch(
+    tail: LogTail, src: cython.p_uchar, p: cython.longlong, end: cython.longlong, fixed: cython.longlong
+) -> cython.longlong:
+    """How many messages the batch body src[p : end] has, or -1 when it needs something else, or another file.
+
+    Args:
+        fixed: bytes of each record besides its body and properties.
+    """
+    w: cython.longlong = tail.wrote_position
+    body_size: cython.longlong
+    own_size: cython.longlong
+    own: cython.longlong
+    number: cython.longlong = 0
+    while p < end:
+        if end - p < 22:
+            return -1
+        body_size = i32(src, p + 16)
+        if body_size <= 0 or p + 22 + body_size > end:
+            return -1
+        own = p + 22 + body_size
+        own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
+        if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
+            return -1
+        if own_size > _MAX_PROPERTIES or number == _BATCH_MOST or not _may_be_in_batch(src, own, own_size):
+            return -1
+        w += tail.head + fixed + body_size + own_size
+        if w + 8 > tail.file_size:
+            tail.full = True
+            return -1
+        number += 1
+        p = own + own_size
+    return number
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def _append_batch(
+    tail: LogTail,
+    src: cython.p_uchar,
+    row: cython.p_longlong,
+    topic: TopicTail,
+    queue: QueueTail,
+    born: cython.p_uchar,
+    born_size: cython.Py_ssize_t,
+    store: cython.p_uchar,
+    store_size: cython.Py_ssize_t,
+    store_timestamp: cython.longlong,
+    max_message_size: cython.longlong,
+) -> cython.longlong:
+    """A batch body (per message: size:4 magic:4 crc:4 flag:4 bodylen:4 body proplen:2 props), all of it or nothing.
+
+    Every record has its message's own properties only, byte for byte, as RocketMQ 5.5 stores them; 5.3 put those of
+    the request behind them, whose UNIQ_KEY then hid each message's own.
+    The bytes written, or -1 when the row needs something else. Nothing is written then, not behind the end of the log
+    either: that may be where its newest records lie that are not dispatched yet (LogStaging).
+    """
+    p: cython.longlong = row[R_BODY]
+    topic_size: cython.longlong = row[R_TOPIC_SIZE]
+    fixed: cython.longlong = 75 + born_size + store_size + topic_size
+    q: cython.longlong
+    w: cython.longlong = tail.wrote_position
+    body_size: cython.longlong
+    own_size: cython.longlong
+    own: cython.longlong
+    total: cython.longlong
+    number: cython.longlong
+    count: cython.longlong
+    if row[R_BODY_SIZE] > max_message_size or row[R_BODY_SIZE] == 0 or topic_size > 127:
+        return -1
+    count = _count_batch(tail, src, p, p + row[R_BODY_SIZE], fixed)
+    if count < 0:
+        return -1
+    for number in range(count):
+        body_size = i32(src, p + 16)
+        own = p + 22 + body_size
+        own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
+        total = fixed + body_size + own_size
+        w += tail.head
+        q = tail.write_front(
+            w,
+            total,
+            crc31_at(src, p + 20, body_size),
+            row[R_QUEUE_ID],
+            i32(src, p + 12),
+            queue.next_queue_offset + number,
+            row[R_SYS_FLAG],
+            row[R_BORN_TIMESTAMP],
+            born,
+            born_size,
+            store_timestamp,
+            store,
+            store_size,
+            row[R_RECONSUME_TIMES],
+            0,
+            src,
+            p + 20,
+            body_size,
+            src,
+            row[R_TOPIC],
+            topic_size,
+            own_size,
+        )
+        copy_bytes(tail.buf, q, src, own, own_size)
+        if tail.head:
+            tail.close_entry(w - 48, total, tail.next_index + number)
+        w += total
+        p = own + own_size
+    row[R_PHYSICAL_OFFSET] = tail.file_from_offset + tail.wrote_position + tail.head
+    row[R_QUEUE_OFFSET] = queue.next_queue_offset
+    row[R_SIZE] = w - tail.wrote_position
+    row[R_COUNT] = count
+    queue.next_queue_offset += count
+    if tail.head:
+        tail.next_index += count
+    tail.wrote_position = w
+    topic.put_nums += count
+    return row[R_SIZE]
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

@@ -1,0 +1,240 @@
+"""Into the log without a Python object a message: rows of plain sends, what committed transactions deliver, and copies.
+The door of the compiled path (log_rows_cy, log_final_cy, LogTail); what it cannot take, it leaves to MessageWriter."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX
+from maxq.protocol.frame.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
+from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from maxq.store.append.log_final_cy import append_final
+from maxq.store.append.log_rows_cy import append_arrivals, append_rows
+from maxq.store.append.message_writer import MAX_PROPERTIES, MULTI_TAGS
+from maxq.store.append.record_copy_cy import RecordCopy
+from maxq.store.append.write_gate import WriteGate
+from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.store_context import StoreContext
+
+_PLACES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
+_ROW_IN_ENTRY = ENTRY_BODY_MAX - 64 * 1024  # with any properties it is a body that an entry takes
+
+
+class RowsAppended(NamedTuple):
+    """Outcome of `append_rows`.
+
+    Attributes:
+        rows: how many were stored; 0: the first one must take the general way.
+        end_offset: physical end of the last record, for `MessageStore.when_durable`.
+        log: what they were written to; it begins at physical offset `file_from_offset`.
+        took_ms: how long the append held the log.
+    """
+
+    rows: int
+    end_offset: int
+    log: memoryview
+    file_from_offset: int
+    took_ms: int
+
+
+_NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0, 0)
+
+
+class PlainWriter:
+    """See the module."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        flusher: CommitLogFlusher,
+        gate: WriteGate,
+        on_appended: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._flusher = flusher
+        self._gate = gate
+        self._on_appended = on_appended
+
+    def append_rows(
+        self,
+        source: bytearray | memoryview,
+        scratch: bytearray,
+        rows: Any,
+        first: int,
+        count: int,
+        born_host: bytes,
+        suffix: bytes,
+    ) -> RowsAppended:
+        """Store send rows (see protocol/send_rows), into one CommitLog file a call. Rows that are stored get their
+        physical offset, queue offset, size and count filled in. Ask `MessageStore.refusal` first.
+
+        Args:
+            suffix: property bytes put behind those of every row.
+
+        Returns:
+            How many of rows [first, first + count) were stored. Fewer: call again for the rest; 0: row `first` must
+            take `put_message`.
+        """
+        if self._brings_places(source):
+            return _NO_ROWS
+        context = self._context
+        log = self._commit_log
+        tail = log.tail
+        began = context.clock.monotonic_ms()
+        now = context.clock.wall_ms()
+        done = 0
+        if not context.config.enabled_append_prop_crc:  # the general path writes that property
+            while True:
+                done = append_rows(
+                    tail, source, scratch, rows, first, count, self._queues.topics, born_host,
+                    context.identity.store_host, now, suffix, self._most_of_a_row(),
+                )  # fmt: skip
+                is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
+                if done or not tail.full or is_whole_and_empty or self._would_part(rows, first):
+                    break
+                if self._gate.make_room() is not None:
+                    break
+        return self._appended(done, began, now)
+
+    def _most_of_a_row(self) -> int:
+        """Longest body that is stored straight from a row; the general way knows what to do with others."""
+        config = self._context.config
+        most = config.max_message_size
+        return min(most, _ROW_IN_ENTRY) if config.enable_dleger_commit_log else most
+
+    def _would_part(self, rows: Any, first: int) -> bool:
+        """Is row `first` a batch for which a new file would begin although some of its messages fit into this one? A
+        DLedger log begins a new file for an entry that does not fit, and for nothing else: Java's followers insist on
+        that. MessageWriter puts such a batch into both files."""
+        log = self._commit_log
+        return (
+            isinstance(log, DLedgerCommitLog)
+            and bool(int(rows[first * ROW_WIDTH + R_FLAGS]) & F_BATCH)
+            and log.must_roll
+        )
+
+    def append_arrivals(
+        self,
+        source: bytearray,
+        scratch: bytearray,
+        rows: Any,
+        table: Any,
+        born_hosts: list[bytes],
+        suffix: bytes,
+    ) -> RowsAppended:
+        """The same for the rows of all arrivals of a turn. It never begins a new file: an arrival of which not all was
+        stored says so in `table` (log_rows_cy.append_arrivals)."""
+        context = self._context
+        began = context.clock.monotonic_ms()
+        now = context.clock.wall_ms()
+        done = append_arrivals(
+            self._commit_log.tail, source, scratch, rows, table, born_hosts, self._queues.topics,
+            context.identity.store_host, now, suffix,
+            # the general path writes the CRC property, and no body is that small
+            0 if context.config.enabled_append_prop_crc or self._brings_places(source) else self._most_of_a_row(),
+        )  # fmt: skip
+        return self._appended(done, began, now)
+
+    def _brings_places(self, source: bytearray | memoryview) -> bool:
+        """May a client have given a message places in light queues? The general way leaves them out."""
+        return self._context.config.enable_multi_dispatch and _PLACES in bytes(source)
+
+    def _appended(self, done: int, began_ms: int, now_ms: int) -> RowsAppended:
+        """So many rows were appended to the current file."""
+        if done == 0:
+            return _NO_ROWS
+        log = self._commit_log
+        tail = log.tail
+        view, file_from_offset = log.tail_view, tail.file_from_offset
+        end = file_from_offset + tail.wrote_position
+        took = self._gate.took(began_ms)
+        self._flusher.appended_timestamp = now_ms
+        self._on_appended()
+        return RowsAppended(done, end, view, file_from_offset, took)
+
+    def append_final(self, record: memoryview, group: bytes) -> int:
+        """Store the message that a committed transaction delivers, straight from the record of its half message. Ask
+        `MessageStore.refusal` first, and call `MessageStore.appended` after one or several.
+
+        Args:
+            group: the producer group that commits.
+
+        Returns:
+            Bytes of the new record, which is the last one of the log; 0: not stored, this one must take `put_message`.
+        """
+        context, log = self._context, self._commit_log
+        if context.config.enabled_append_prop_crc:  # the general path writes that property
+            return 0
+        began = context.clock.monotonic_ms()
+        now = context.clock.wall_ms()
+        while True:
+            size = append_final(log.tail, record, group, self._queues.topics, now)
+            is_whole_and_empty = log.tail.wrote_position == 0 and log.tail.file_size == log.files.file_size
+            if size or not log.tail.full or is_whole_and_empty or self._gate.make_room() is not None:
+                break
+        if size:
+            self._gate.took(began)
+            self._flusher.appended_timestamp = now
+        return size
+
+    @property
+    def final_topic(self) -> str:
+        """Where the last `append_final` went."""
+        tail = self._commit_log.tail.final_topic
+        return "" if tail is None else tail.topic
+
+    def append_copy(
+        self, record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes,
+        reconsume_times: int, store_host: bytes | None = None,
+    ) -> int:  # fmt: skip
+        """Store a copy of `record`, which `copy` has just read, in another queue. Ask `MessageStore.refusal` first, and
+        call `MessageStore.appended` after one or several.
+
+        Args:
+            store_host: None takes this broker's.
+
+        Returns:
+            Bytes of the new record, which is the last one of the log; 0: not stored, this one must take `put_message`.
+        """
+        context, log = self._context, self._commit_log
+        config = context.config
+        tail = self._queues.topics.get(topic)
+        queue = None if tail is None or tail.batch or tail.is_static else tail.queues.get(queue_id)
+        host = store_host or context.identity.store_host
+        body_size = copy.body_end - copy.body_start
+        size = 95 + 24 + body_size + len(topic) + len(properties)
+        if (
+            tail is None
+            or queue is None
+            or config.enabled_append_prop_crc  # the general path writes that property
+            or len(properties) > MAX_PROPERTIES
+            or body_size > config.max_message_size
+            or (context.is_dledger and size > ENTRY_BODY_MAX)
+            or size + log.tail.head + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log
+        ):
+            return 0
+        sys_flag = copy.sys_flag & ~0x30 | (0x10 if len(copy.born_host) == 20 else 0) | (0x20 if len(host) == 20 else 0)
+        began = context.clock.monotonic_ms()
+        now = context.clock.wall_ms()
+        while True:
+            written = log.tail.append_record(
+                topic, queue_id, copy.flag, queue.next_queue_offset, sys_flag | (MULTI_TAGS if tail.multi_tags else 0),
+                copy.born_timestamp, copy.born_host, now, host, reconsume_times, 0,
+                record[copy.body_start : copy.body_end], properties, copy.body_crc, False,
+            )  # fmt: skip
+            if written > 0:
+                break
+            if self._gate.make_room(size) is not None:
+                return 0
+        queue.next_queue_offset += 1
+        tail.put_nums += 1
+        tail.put_bytes += written
+        self._gate.took(began)
+        self._flusher.appended_timestamp = now
+        return written

@@ -1,0 +1,103 @@
+"""Where this log is not what was once written: ranges over which a start has put a filler (damage.py).
+
+On a master the filler is a loss that its slaves know nothing of, and in a slave's copy of it nothing tells a BLANK that
+is a filler from one that ends a file. So every store keeps a list of these ranges, `seals.json`: what its own starts
+have sealed, and what the master it copies from has named (frames.py, ha_client.py). Who becomes master after it names
+them again. A range stays on the list when its true bytes are back: what counts is what the log holds there now, which
+`CRC32` tells to the other side.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from maxq.store.damage.damage_names import DAMAGED_FOLDER
+from maxq.store.damage.restore_places import is_sealed
+from maxq.store.damage.seal_ranges import SEALS_FILE, decode_ranges, encode_ranges
+from maxq.store.dispatch.queue_offset_judge import QueueOffsetJudge
+from maxq.store.files.mapped_file_queue import is_offset_name
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.store_context import StoreContext
+
+
+class Seal(NamedTuple):
+    """Bytes [start, end) of the log, within one file, and the CRC-32 of what one side has there."""
+
+    start: int
+    end: int
+    crc: int
+
+
+class Seals:
+    """The list of one store.
+
+    Attributes:
+        as_on_master: (start, end) of those where the connected master has said that it has the same bytes.
+    """
+
+    def __init__(self, context: StoreContext, commit_log: CommitLog, judge: QueueOffsetJudge) -> None:
+        """`judge`: told how many bytes of messages may be missing."""
+        self._context = context
+        self._judge = judge
+        self._commit_log = commit_log
+        self._path = context.root / SEALS_FILE
+        self._ranges: set[tuple[int, int]] = set()
+        self.as_on_master: frozenset[tuple[int, int]] = frozenset()
+
+    def load(self) -> None:
+        """The list, and what starts before there was one have sealed. A file that is no list is as none. Blocks."""
+        disk = self._context.disk
+        listed = decode_ranges(disk.read(self._path)) if disk.exists(self._path) else set()
+        own = {
+            (int(entry.name), int(entry.name) + entry.size)
+            for entry in disk.list(self._context.root / DAMAGED_FOLDER)
+            if is_offset_name(entry.name) and entry.size
+        }
+        self._ranges = listed
+        self._judge.lost_bytes = sum(end - start for start, end in listed)
+        self.add(own)
+
+    def add(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Durable. Blocks, if there is anything new; OSError."""
+        new = set(ranges) - self._ranges
+        if not new:
+            return
+        kept = sorted(one for one in self._ranges | new if one[1] > self._commit_log.min_offset)
+        self._context.disk.replace(self._path, encode_ranges(kept))
+        self._ranges = set(kept)
+        self._judge.lost_bytes = sum(end - start for start, end in kept)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of those that the log has, in order."""
+        low, high = self._commit_log.min_offset, self._commit_log.max_offset
+        return sorted((start, end) for start, end in self._ranges if low <= start and end <= high)
+
+    def named(self) -> list[Seal]:
+        """What a master tells a slave. Reads the ranges."""
+        return [Seal(start, end, self._crc(start, end)) for start, end in self.ranges()]
+
+    def sealed(self) -> list[tuple[int, int]]:
+        """Those where a filler stands now."""
+        return [(start, end) for start, end in self.ranges() if is_sealed(self._commit_log, start, end - start)]
+
+    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+        """Of what the master names: where it has other bytes, and this log is more than a filler of its own."""
+        low, high = self._commit_log.min_offset, self._commit_log.max_offset
+        other = [
+            one
+            for one in named
+            if one.end > low and one.start < high and (one.end > high or self._crc(one.start, one.end) != one.crc)
+        ]
+        if not other:
+            return []
+        fillers = self.sealed()
+        return [one for one in other if not any(start <= one.start and one.end <= end for start, end in fillers)]
+
+    def adopt(self, named: Sequence[Seal]) -> None:
+        """The log is a copy of the master's, with its fillers. Blocks, if there is anything new; OSError."""
+        self.add((one.start, one.end) for one in named)
+        self.as_on_master = frozenset((s, e) for s, e, crc in named if crc == self._crc(s, e))
+
+    def _crc(self, start: int, end: int) -> int:
+        data = self._commit_log.get(start, end - start)
+        return 0 if data is None else zlib.crc32(data)

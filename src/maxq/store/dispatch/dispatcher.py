@@ -1,0 +1,500 @@
+"""CommitLog → ConsumeQueue, index, hooks (ReputMessageService, CommitLogDispatcherBuild*).
+
+`DispatchService.run` is the only way into an index: the normal run gives it what was just appended, SYNC_FLUSH what a
+group commit made durable, a slave what arrived, recovery what the queues lack. The compiled Dispatcher does the plain
+records; what has a meaning beyond topic and queue id comes back here as `dispatch_special`.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.message_const import (
+    PROPERTY_CRC32,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+    PROPERTY_TAGS,
+)
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.runtime.refusals import Cause
+from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
+from maxq.store.dispatch.dispatch_cy import Dispatcher
+from maxq.store.dispatch.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
+from maxq.store.files.disk_room import lacks_room
+from maxq.store.index.index_service import IndexService
+from maxq.store.log.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.log.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
+from maxq.store.log.tails_cy import QueueTail, jhash
+from maxq.store.queue.batch_consume_queue import BatchUnit
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.queue.consume_queue_ext import CqExtUnit, is_ext_address
+from maxq.store.queue.consume_queue_store import (
+    LMQ_PREFIX,
+    ConsumeQueueStore,
+    is_folder_name,
+    may_hold_places,
+    may_name_queues,
+)
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+_INNER_BATCH = 0x80
+_ROLLBACK = 0xC
+_TURN_NS = 5_000_000
+_PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
+
+# of a record
+_INT, _SHORT, _LONG = struct.Struct(">i"), struct.Struct(">H"), struct.Struct(">q")
+_MAGIC_END, _QUEUE_ID_AT, _SYS_FLAG_AT, _BORN_HOST_AT = 7, 12, 36, 48
+_MAGIC_V2_END = 0xAB
+_MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequest:
+    """One record of a hooked topic, on its way from the log into the indexes."""
+
+    message: MessageExt
+    physical_offset: int
+    size: int
+
+
+class DispatchService:
+    """Feeds the Dispatcher and does what it leaves over.
+
+    Attributes:
+        dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
+        judge: decides about records whose queue offset does not continue their queue.
+        faults: what was wrong with records met, one line each.
+        hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
+        on_arrival: called with the tails of watched queues that got units.
+        on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
+            deletes them.
+        on_tables: called with each record of `TABLES_TOPIC`.
+        is_late: there is more to dispatch than in the last turn of the loop.
+        on_late: called then, to have `run` called again.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        deletions: Deletions,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._deletions = deletions
+        indexed = context.config.message_index_enable
+        self.dispatcher = Dispatcher(queues.topics, index.tail if indexed else None, self)
+        self.dispatcher.index_tags = context.config.index_tag_enable
+        self.dispatcher.delay_table = parse_delay_levels(context.config.message_delay_level)
+        self.unindexed = Dispatcher(queues.topics, None, self)
+        self.unindexed.delay_table = self.dispatcher.delay_table
+        self.judge = QueueOffsetJudge(commit_log)
+        self.is_copy = False  # what a running slave dispatches has been judged by its master
+        self.faults: list[str] = []
+        self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
+        self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+        self.on_deleted: Callable[[list[str], int], None] | None = None
+        self.on_tables: Callable[[MessageExt], None] | None = None
+        self.is_late = False
+        self.on_late: Callable[[], None] = lambda: None
+        self.bit_map_of: Callable[[str, memoryview], bytes] | None = None  # of (topic, record), for its extension unit
+        self._at = 0  # physical offset of the record for which the Dispatcher called last
+        self._half_done = False  # the disk took only a part of that record's entries
+
+    def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
+        """Let `function` see every record of `topic` that is dispatched from now on."""
+        self._queues.topic_tail(topic).hooked = True
+        self.hooks[topic] = function
+
+    def entries_from(self, physical_offset: int) -> None:
+        """Files that begin at or behind it hold DLedger entries."""
+        self.dispatcher.entries_from = self.unindexed.entries_from = physical_offset
+
+    def begin_at(self, physical_offset: int) -> None:
+        """This copy of the log begins there: there is nothing before it that could be dispatched."""
+        self.dispatcher.dispatched_offset = physical_offset
+        self._deletions.begins_at(physical_offset)
+
+    def forget_topic(self) -> None:
+        """A TopicTail was replaced or removed."""
+        self.dispatcher.forget_topic()
+        self.unindexed.forget_topic()
+
+    def run(self, end: int, *, in_turns: bool = False) -> None:
+        """Dispatch everything below `end`. A file that cannot be made stops it: the store is then not writable, says
+        why, and the next call tries again.
+
+        Args:
+            in_turns: what takes more than a turn of the loop goes on in the next one (`on_late`).
+        """
+        self.is_late = False
+        flags = self._context.flags
+        if flags.bits and not flags.cq_writable and not flags.has(LOGICS_ERROR | INDEX_ERROR):
+            return
+        try:
+            if self._half_done:
+                self._finish_record()
+            if in_turns and end - self.dispatcher.dispatched_offset > _PIECE:
+                self.is_late = self._advance_a_turn(end)
+            else:
+                self.advance(self.dispatcher, end)
+        except OSError as error:
+            self._stop(error)
+        else:
+            if flags.bits and flags.has(LOGICS_ERROR):
+                flags.clear(LOGICS_ERROR)
+                log.warning("dispatch goes on")
+        arrived = self.dispatcher.arrived
+        if arrived and self.on_arrival is not None:
+            self.dispatcher.arrived = []
+            self.on_arrival(arrived)
+        if self.is_late:
+            self.on_late()
+
+    async def finish_turns(self) -> None:
+        """Wait until nothing is left for the next turn of the loop."""
+        while self.is_late:  # noqa: ASYNC110 - each turn of the loop dispatches some
+            await asyncio.sleep(0)
+
+    def _advance_a_turn(self, end: int) -> bool:
+        """Dispatch in pieces until `end`, or until a turn is over: then True. A message may have 16,000 keys, and one
+        batch two million: half a second."""
+        clock, dispatcher = self._context.clock, self.dispatcher
+        began_ns, piece = clock.monotonic_ns(), _PIECE
+        while True:
+            offset = dispatcher.dispatched_offset
+            stop = min(offset + piece, end)
+            if self.advance(dispatcher, stop) == end or (dispatcher.dispatched_offset == offset and stop == end):
+                return False
+            if dispatcher.dispatched_offset == offset:  # a record may be longer
+                piece *= 2
+                continue
+            piece = _PIECE
+            if clock.monotonic_ns() - began_ns > _TURN_NS:
+                return True
+
+    def _stop(self, error: OSError) -> None:
+        """What lies before the record that met the error is done."""
+        dispatcher = self.dispatcher
+        dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
+        self._half_done = True
+        reason = f"dispatch at physical offset {dispatcher.dispatched_offset} failed: {error}; "
+        cause = Cause.DISK_NO_ROOM if lacks_room(error) else Cause.DISK_FAILED
+        if cause is Cause.DISK_NO_ROOM:
+            reason = f"the disk is full: {reason}free space, shorten fileReservedTime, or give the store a larger disk"
+        else:
+            reason += "free or repair the disk"
+        if not self._context.flags.has(LOGICS_ERROR):
+            log.error("%s; it is tried again", reason)
+        self._context.flags.set(LOGICS_ERROR, reason, cause)
+
+    def _finish_record(self) -> None:
+        """Queues know what they have; the index is told which keys of the record come next."""
+        dispatcher, offset = self.dispatcher, self.dispatcher.dispatched_offset
+        physical_offset = self._commit_log.record_offset(offset)
+        present = self._index.trailing_entries(physical_offset)
+        if present:
+            after = self.finish_index(physical_offset, present)
+            self.unindexed.dispatched_offset = offset
+            self.advance(self.unindexed, after)
+            dispatcher.arrived += self.unindexed.arrived
+            self.unindexed.arrived = []
+            dispatcher.dispatched_offset = after
+        self._half_done = False
+
+    def advance(self, dispatcher: Dispatcher, end: int) -> int:
+        """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
+        no record."""
+        offset = dispatcher.dispatched_offset
+        self._commit_log.settle(end)
+        newest = self._commit_log.newest_from(offset)
+        if newest is not None and offset < end:  # nearly always
+            start = self._commit_log.tail.file_from_offset
+            dispatcher.run(newest, offset - start, end - start, start)
+            offset = dispatcher.dispatched_offset
+            if offset == end:
+                return offset
+        while offset < end:
+            file = self._commit_log.file_at(offset)
+            if file is None:
+                break
+            start = offset - file.file_from_offset
+            stop = min(end - file.file_from_offset, file.file_size)
+            dispatcher.run(file.view, start, stop, file.file_from_offset)
+            if dispatcher.dispatched_offset == offset:
+                break
+            offset = dispatcher.dispatched_offset
+        return offset
+
+    def finish_index(self, physical_offset: int, present: int) -> int:
+        """Index the keys of one record of which the first `present` are indexed already.
+
+        Returns:
+            Physical offset behind the record; `physical_offset` itself if there is no record.
+        """
+        record = self._commit_log.record(physical_offset)
+        if record is None:
+            return physical_offset
+        message = decode_record(record)
+        keys = index_keys(message, self.dispatcher.index_tags)
+        self._index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
+        return physical_offset + message.store_size
+
+    # --- called by the compiled Dispatcher ---
+
+    def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        return self._queues.open_queue(topic, queue_id)
+
+    def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool:
+        self._at = physical_offset
+        queue: ConsumeQueue = tail.owner
+        end = queue.max_offset
+        if queue_offset == end and (queue.files.files or not self.judge.doubts_first):  # its file is full, or it is new
+            queue.roll(end, physical_offset, size)
+            return True
+        if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
+            self._note(queue, queue_offset, physical_offset, "the topic was deleted before it, and made again")
+            self._queues.restart(queue, physical_offset)
+            queue.roll(queue_offset, physical_offset, size)
+            return True
+        judged: int | None = queue_offset
+        if self._context.is_dledger:  # the entry's CRC stands for the field
+            is_near = end <= queue_offset <= end + MOST_PLACES
+            judged = queue_offset if is_near or not queue.files.files else end  # its older messages were deleted
+        elif not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
+            judged = self.judge.judge(queue, queue_offset, physical_offset, size)
+        if judged is None:
+            self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
+            return False
+        if judged != queue_offset:
+            if self._may_be_whole(queue, queue_offset):
+                self._note(queue, queue_offset, physical_offset, f"its place is {judged}, the record stays as it is")
+            else:
+                self._note(queue, queue_offset, physical_offset, f"the field is damaged and was set to {judged}")
+                self._commit_log.mend_queue_offset(physical_offset, judged)
+        elif judged > end and (queue.files.files or self._lacks_its_first(judged, end)):
+            if not queue.files.files:
+                queue.roll(0, physical_offset, size)
+            self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
+        queue.roll(judged, physical_offset, size)
+        return True
+
+    def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+        """Can a record with this queue offset, which does not continue its queue, be as its broker wrote it? Then it is
+        not touched: a copy stays a copy, and what says behind other messages that it is message 0 may be the first of a
+        topic that a Java broker deleted and made again. Any other number that is not the next one no broker wrote."""
+        if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:
+            return True
+        return queue_offset == 0 and queue.max_offset > 0
+
+    def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
+        """Is this the first message of a topic that was deleted and made again, though no record says so? A Java broker
+        leaves none, and a member of a DLedger group that was given a later log has not seen it."""
+        if queue.tail.max_physical_offset <= self._commit_log.min_offset:
+            return self._context.is_dledger or self.is_copy  # nothing of the queue is left
+        if queue_offset:
+            return False
+        return self._context.is_dledger or self.is_copy or self.judge.begins_anew(queue, physical_offset, size)
+
+    def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
+        """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
+        return not end and self._commit_log.min_offset == 0 and queue_offset <= self.judge.lost_bytes // MIN_RECORD_SIZE
+
+    def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
+        file = self._commit_log.files.find(physical_offset)
+        assert file is not None, "a record that is dispatched is in a file"
+        text = (
+            f"{file.path}: the record at position {physical_offset - file.file_from_offset} (physical offset "
+            f"{physical_offset}) says it is message {queue_offset} of {queue.topic}-{queue.queue_id}, which ends at "
+            f"{queue.max_offset}: {verdict}"
+        )
+        log.error("%s", text)
+        self.faults.append(text)
+
+    def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
+        self._at = physical_offset
+        self._index.roll()
+
+    def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+        self._at = physical_offset
+        if self._extend_only(view[position : position + size], physical_offset):
+            return
+        message = decode_record(view[position : position + size])
+        properties = message.properties
+        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+            if message.topic == DELETED_TOPIC:
+                self.delete_topics(deleted_names(message), physical_offset)
+            elif message.topic == TABLES_TOPIC:
+                if self.on_tables is not None and not properties.keys() - {PROPERTY_CRC32}:  # else it is a client's
+                    self.on_tables(message)
+            elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, properties):
+                self.put_unit(
+                    message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
+                )
+            return
+        if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
+            self._put_batch_unit(message, physical_offset, size)
+        if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
+            self._multi_dispatch(message, physical_offset, size)
+        if self._context.config.enable_consume_queue_ext:
+            queue = self._queues.find(message.topic, message.queue_id)
+            if queue is not None:
+                self._extend(queue, view[position : position + size], physical_offset, message.store_timestamp)
+        hook = self.hooks.get(message.topic)
+        if hook is not None:
+            hook(DispatchRequest(message, physical_offset, size))
+
+    def delete_topics(self, topics: list[str], physical_offset: int) -> None:
+        """The record at `physical_offset` deletes these topics. Doing it again changes nothing."""
+        for topic in topics:
+            if is_folder_name(topic):
+                self._queues.begin_anew(topic, physical_offset)
+                self._deletions.put(topic, physical_offset)
+        self._queues.begun_anew(topics, physical_offset)
+        if self.on_deleted is not None:
+            self.on_deleted(topics, physical_offset)
+
+    def _extend_only(self, record: memoryview, physical_offset: int) -> bool:
+        """Deal with a record that needs nothing but an extension unit, as nearly all do with enableConsumeQueueExt,
+        without decoding it. False: it is not done."""
+        config = self._context.config
+        (sys_flag,) = _INT.unpack_from(record, _SYS_FLAG_AT)
+        if not config.enable_consume_queue_ext or sys_flag & (_INNER_BATCH | _ROLLBACK):
+            return False
+        stored_at = _BORN_HOST_AT + (20 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 8)
+        at = stored_at + 20 + (20 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 8)
+        at += 4 + _INT.unpack_from(record, at)[0]
+        is_long = record[_MAGIC_END] == _MAGIC_V2_END
+        size = _SHORT.unpack_from(record, at)[0] if is_long else record[at]
+        at += 2 if is_long else 1
+        topic = bytes(record[at : at + size])
+        tail = self._queues.topics.get(topic)
+        queue_tail = None if tail is None else tail.queues.get(_INT.unpack_from(record, _QUEUE_ID_AT)[0])
+        if tail is None or queue_tail is None or tail.batch or (self.hooks and topic.decode() in self.hooks):
+            return False
+        if config.enable_multi_dispatch and _MULTI_DISPATCH in bytes(record[at + size :]):
+            return False
+        self._extend(queue_tail.owner, record, physical_offset, _LONG.unpack_from(record, stored_at)[0])
+        return True
+
+    def _extend(self, queue: ConsumeQueue, record: memoryview, physical_offset: int, store_timestamp: int) -> None:
+        """Put an extension unit behind the queue unit of a record, if that was written just now."""
+        if queue.ext is None or queue.max_offset == 0:
+            return
+        place = queue.max_offset - 1
+        unit = queue.unit(place)
+        if unit is None or unit[:2] != (physical_offset, len(record)) or is_ext_address(unit[2]):
+            return
+        bit_map = b"" if self.bit_map_of is None else self.bit_map_of(queue.topic, record)
+        try:
+            if not queue.ext.is_placed:
+                queue.place_ext(queue.ext)
+            address = queue.ext.put(CqExtUnit(unit[2], store_timestamp, bit_map))
+        except OSError as error:  # the queue goes on with tags codes, which say the same
+            log.error("%s: an extension unit could not be written: %s", queue.ext.folder, error)
+            return
+        if address is not None:
+            queue.put_address(place, address)
+
+    def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        base, count = message.queue_offset, 1  # a single message in a batch queue
+        if message.sys_flag & _INNER_BATCH:
+            base = _number(message.properties.get(PROPERTY_INNER_BASE))
+            count = _number(message.properties.get(PROPERTY_INNER_NUM))
+        if base < 0 or not 0 < count <= 32767:
+            log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
+            return
+        unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
+        queue = self._queues.open_batch(message.topic, message.queue_id)
+        if queue.append(unit) and queue.tail.watched:
+            queue.tail.watched = False
+            self.dispatcher.arrived.append(queue.tail)
+
+    def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
+        is_shown = may_name_queues(message.topic)
+        places = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "")
+        if not may_hold_places(message.topic) or not (places or is_shown):
+            return
+        names, offsets = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(","), places.split(",")
+        if len(names) != len(offsets):
+            log.warning(
+                "the record at physical offset %d names %d queues and %d offsets",
+                physical_offset,
+                len(names),
+                len(offsets),
+            )
+            return
+        tags_code = _tags_code(message) if is_shown else DAMAGED_TAGS_CODE
+        for name, text in zip(names, offsets, strict=True):
+            queue_offset = _number(text)
+            if queue_offset >= 0 and is_folder_name(name):
+                queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
+                self.put_unit(name, queue_id, queue_offset, physical_offset, size, tags_code)
+
+    def put_unit(
+        self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
+    ) -> None:
+        """One unit, with the duplicate tests of the compiled form. A place that the queue has passed stays as it is:
+        only a record that deletes the topic, or whole messages, say that a queue begins anew."""
+        queue = self._queues.open(topic, queue_id)
+        tail = queue.tail
+        if physical_offset + size <= tail.max_physical_offset:
+            return
+        if queue_offset < queue.max_offset:
+            return
+        most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // MIN_RECORD_SIZE
+        if queue.files.files and queue_offset - queue.max_offset > most:
+            self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
+            return
+        if queue_offset != queue.max_offset or not queue.files.files:
+            queue.roll(queue_offset, physical_offset, size)
+        queue.append(physical_offset, size, tags_code)
+        if tail.watched:
+            tail.watched = False
+            self.dispatcher.arrived.append(tail)
+
+
+def index_keys(message: MessageExt, tags_too: bool) -> list[str]:
+    """What a message is found by, in the order of its index entries."""
+    keys = [message.uniq_key] if message.uniq_key else []
+    keys += [key for key in (message.keys or "").split(" ") if key]
+    if tags_too and message.tags:
+        keys.append(f"T#{message.tags}")
+    return keys
+
+
+def _number(text: str | None) -> int:
+    """A non-negative decimal number; -1 if it is none."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+def _tags_code(message: MessageExt) -> int:
+    tags = message.properties.get(PROPERTY_TAGS)
+    return jhash(tags) if tags else 0
+
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> list[int]:
+    """`1s 5s …` → milliseconds of level 1, 2, … (ScheduleMessageService.parseDelayLevel). Words that are no time
+    count as one second."""
+    levels: list[int] = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1:]
+        levels.append(int(number) * _UNIT_MS[unit] if number.isdigit() and unit in _UNIT_MS else 1000)
+    return levels

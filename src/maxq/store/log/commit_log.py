@@ -1,0 +1,386 @@
+"""All messages of all topics in one sequence of files (CommitLog.java).
+
+Records are written by `LogTail` (log_cy.py); this module owns the files below it: which one is written, when the next
+one comes, reading by physical offset, and what is durable.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+
+from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
+from maxq.store.files.block_reserve import BlockReserve
+from maxq.store.files.file_allocator import FileAllocator
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
+from maxq.store.log.log_cy import LogTail
+from maxq.store.log.log_staging import LogStaging
+from maxq.store.store_context import StoreContext
+
+BLANK_MAGIC = 0xCBD43194
+MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)
+#: A record never touches the last 8 bytes of a file: BLANK needs them.
+END_FILE_MIN_BLANK_LENGTH = 8
+MIN_RECORD_SIZE = 91
+#: Blocks are allocated so many bytes at a time.
+_BLOCKS_STEP = 64 << 20
+
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+
+
+class CommitLog:
+    """The files and the writing end.
+
+    Offsets are physical: bytes from the start of the log's life. `flushed_offset` <= `max_offset`; everything below
+    it is durable. The newest records are not in the mapped file before `settle`.
+
+    Attributes:
+        tail_view: what the newest records were written to: the current file, or the memory in front of it.
+        on_sync_failed: called, on the loop's thread, when a sync of a file of the log failed that the flusher has not
+            asked for; it covered what the flusher relies on.
+    """
+
+    def __init__(self, context: StoreContext, allocator: FileAllocator) -> None:
+        self._context = context
+        self._allocator = allocator
+        self._reserve: BlockReserve | None = None
+        self.files = MappedFileQueue(
+            context.disk, context.commit_log_folder, "", context.config.mapped_file_size_commit_log
+        )
+        self.tail = LogTail()
+        self.tail_view = memoryview(b"")
+        self._staging: LogStaging | None = None
+        self.flushed_offset = 0
+        self._current: MappedFile | None = None
+        self.on_sync_failed: Callable[[SyncFailedError], None] = lambda error: None
+        self._recent: MappedFile | None = None  # of the last read: the next one is most often in the same file
+
+    def load(self) -> None:
+        """List the files.
+
+        Raises:
+            StoreRefusedError: a file has the wrong size, or one is missing between others.
+        """
+        entries = list(self._context.disk.list(self.files.folder))
+        self._drop_made_ahead(entries)
+        self.files.load(entries, setting="mappedFileSizeCommitLog")
+
+    def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
+        """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files
+        behind a gap in which nothing was written are deleted."""
+        numbered = [entry for entry in entries if is_offset_name(entry.name)]
+        while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
+            last = numbered.pop()
+            path = self.files.folder / last.name
+            if last.size == self.files.file_size:
+                region = self._context.disk.map(path, last.size, read_only=True)
+                unused = not any(region.view[:MIN_RECORD_SIZE])
+                region.close()
+                if not unused:
+                    return
+            self._context.disk.delete(path)
+            entries.remove(last)
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the oldest file; 0 for an empty log."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Where the next byte goes."""
+        return self.tail.file_from_offset + self.tail.wrote_position
+
+    @property
+    def current(self) -> MappedFile | None:
+        """The file that is written."""
+        return self._current
+
+    def open_at(self, offset: int) -> None:
+        """Let the log end at `offset` (recovery found that): later files are deleted, what is behind `offset` in its
+        file must be zero already. Writing goes on there."""
+        self.files.truncate(offset)
+        self._recent = None
+        last = self.files.last
+        self.flushed_offset = offset
+        self._current = last
+        self._reserve = None
+        if last is None or offset >= last.end_offset:
+            self._detach(offset)
+        else:
+            self._attach(last, offset - last.file_from_offset)
+            self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
+
+    def stage(self, staged: bool) -> None:
+        """Have the records of the appends to come made in memory and written a group at a time. Without, the log is a
+        copy: what a slave gets is written as it comes."""
+        if staged == (self._staging is not None):
+            return
+        self.settle()
+        self._staging = LogStaging(self._context.disk, self.files.file_size) if staged else None
+        if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
+            self._attach(self._current, self.tail.wrote_position)
+            assert self._reserve is not None, "what is written has blocks"
+            self._write_within(self._reserve)
+
+    def _attach(self, file: MappedFile, position: int) -> None:
+        """Records go to `position` of `file` from now on."""
+        if self._staging is None:
+            self.tail_view = file.view
+        else:
+            self._staging.attach(file.region, position)
+            self.tail_view = self._staging.view
+        self.tail.attach(self.tail_view, file.file_from_offset, file.file_size, position)
+
+    def _detach(self, offset: int) -> None:
+        """The next record, at `offset`, needs another file."""
+        if self._staging is not None:
+            self._staging.attach(None, 0)
+        self.tail_view = memoryview(b"")
+        self.tail.attach(None, offset, 0, 0)
+
+    def make_room(self, size: int = 0) -> None:
+        """The writing end has no room for a record. Give its file more blocks, `size` bytes or a step; if it has them
+        all, close it with a BLANK record and go on in the next one. So at most two calls make room for `size` bytes.
+
+        Raises:
+            OSError: there is no room on the disk, or the file could not be created; the log is as before.
+        """
+        if self._staging is not None and self._room_in_memory(self._staging, size):
+            return
+        if self._reserve is not None and not self._reserve.is_whole:
+            self._reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
+            self._write_within(self._reserve)
+            return
+        self._roll(size)
+
+    def find_room(self, size: int) -> None:
+        """The disk had no room for `size` bytes: is there some now?
+
+        Raises:
+            OSError: no.
+        """
+        self.make_room(size)
+
+    def _room_in_memory(self, staging: LogStaging, size: int) -> bool:
+        """If staging is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
+        if self._reserve is None or self.tail.file_size >= self._reserve.end:
+            return False
+        was_empty = staging.settled == self.tail.wrote_position
+        self.settle()
+        staging.make_room(size + END_FILE_MIN_BLANK_LENGTH, larger=was_empty)
+        self.tail_view = staging.view
+        self.tail.attach(self.tail_view, self.tail.file_from_offset, self.files.file_size, self.tail.wrote_position)
+        self._write_within(self._reserve)
+        return size + END_FILE_MIN_BLANK_LENGTH <= self.tail.file_size - self.tail.wrote_position
+
+    def _roll(self, size: int) -> None:
+        current = self._current
+        offset = self.max_offset if current is None else current.end_offset
+        region = self._allocator.take(offset) or self._context.disk.map(
+            self.files.folder / f"{offset:020d}", self.files.file_size
+        )
+        reserve = self._reserve_of(region, 0)
+        try:
+            reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
+        except OSError:
+            self._allocator.give_back(offset, region)
+            raise
+        if current is not None and current.file_from_offset == self.tail.file_from_offset:
+            position = self.tail.wrote_position
+            self.tail.close_file()
+            if self._staging is not None:  # the head of BLANK; the rest of the file stays as it is
+                self._staging.settle(min(position + END_FILE_MIN_BLANK_LENGTH, current.file_size))
+            current.wrote_position = current.file_size
+        file = self.files.create(offset, region)
+        self._current = file
+        self._attach(file, 0)
+        self._write_within(reserve)
+        self._allocator.prepare(offset + file.file_size, offset + 2 * file.file_size)
+
+    def _reserve_of(self, region: MappedRegion, position: int) -> BlockReserve:
+        size = self.files.file_size
+        return BlockReserve(self._context.jobs, region, position, size, _BLOCKS_STEP, self._on_more_blocks)
+
+    def _on_more_blocks(self, reserve: BlockReserve) -> None:
+        if reserve is self._reserve:
+            self._write_within(reserve)
+
+    def _write_within(self, reserve: BlockReserve) -> None:
+        """The writing end takes the file to end where its blocks do, or the room in memory."""
+        self._reserve = reserve
+        staging = self._staging
+        self.tail.file_size = reserve.end if staging is None else min(reserve.end, staging.limit)
+
+    def prepare_ahead(self) -> None:
+        """Have blocks ahead of the writer ready. Cheap when there is nothing to do."""
+        if self._reserve is not None:
+            self._reserve.move_to(self.tail.wrote_position)
+
+    def create_ahead(self) -> None:
+        """Have the next files ready: start of the services."""
+        current = self._current
+        if current is not None:
+            self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
+            self.prepare_ahead()
+
+    def release_tail(self) -> None:
+        """Detach the writing end: shutdown."""
+        self.settle()
+        self._reserve = None
+        self._detach(self.max_offset)
+        self._current = None
+
+    def newest_from(self, offset: int) -> memoryview | None:
+        """What the records from physical offset `offset` on were written to, as `tail_view`, if they are all there
+        still. The mapped file has them, too, but pages of it may have to be mapped first."""
+        position = offset - self.tail.file_from_offset
+        staging = self._staging
+        is_here = position >= 0 if staging is None else staging.has(position, self.tail.wrote_position)
+        return self.tail_view if is_here else None
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that holds physical offset `offset`."""
+        recent = self._recent
+        if recent is not None and 0 <= offset - recent.file_from_offset < recent.file_size and recent.is_mapped:
+            return recent
+        self._recent = self.files.find(offset)
+        return self._recent
+
+    def bytes_from(self, offset: int, limit: int) -> memoryview | None:
+        """At most `limit` bytes from physical offset `offset` on, within one file; None if nothing is there."""
+        file = self.file_at(offset)
+        end = self.max_offset
+        if file is None or offset >= end:
+            return None
+        position = offset - file.file_from_offset
+        stop = min(position + limit, file.file_size, end - file.file_from_offset)
+        self.settle(file.file_from_offset + stop)
+        return file.view[position:stop]
+
+    def forget_first(self) -> MappedFile:
+        """Take the oldest file off the log; the caller destroys it."""
+        self._recent = None
+        return self.files.take_first()
+
+    def get(self, offset: int, size: int) -> memoryview | None:
+        """Bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the log."""
+        file = self.file_at(offset)
+        if file is None or offset < 0 or size <= 0 or offset + size > self.max_offset:
+            return None
+        position = offset - file.file_from_offset
+        if position + size > file.file_size:
+            return None
+        self.settle(offset + size)
+        return file.view[position : position + size]
+
+    def record_size(self, offset: int) -> int:
+        """TOTALSIZE of the record at `offset`; 0 if there is none."""
+        head = self.get(offset, 8)
+        if head is None:
+            return 0
+        size, magic = _SIZE_AND_MAGIC.unpack(head)
+        return int(size) if magic in MESSAGE_MAGICS and size >= MIN_RECORD_SIZE else 0
+
+    def record(self, offset: int) -> memoryview | None:
+        """The whole record at `offset`; None if there is none."""
+        size = self.record_size(offset)
+        return self.get(offset, size) if size else None
+
+    def store_timestamp(self, offset: int, size: int = MIN_RECORD_SIZE) -> int:
+        """STORETIMESTAMP of the record at `offset`; -1 if there is none (CommitLog.pickupStoreTimestamp)."""
+        head = self.get(offset, max(size, MIN_RECORD_SIZE))
+        if head is None or _SIZE_AND_MAGIC.unpack_from(head)[1] not in MESSAGE_MAGICS:
+            return -1
+        return store_timestamp_of(head)
+
+    def mend_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
+        """Set the QUEUEOFFSET field of a damaged record right, durably. Blocks; recovery only."""
+        file = self.files.find(physical_offset)
+        assert file is not None, f"no file holds physical offset {physical_offset}"
+        position = physical_offset - file.file_from_offset + 20
+        file.region.allocate(position, position + 8)
+        _LONG.pack_into(file.view, position, queue_offset)
+        self.sync(file, position, position + 8)
+
+    def sync(self, file: MappedFile, start: int, end: int) -> None:
+        """Make bytes [start, end) of a file of the log durable, for somebody who is not the flusher. Blocks; on the
+        loop's thread, or before a loop runs.
+
+        Raises:
+            SyncFailedError: the device refuses. The flusher has heard of it: the same sync was one of its bytes.
+        """
+        try:
+            file.region.flush(start, end)
+        except SyncFailedError as error:
+            self.on_sync_failed(error)
+            raise
+
+    def record_offset(self, offset: int) -> int:
+        """Where the record is that begins at or, in an entry of DLedger's, behind `offset`."""
+        return offset
+
+    def entry_offset(self, physical_offset: int) -> int:
+        """Where what holds the record at `physical_offset` begins: the record itself, or its DLedger entry."""
+        return physical_offset
+
+    def next_file_offset(self, offset: int) -> int:
+        """Start of the file behind the one that holds `offset` (CommitLog.rollNextFile)."""
+        size = self.files.file_size
+        return offset + size - offset % size
+
+    def ranges(self, start: int, end: int) -> Iterator[tuple[MappedFile, int, int]]:
+        """The pieces of [start, end) by file: (file, first position, position behind the last)."""
+        while start < end:
+            file = self.files.find(start)
+            if file is None:
+                return
+            stop = min(end, file.end_offset)
+            yield file, start - file.file_from_offset, stop - file.file_from_offset
+            start = stop
+
+    def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
+        """What a flush must make durable now: (the offset that is durable then, pieces by file)."""
+        self.settle()
+        end = self.max_offset
+        return end, list(self.ranges(self.flushed_offset, end))
+
+    def settle(self, end: int | None = None) -> None:
+        """Have everything below physical offset `end`, or everything, in the mapped files.
+
+        Raises:
+            OSError: the device refuses.
+        """
+        tail = self.tail
+        if self._current is None or self._current.file_from_offset != tail.file_from_offset:
+            return
+        staging = self._staging
+        if staging is not None and (end is None or end > tail.file_from_offset + staging.settled):
+            staging.settle(tail.wrote_position)
+            if self._reserve is not None:
+                self._write_within(self._reserve)
+        if end is None:
+            self._current.wrote_position = tail.wrote_position
+
+    def put(self, position: int, data: memoryview) -> None:
+        """Put a master's bytes into the current file, behind the log's end; `accept` makes them part of the log.
+
+        Raises:
+            OSError: the device refuses.
+        """
+        assert self._current is not None, "make_room attached a file"
+        self._current.region.write(position, data)
+
+    def accept(self, count: int) -> None:
+        """The next `count` bytes, which `put` wrote, belong to the log."""
+        self.tail.wrote_position += count
+        if self._staging is not None:
+            self._staging.skip(self.tail.wrote_position)
+
+
+def store_timestamp_of(record: memoryview) -> int:
+    """STORETIMESTAMP of a record that starts at byte 0 of `record`."""
+    (sys_flag,) = _INT.unpack_from(record, 36)
+    timestamp: int = _LONG.unpack_from(record, 68 if sys_flag & 0x10 else 56)[0]
+    return timestamp

@@ -1,0 +1,76 @@
+"""Search of the log for records whose properties hold some bytes, in steps that a running loop can take one by one."""
+
+import struct
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, ENTRY_MAGIC
+from maxq.store.log import record_cy
+from maxq.store.log.commit_log import CommitLog
+
+_ROWS: Final = 2048
+_HEAD: Final = struct.Struct(">ii")
+_RECORD_MAGIC: Final = b"\xda\xa3\x20"
+
+
+def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | None = None) -> Iterator[list[int]]:
+    """The physical offsets of records that lie at or above `start` and have `needle` in their properties.
+
+    Args:
+        start: a physical offset at which a record, or its DLedger entry, begins; one below the log counts as its begin.
+        end: look no further, though others may have appended; None: to the end of the log, wherever that is by then.
+
+    Yields:
+        What a few thousand records gave, maybe nothing; others may work between two steps. Where no record follows, the
+        search goes on with the next file: what ends a file may be too short for a DLedger header, or damaged.
+    """
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+    offset = max(start, commit_log.min_offset)
+    while offset < (commit_log.max_offset if end is None else min(end, commit_log.max_offset)):
+        file = commit_log.files.find(offset)
+        if file is None:
+            return
+        begin = offset - file.file_from_offset
+        stop_at = min(commit_log.max_offset - file.file_from_offset, file.file_size)
+        view = file.view
+        if commit_log.record_offset(offset) == offset:
+            count, after, _ = record_cy.scan(view, begin, stop_at, file.file_from_offset, rows, check_crc=False)
+        else:
+            count, after = _scan_entries(view, begin, stop_at, file.file_from_offset, rows)
+        yield _holding(view, rows, count, needle)
+        offset = file.file_from_offset + after if after > begin else file.end_offset
+
+
+def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]") -> tuple[int, int]:
+    """As record_cy.scan, for the records in DLedger entries; a body that is none is passed over.
+
+    Returns:
+        Rows that were filled, and the position behind the last entry: `start` if none begins there.
+    """
+    single = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, position = 0, start
+    if bytes(view[start + 4 : start + 7]) == _RECORD_MAGIC:  # it begins with a record, not with the entry's header
+        position -= ENTRY_HEADER_SIZE
+    while end - position >= ENTRY_HEADER_SIZE:
+        magic, size = _HEAD.unpack_from(view, position)
+        if magic != ENTRY_MAGIC or size < ENTRY_HEADER_SIZE or position + size > end or count == _ROWS:
+            break
+        found, _, _ = record_cy.scan(
+            view, position + ENTRY_HEADER_SIZE, position + size, file_from_offset, single, check_crc=False
+        )
+        if found:
+            rows[count * record_cy.SCAN_WIDTH : (count + 1) * record_cy.SCAN_WIDTH] = single
+            count += 1
+        position += size
+    return count, max(position, start)
+
+
+def _holding(view: memoryview, rows: "array[int]", count: int, needle: bytes) -> list[int]:
+    width, end = record_cy.SCAN_WIDTH, count * record_cy.SCAN_WIDTH
+    columns = (record_cy.C_PHYSICAL_OFFSET, record_cy.C_PROPERTIES_POSITION, record_cy.C_PROPERTIES_SIZE)
+    return [
+        physical_offset
+        for physical_offset, position, size in zip(*(rows[column:end:width] for column in columns), strict=True)
+        if needle in bytes(view[position : position + size])
+    ]

@@ -1,0 +1,350 @@
+"""The CommitLog record scanner: bytes of a log file → rows of int64, one row a record.
+
+Recovery, the offline tools and the data pipeline all read the log through `scan`. Layout of a record (big-endian,
+`b` and `s` = 8 or 20 bytes of born and store host, IPv4 or IPv6; MessageExtEncoder.encode in RocketMQ):
+
+    0 TOTALSIZE:4  4 MAGIC:4  8 BODYCRC:4  12 QUEUEID:4  16 FLAG:4  20 QUEUEOFFSET:8  28 PHYSICALOFFSET:8
+    36 SYSFLAG:4  40 BORNTIMESTAMP:8  48 BORNHOST:b  48+b STORETIMESTAMP:8  56+b STOREHOST:s  56+b+s RECONSUMETIMES:4
+    60+b+s PREPAREDOFFSET:8  68+b+s BODYLEN:4 BODY:n  TOPICLEN:1 (V1) or 2 (V2) TOPIC  PROPERTIESLEN:2 PROPERTIES
+
+TOTALSIZE must be the sum of the parts. A BLANK record (`remaining:4, 0xCBD43194`) ends a file. The rules are those of
+CommitLog.checkMessageAndReturnSize plus one: the stored physical offset must be the place where the record is found,
+so a stale record behind a truncated end, or a record copied elsewhere, is not taken for a message.
+
+Runs compiled and uncompiled; `buf` is a byte pointer in the one and the memoryview itself in the other.
+"""
+
+from isal.isal_zlib import crc32
+
+from maxq.store.log.crc32_function import address
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from maxq.runtime import cython  # type: ignore[no-redef]
+
+if cython.compiled:
+    from cython.cimports.maxq.runtime.buffers import i16, i32, i64, u32
+    from cython.cimports.maxq.store.log.crc32_function import maxq_crc32_t
+
+    _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
+else:
+    from maxq.runtime.buffers import i16, i32, i64, u32
+
+SCAN_WIDTH = 20
+(
+    C_POSITION,
+    C_SIZE,
+    C_PHYSICAL_OFFSET,
+    C_QUEUE_ID,
+    C_QUEUE_OFFSET,
+    C_SYS_FLAG,
+    C_FLAG,
+    C_BORN_TIMESTAMP,
+    C_STORE_TIMESTAMP,
+    C_RECONSUME_TIMES,
+    C_PREPARED_OFFSET,
+    C_BODY_CRC,
+    C_BODY_POSITION,
+    C_BODY_SIZE,
+    C_TOPIC_POSITION,
+    C_TOPIC_SIZE,
+    C_PROPERTIES_POSITION,
+    C_PROPERTIES_SIZE,
+    C_BORN_HOST_POSITION,
+    C_STORE_HOST_POSITION,
+) = range(20)
+
+STOP_ROWS_FULL = 0
+STOP_END = 1
+STOP_BLANK = 2
+STOP_ZERO = 3
+STOP_BAD_MAGIC = 4
+STOP_BAD_SIZE = 5
+STOP_BAD_CRC = 6
+STOP_BAD_OFFSET = 7
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
+_BLANK = cython.declare(cython.uint, 0xCBD43194)
+
+#: `__CRC32#` 0x01 ten digits 0x02 (CommitLog.CRC32_RESERVED_LEN).
+PROP_CRC_SIZE = 20
+_PROP_CRC_NAME = b"__CRC32#\x01"
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def crc31_at(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.uint:
+    """UtilAll.crc32 of buf[p : p + size]."""
+    if not cython.compiled:
+        return crc32(buf[p : p + size]) & 0x7FFFFFFF
+    return _crc32(0, buf + p, size) & 0x7FFFFFFF
+
+
+@cython.cfunc
+@cython.exceptval(-100, check=False)
+def _record(
+    view: object,
+    buf: cython.p_uchar,
+    p: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+    row: cython.p_longlong,
+    check_crc: cython.bint,
+    check_prop_crc: cython.bint,
+    check_offset: cython.bint,
+) -> cython.int:
+    """Check the record at p and fill `row`. 0 if it is good, else a STOP_… code."""
+    left: cython.longlong = end - p
+    if left < 8:
+        return 1
+    total: cython.longlong = i32(buf, p)
+    magic: cython.uint = u32(buf, p + 4)
+    if magic == _BLANK:
+        return 2
+    if magic != _V1 and magic != _V2:
+        return 3 if magic == 0 and total == 0 else 4
+    if total < 91 or total > left:
+        return 5
+    sys_flag: cython.int = i32(buf, p + 36)
+    born_size: cython.Py_ssize_t = 20 if sys_flag & 0x10 else 8
+    store_size: cython.Py_ssize_t = 20 if sys_flag & 0x20 else 8
+    q: cython.Py_ssize_t = p + 68 + born_size + store_size
+    limit: cython.Py_ssize_t = p + total
+    if q + 4 > limit:
+        return 5
+    body_size: cython.longlong = i32(buf, q)
+    body: cython.Py_ssize_t = q + 4
+    if body_size < 0 or body + body_size + 3 > limit:
+        return 5
+    q = body + body_size
+    topic_size: cython.Py_ssize_t
+    if magic == _V1:
+        topic_size = buf[q]
+        q += 1
+        if topic_size > 127:
+            return 5
+    else:
+        topic_size = i16(buf, q)
+        q += 2
+        if topic_size < 0:
+            return 5
+    topic: cython.Py_ssize_t = q
+    q += topic_size
+    if q + 2 > limit:
+        return 5
+    properties_size: cython.Py_ssize_t = i16(buf, q)
+    q += 2
+    if properties_size < 0 or q + properties_size != limit:
+        return 5
+    physical_offset: cython.longlong = i64(buf, p + 28)
+    if check_offset and physical_offset != file_from_offset + p:
+        return 7
+    if check_crc and body_size > 0 and crc31_at(buf, body, body_size) != u32(buf, p + 8):
+        return 6
+    if check_prop_crc and not _prop_crc_good(view[p:limit]):
+        return 6
+    row[0] = p
+    row[1] = total
+    row[2] = physical_offset
+    row[3] = i32(buf, p + 12)
+    row[4] = i64(buf, p + 20)
+    row[5] = sys_flag
+    row[6] = i32(buf, p + 16)
+    row[7] = i64(buf, p + 40)
+    row[8] = i64(buf, p + 48 + born_size)
+    row[9] = i32(buf, p + 56 + born_size + store_size)
+    row[10] = i64(buf, p + 60 + born_size + store_size)
+    row[11] = i32(buf, p + 8)
+    row[12] = body
+    row[13] = body_size
+    row[14] = topic
+    row[15] = topic_size
+    row[16] = q
+    row[17] = properties_size
+    row[18] = p + 48
+    row[19] = p + 56 + born_size
+    return 0
+
+
+@cython.wraparound(True)
+def _prop_crc_good(record: memoryview) -> bool:
+    """The `__CRC32#` property at the end of `record` (forceVerifyPropCRC): digits least significant first."""
+    tail = bytes(record[-PROP_CRC_SIZE:])
+    if not tail.startswith(_PROP_CRC_NAME) or tail[-1] != 2:
+        return False
+    digits = tail[len(_PROP_CRC_NAME) : -1]
+    return digits == encode_prop_crc(crc31(record[:-PROP_CRC_SIZE]))
+
+
+@cython.wraparound(True)
+def encode_prop_crc(value: int) -> bytes:
+    """Ten digits, least significant first, zero-padded on the right (MessageDecoder.createCrc32)."""
+    return str(value).encode()[::-1].ljust(10, b"0")
+
+
+def scan(
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+    rows: cython.longlong[::1],
+    *,
+    check_crc: cython.bint = True,
+    check_prop_crc: cython.bint = False,
+    check_offset: cython.bint = True,
+):
+    """Read good records from view[start:end] into `rows` until something stops it (see record_cy.pyi)."""
+    if end > len(view) or start < 0 or start > end:
+        raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
+    if start == end:
+        return 0, start, 1
+    room: cython.Py_ssize_t = len(rows) // 20
+    count: cython.Py_ssize_t = 0
+    p: cython.Py_ssize_t = start
+    result: cython.int
+    whole: object = view if not cython.compiled else memoryview(view)
+    buf: cython.p_uchar
+    out: cython.p_longlong
+    row: object
+    if cython.compiled:
+        if room == 0:
+            return 0, start, 0
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+        out = cython.address(rows[0])
+        while count < room:
+            result = _record(
+                whole, buf, p, end, file_from_offset, out + count * 20, check_crc, check_prop_crc, check_offset
+            )
+            if result != 0:
+                return count, p, result
+            p += out[count * 20 + 1]
+            count += 1
+            if p >= end:
+                return count, p, 1
+    else:
+        if not isinstance(view, memoryview):
+            view = whole = memoryview(view)
+        row = [0] * 20
+        while count < room:
+            result = _record(whole, view, p, end, file_from_offset, row, check_crc, check_prop_crc, check_offset)
+            if result != 0:
+                return count, p, result
+            for column in range(20):
+                rows[count * 20 + column] = row[column]
+            p += row[1]
+            count += 1
+            if p >= end:
+                return count, p, 1
+    return count, p, 0
+
+
+def find_record(
+    view: cython.const[cython.uchar][::1],
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    file_from_offset: cython.longlong,
+) -> int:
+    """The first position ≥ start with a whole good record, or -1 (see record_cy.pyi)."""
+    whole: object = memoryview(view)
+    p: cython.Py_ssize_t = start
+    found: cython.Py_ssize_t
+    needle: bytes
+    row: cython.longlong[20]
+    row: cython.longlong[20]
+    buf: cython.p_uchar
+    if end > len(view):
+        raise ValueError(f"end {end} is outside the file of {len(view)} bytes")
+    if end - start < 91:
+        return -1
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+        while p + 91 <= end:
+            # byte 4 of a record is 0xDA: the magic is what we look for, everything else is checked then
+            if (
+                buf[p + 4] == 0xDA
+                and buf[p + 5] == 0xA3
+                and buf[p + 6] == 0x20
+                and _record(
+                    whole,
+                    buf,
+                    p,
+                    end,
+                    file_from_offset,
+                    row,
+                    True,
+                    False,
+                    True,
+                )
+                == 0
+            ):
+                return p
+            p += 1
+        return -1
+    columns = [0] * 20
+    while p + 91 <= end:
+        step = 1 << 20
+        needle = bytes(whole[p + 4 : min(end, p + 4 + step + 3)])
+        found = needle.find(b"\xda\xa3\x20")
+        if found < 0:
+            p += step
+            continue
+        p += found
+        if _record(whole, whole, p, end, file_from_offset, columns, True, False, True) == 0:
+            return p
+        p += 1
+    return -1
+
+
+@cython.ccall
+def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
+    """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
+    p: cython.Py_ssize_t = start
+    total: cython.longlong
+    magic: cython.uint
+    buf: cython.p_uchar
+    if start < 0 or end > len(view) or start >= end:
+        return False
+    if cython.compiled:
+        buf = cython.cast(cython.p_uchar, cython.address(view[0]))
+    else:
+        buf = memoryview(view)
+    while end - p >= 91:
+        total = i32(buf, p)
+        magic = u32(buf, p + 4)
+        if total < 91 or (magic != 0xDAA320A7 and magic != 0xDAA320AB):
+            return False
+        p += total
+    return p == end
+
+
+def cut(
+    view: cython.const[cython.uchar][::1], file_from_offset: cython.longlong, end_offset: cython.longlong, ranges: list
+) -> list:
+    """Slices of one file for (physical offset, size) ranges that hold whole records; None if one does not."""
+    whole: object = memoryview(view)
+    found: list = []
+    start: cython.longlong
+    size: cython.longlong
+    for start, size in ranges:
+        if start < file_from_offset or start + size > end_offset:
+            return None
+        start -= file_from_offset
+        if start + size > len(view) or not check_chain(view, start, start + size):
+            return None
+        found.append(whole[start : start + size])
+    return found
+
+
+def crc31(data) -> int:
+    """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
+    return crc32(data) & 0x7FFFFFFF
+
+
+def is_compiled() -> bool:
+    """Which form runs."""
+    return cython.compiled

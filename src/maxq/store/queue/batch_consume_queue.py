@@ -1,0 +1,199 @@
+"""The queue of a BatchCQ topic: one unit per record, which may hold many messages (BatchConsumeQueue.java).
+
+A unit is 46 bytes, big-endian:
+
+    physical offset:8  size:4  tags code:8  store time:8  message base offset:8  batch size:2  compacted offset:4 (-1)
+     reserved:4 (0)
+
+Unit index and queue offset differ, so a queue offset is looked for by bisection of the base offsets.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import NamedTuple
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.files.block_reserve import back_units
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file_queue import MappedFileQueue
+from maxq.store.log.tails_cy import QueueTail
+
+BATCH_UNIT_SIZE = 46
+_UNIT = struct.Struct(">qiqqqhii")
+
+
+class BatchUnit(NamedTuple):
+    """One unit: a record and the queue offsets [base_offset, base_offset + batch_size) of its messages."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    base_offset: int
+    batch_size: int
+
+
+class BatchConsumeQueue:
+    """Units in order of their base offsets.
+
+    Attributes:
+        next_queue_offset: base offset of the next record that is appended to the log.
+        end_at_start: see ConsumeQueue.
+        tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
+    """
+
+    def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
+        self.count = 0  # units; unit i is at logical byte 46 × i
+        self.next_queue_offset = 0
+        self.tail = QueueTail(topic, queue_id, self)
+        self.max_physical_offset = -1  # start of the last record that has a unit
+        self.end_at_start = 0
+        self._backed: MappedFile | None = None  # the file that is written, and up to which byte it has blocks
+        self._backed_end = 0
+
+    @property
+    def first_index(self) -> int:
+        return self.files.min_offset // BATCH_UNIT_SIZE
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset behind the last message; 0 without units."""
+        last = self.unit(self.count - 1)
+        return 0 if last is None else last.base_offset + last.batch_size
+
+    @property
+    def taken_offset(self) -> int:
+        """`max_offset`, and what was stored here and cannot be read yet."""
+        return max(self.max_offset, self.next_queue_offset)
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """Smallest queue offset still in the log; -1 without units."""
+        low, high = self.first_index, self.count
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is None or unit.physical_offset < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        found = self.unit(low)
+        return found.base_offset if found is not None else (-1 if self.count == 0 else self.max_offset)
+
+    def unit(self, index: int) -> BatchUnit | None:
+        """Unit `index`; None if there is none."""
+        if not self.first_index <= index < self.count:
+            return None
+        return self._read(index)
+
+    def _read(self, index: int) -> BatchUnit | None:
+        position = index * BATCH_UNIT_SIZE
+        file = self.files.find(position)
+        if file is None:
+            return None
+        return BatchUnit(*_UNIT.unpack_from(file.view, position - file.file_from_offset)[:6])
+
+    def find_index(self, queue_offset: int) -> int:
+        """Index of the unit that holds `queue_offset`, or of the first behind it; `count` if there is none."""
+        low, high = self.first_index, self.count
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._read(middle)
+            if unit is not None and unit.base_offset + unit.batch_size <= queue_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def units(self, index: int) -> Iterator[BatchUnit]:
+        """Units from `index` on."""
+        for number in range(max(index, self.first_index), self.count):
+            unit = self._read(number)
+            if unit is None:
+                return
+            yield unit
+
+    def append(self, unit: BatchUnit) -> bool:
+        """Write one unit unless its record has one already. False: it had. OSError: there is no room for it."""
+        if unit.physical_offset <= self.max_physical_offset:
+            return False
+        position = self.count * BATCH_UNIT_SIZE
+        file = self.files.find(position) or self._create(position)
+        place = position - file.file_from_offset
+        if file is not self._backed or place + BATCH_UNIT_SIZE > self._backed_end:
+            self._backed_end = back_units(file.region, place, file.file_size)
+            self._backed = file
+        _UNIT.pack_into(file.view, place, *unit, -1, 0)
+        self.count += 1
+        self.max_physical_offset = unit.physical_offset
+        self.next_queue_offset = max(self.next_queue_offset, unit.base_offset + unit.batch_size)
+        self.tail.write_offset = 20 * (unit.base_offset + unit.batch_size)
+        file.wrote_position = position + BATCH_UNIT_SIZE - file.file_from_offset
+        return True
+
+    def _create(self, position: int) -> MappedFile:
+        last = self.files.last
+        if last is not None:
+            last.wrote_position = last.file_size
+        return self.files.create(position - position % self.files.file_size)
+
+    def cut(self, physical_offset: int) -> None:
+        """Keep good units whose record lies below `physical_offset`; recovery writes the rest anew."""
+        first = last = self.first_index
+        end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE
+        while last < end:
+            unit = self._read(last)
+            if (
+                unit is None
+                or unit.size <= 0
+                or unit.batch_size <= 0
+                or not 0 <= unit.physical_offset < physical_offset
+            ):
+                break
+            last += 1
+        self.count = last
+        if last == first:
+            self.files.destroy()
+            self.count = 0
+        else:
+            self.files.truncate(last * BATCH_UNIT_SIZE)
+        kept = self.unit(self.count - 1)
+        self.max_physical_offset = -1 if kept is None else kept.physical_offset
+        self.next_queue_offset = self.max_offset
+
+    def flush(self) -> None:
+        """Make all units durable. Blocks."""
+        for file in self.files.files:
+            file.flush()
+
+    def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
+        """Take off files, never the last, whose last unit points below `min_physical_offset`."""
+        gone: list[MappedFile] = []
+        while len(self.files.files) > 1:
+            unit = self._read(self.files.files[0].end_offset // BATCH_UNIT_SIZE - 1)
+            if unit is None or unit.physical_offset >= min_physical_offset:
+                break
+            gone.append(self.files.take_first())
+        return gone
+
+    def release(self) -> None:
+        """Give up all mappings."""
+        self._backed = None
+        self.files.release()
+
+    def destroy(self) -> None:
+        """Delete the files; numbering starts anew. Blocks."""
+        self.files.destroy()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of files and units; numbering starts anew."""
+        self._backed = None
+        self._backed_end = 0
+        self.files.files = []
+        self.count = self.next_queue_offset = 0
+        self.tail.write_offset = 0
+        self.max_physical_offset = -1

@@ -1,0 +1,359 @@
+"""The queue of one topic and queue id: for each message the place in the log (ConsumeQueue.java).
+
+A unit is 20 bytes, big-endian; unit i of the queue is at logical byte 20 × i:
+
+    physical offset:8  size:4  tags code:8
+
+Special units:
+
+* pre-blank `(0, 0x7FFFFFFF, 0)` from the start of the first file up to the first message of a queue that does not
+  begin at 0;
+* with ConsumeQueueExt, the address of an extension unit in place of the tags code (consume_queue_ext.py);
+* a damaged message's place `(physical offset, size, DAMAGED_TAGS_CODE)`: physical offset and size are those of the
+  next good message of this queue, or of the filler record over the damage (damage.py). A Java broker reads a whole
+  record there, in order of offsets, so nothing in it stumbles (it may deliver that next message twice to a group that
+  subscribes `*`); our readers pass over it.
+
+Units are written by `QueueTail.append` (tails_cy.py). This module owns the files below it. Files are mapped when first
+used and given up when idle (see consume_queue_store.py), so 20 000 queues cost neither descriptors nor start-up time.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import PurePath
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.files.block_reserve import UNIT_ROOM, back_units
+from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile, clear, holds_data
+from maxq.store.files.mapped_file_queue import MappedFileQueue
+from maxq.store.log.tails_cy import QueueTail
+from maxq.store.queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+
+CQ_STORE_UNIT_SIZE = 20
+BLANK_UNIT_SIZE = 0x7FFFFFFF
+UNIT = struct.Struct(">qiq")
+_TAGS_CODE, _TAGS_CODE_AT = struct.Struct(">q"), 12
+_LOOK_BACK = 1_000  # units in which an extension address is looked for
+_PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
+
+
+class ConsumeQueue:
+    """Files, writing end and smallest offset of one queue.
+
+    Attributes:
+        tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
+            `tail.next_queue_offset` the one that the next append gets (larger while a flush is awaited).
+        ext: the extension units, with enableConsumeQueueExt.
+        end_at_start: the maximum offset when this start had recovered the queue; 0 of queues and topics made since.
+        hidden_below: messages with a smaller queue offset are not shown (hidden_messages.py); 0: none is hidden.
+        in_flush: the executor is flushing files of this queue: they must not be unmapped.
+    """
+
+    __slots__ = (
+        "_min_checked", "_min_offset", "_on_mapped", "end_at_start", "ext", "files", "hidden_below", "in_flush",
+        "queue_id", "tail", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        disk: Disk,
+        base: PurePath,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        on_mapped: Callable[["ConsumeQueue"], None],
+    ) -> None:
+        """`on_mapped(queue)` is called whenever a file of this queue may have become mapped."""
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
+        self.tail = QueueTail(topic, queue_id, self)
+        self.ext: ConsumeQueueExt | None = None
+        self.in_flush = False
+        self.hidden_below = 0
+        self.end_at_start = 0
+        self._on_mapped = on_mapped
+        self._min_offset = 0
+        self._min_checked = -1  # the log's minimum for which _min_offset is right
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset behind the last visible message."""
+        return self.tail.write_offset // CQ_STORE_UNIT_SIZE
+
+    @property
+    def taken_offset(self) -> int:
+        """`max_offset`, and what was stored here and cannot be read yet."""
+        return max(self.max_offset, self.tail.next_queue_offset)
+
+    def min_offset(self, min_physical_offset: int) -> int:
+        """The smallest queue offset that is shown: whose record the log (that begins at `min_physical_offset`) still
+        has, and that is not hidden; the maximum if there is none. Looked for again only when the log's beginning moved
+        (correctMinOffset)."""
+        if min_physical_offset != self._min_checked:
+            self._min_offset = self._find_min(min_physical_offset)
+            self._min_checked = min_physical_offset
+        if self.hidden_below > self._min_offset:
+            return min(self.hidden_below, self.max_offset)
+        return self._min_offset
+
+    def reset_min(self) -> None:
+        """Look for the minimum anew: units were changed."""
+        self._min_checked = -1
+
+    def _find_min(self, min_physical_offset: int) -> int:
+        low, high = self.files.min_offset // CQ_STORE_UNIT_SIZE, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[0] < min_physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """(physical offset, size, tags code) of unit `queue_offset`; None if no file holds it."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        if file is None or position < 0:
+            return None
+        return UNIT.unpack_from(self._view(file), position - file.file_from_offset)
+
+    def units_from(self, queue_offset: int) -> tuple[memoryview, int, int] | None:
+        """The units from `queue_offset` to the end of its file or of the queue: (view of the file, first byte, byte
+        behind the last); None if no file holds it."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        if file is None or position >= self.tail.write_offset:
+            return None
+        start = position - file.file_from_offset
+        end = min(self.tail.write_offset - file.file_from_offset, file.file_size)
+        return self._view(file), start, end
+
+    def next_file_index(self, queue_offset: int) -> int:
+        """First queue offset of the file behind the one that would hold `queue_offset`."""
+        per_file = self.files.file_size // CQ_STORE_UNIT_SIZE
+        return queue_offset + per_file - queue_offset % per_file
+
+    # --- writing ---
+
+    def roll(self, queue_offset: int, physical_offset: int, size: int) -> None:
+        """Make `tail` ready for unit `queue_offset`, that of the record at `physical_offset`; it is not below the end.
+
+        A queue without units starts at any offset, behind pre-blank units. Units that are missing in an existing
+        queue are filled with the places of damaged messages.
+        """
+        target = queue_offset * CQ_STORE_UNIT_SIZE
+        if not self.files.files:
+            self._start_at(target)
+            return
+        gap = (target - self.tail.write_offset) // CQ_STORE_UNIT_SIZE
+        for _ in range(gap):
+            self.append(physical_offset, size, DAMAGED_TAGS_CODE)
+        if gap > 0:
+            self.tail.max_physical_offset = physical_offset  # the record itself is still to come
+        self._attach()
+
+    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Write one unit at the end of the queue."""
+        if not self.tail.append(physical_offset, size, tags_code):
+            self._attach()
+            written = self.tail.append(physical_offset, size, tags_code)
+            assert written, f"{self.topic}-{self.queue_id}: no room in a file just attached"
+
+    def put_unit(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
+        """Overwrite an existing unit."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
+        file.region.allocate(position - file.file_from_offset, position - file.file_from_offset + CQ_STORE_UNIT_SIZE)
+        UNIT.pack_into(self._view(file), position - file.file_from_offset, *unit)
+        file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
+
+    # --- extension units ---
+
+    def put_address(self, queue_offset: int, address: int) -> None:
+        """Put an extension unit's address in place of the tags code of a unit that was appended just now: its blocks
+        are there."""
+        position = queue_offset * CQ_STORE_UNIT_SIZE
+        file = self.files.find(position)
+        assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
+        at = position - file.file_from_offset
+        _TAGS_CODE.pack_into(self._view(file), at + _TAGS_CODE_AT, address)
+        file.flushed_position = min(file.flushed_position, at)
+
+    def place_ext(self, ext: ConsumeQueueExt) -> None:
+        """Find where extension units go on, after a start: behind the newest that a unit knows."""
+        high = self.max_offset
+        low = max(self.files.min_offset // CQ_STORE_UNIT_SIZE, high - _LOOK_BACK)
+        units = (self.unit(at) for at in range(high - 1, low - 1, -1))
+        last = next((unit[2] for unit in units if unit is not None and is_ext_address(unit[2])), None)
+        ext.place(last, is_new=last is None and low == self.files.min_offset // CQ_STORE_UNIT_SIZE)
+
+    def with_tags(self, unit: tuple[int, int, int]) -> tuple[int, int, int]:
+        """The unit with its tags code in place of an address; as it is if that cannot be read."""
+        if self.ext is None or not is_ext_address(unit[2]):
+            return unit
+        found = self.ext.get(unit[2])
+        return unit if found is None else (unit[0], unit[1], found.tags_code)
+
+    def _start_at(self, target: int) -> None:
+        file_size = self.files.file_size
+        position = target % file_size
+        file = self._add_file(target - position, min(file_size, position + UNIT_ROOM))
+        self._view(file)[:position] = _PRE_BLANK * (position // CQ_STORE_UNIT_SIZE)
+        self._write_in(file, position)
+        self.tail.next_queue_offset = max(self.tail.next_queue_offset, target // CQ_STORE_UNIT_SIZE)
+        self.reset_min()
+
+    def _attach(self) -> None:
+        """Attach the file that holds the write offset, a new one if the last is full, as far as it has blocks.
+
+        Raises:
+            OSError: there is no room for another unit; the queue is as before.
+        """
+        offset = self.tail.write_offset
+        file = self.files.find(offset)
+        if file is None:
+            last = self.files.last
+            if last is not None:
+                last.wrote_position = last.file_size
+            file = self._add_file(offset - offset % self.files.file_size, 0)
+        self._write_in(file, offset - file.file_from_offset)
+
+    def _add_file(self, file_from_offset: int, used: int) -> MappedFile:
+        """A new file with blocks for its first `used` bytes."""
+        file = self.files.create(file_from_offset)
+        try:
+            file.region.allocate(0, used)
+        except OSError:
+            self.files.files.pop()
+            file.release()
+            raise
+        self._on_mapped(self)
+        return file
+
+    def _write_in(self, file: MappedFile, position: int) -> None:
+        view = self._view(file)
+        end = back_units(file.region, position, file.file_size)
+        self.tail.attach(view[:end], file.file_from_offset, position)
+
+    # --- life of the files ---
+
+    def end_at(self, queue_offset: int, max_physical_offset: int) -> None:
+        """Recovery found the end: `queue_offset` is behind the last good unit. Files behind are deleted; stale units
+        that begin right behind are made zero, so that nobody who looks for the end by its shape reads on."""
+        offset = queue_offset * CQ_STORE_UNIT_SIZE
+        tail = self.tail
+        tail.attach(None, 0, 0)
+        if self.files.last is not None and offset <= self.files.min_offset and offset < self.files.last.end_offset:
+            self.files.destroy()
+        self.files.truncate(offset)
+        last = self.files.last
+        if last is not None and offset < last.end_offset:
+            position = offset - last.file_from_offset
+            page_end = min(last.file_size, position + OS_PAGE_SIZE - position % OS_PAGE_SIZE)
+            zeros = bytes(page_end - position)
+            if bytes(last.view[position:page_end]) != zeros:
+                last.view[position:page_end] = zeros
+                last.region.flush(position, page_end)
+        tail.write_offset = offset
+        tail.next_queue_offset = queue_offset
+        tail.max_physical_offset = max_physical_offset
+        self.reset_min()
+
+    def adopt(self, queue_offset: int, max_physical_offset: int) -> None:
+        """A clean shutdown left exactly `queue_offset` units; nothing on disk has to be touched."""
+        self.tail.write_offset = queue_offset * CQ_STORE_UNIT_SIZE
+        self.tail.next_queue_offset = queue_offset
+        self.tail.max_physical_offset = max_physical_offset
+        last = self.files.last
+        if last is not None:
+            last.wrote_position = last.flushed_position = self.tail.write_offset - last.file_from_offset
+
+    def unflushed(self, least_pages: int) -> list[tuple[MappedFile, int, int]]:
+        """What a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file that
+        is not full and has fewer than `least_pages` dirty pages."""
+        end = self.tail.write_offset
+        found: list[tuple[MappedFile, int, int]] = []
+        for file in reversed(self.files.files):
+            file.wrote_position = max(0, min(file.file_size, end - file.file_from_offset))
+            start, stop = file.flushed_position, file.wrote_position
+            if stop > start and (file.is_full or stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE >= least_pages):
+                found.append((file, start, stop))
+            elif file.is_full:
+                break  # older files were flushed when this one was
+        if self.ext is not None:
+            found += self.ext.unflushed(least_pages * OS_PAGE_SIZE)
+        return found
+
+    def release(self) -> None:
+        """Give up all mappings; what was written stays. The next use maps again."""
+        self.tail.attach(None, 0, 0)
+        self.files.release()
+        if self.ext is not None:
+            self.ext.release()
+
+    def destroy(self) -> None:
+        """Delete the files and forget the units; numbering starts anew. Blocks."""
+        self.tail.attach(None, 0, 0)
+        self.files.destroy()
+        if self.ext is not None:
+            self.ext.destroy()
+        self.forget()
+
+    def clear_rest(self) -> None:
+        """Make zero what lies behind the end in the last file, which was written over. Blocks if there is something."""
+        last = self.files.last
+        position = 0 if last is None else max(0, self.tail.write_offset - last.file_from_offset)
+        if last is not None and holds_data(last.region, position, last.file_size):
+            clear(last.region, position, last.file_size)
+
+    def forget(self) -> list[MappedFile]:
+        """Let go of the files, which are returned, and of the units; numbering starts anew."""
+        tail = self.tail
+        tail.attach(None, 0, 0)
+        self.files.release()
+        files, self.files.files = self.files.files, []
+        if self.ext is not None:
+            self.ext.forget()
+        tail.write_offset = tail.next_queue_offset = 0
+        tail.max_physical_offset = -1
+        self.reset_min()
+        return files
+
+    def begin_anew(self) -> None:
+        """The topic was deleted: no units, numbering from 0, nothing hidden. Files that are flushed just now stay
+        mapped until that has ended: `forget` does not see them."""
+        self.files.files = []
+        self.forget()
+        self.hidden_below = self.end_at_start = 0
+
+    def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
+        """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys
+        them."""
+        gone: list[MappedFile] = []
+        while len(self.files.files) > 1:
+            first = self.files.files[0]
+            last_unit = self.unit(first.end_offset // CQ_STORE_UNIT_SIZE - 1)
+            if last_unit is None or last_unit[0] >= min_physical_offset:
+                break
+            gone.append(self.files.take_first())
+        if gone:
+            self.reset_min()
+            gone += self._expired_ext()
+        return gone
+
+    def _expired_ext(self) -> list[MappedFile]:
+        """Files of extension units that only units deleted now have known."""
+        first = self.unit(self.files.min_offset // CQ_STORE_UNIT_SIZE)
+        return [] if self.ext is None or first is None else self.ext.take_expired(first[2])
+
+    def _view(self, file: MappedFile) -> memoryview:
+        if not file.is_mapped:
+            view = file.view
+            self._on_mapped(self)
+            return view
+        return file.view

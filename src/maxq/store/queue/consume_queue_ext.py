@@ -1,0 +1,210 @@
+"""ConsumeQueueExt: what does not fit into a ConsumeQueue unit: for which consumers' expressions a message is.
+
+A unit is big-endian, and follows the one before it:
+
+    size:2  tags code:8  store time:8  bit map size:2  bit map[bit map size]        size = 20 + bit map size
+
+The queue's unit then holds, in place of the tags code, the *address* of the extension unit: its logical offset +
+Long.MIN_VALUE. A unit never crosses files; where the next one does not fit with 4 bytes to spare, a short of -1 ends
+the file. Bit maps: maxq.filter.bloom_filter.
+
+Extensions are weakly reliable: one that cannot be read counts as "perhaps for everybody". What must never be read is a
+unit of an earlier life at an address given out again, so after a start writing goes on where the last known unit ends
+only if nothing lies behind it; else in a new file.
+
+Source:
+    store/ConsumeQueueExt.java; store-format.md §7.4.
+"""
+
+import struct
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from maxq.runtime.interfaces import Disk
+from maxq.store.files.mapped_file import MappedFile, holds_data
+from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
+
+MAX_ADDRESS: Final = -2147483649  # what is above is a tags code
+_FIRST_ADDRESS: Final = -(1 << 63)
+_HEAD: Final = struct.Struct(">hqqh")
+_END_BLANK: Final = 4
+_MAX_UNIT_SIZE: Final = 32767
+_ALLOCATED_BYTES: Final = 65_536  # blocks are asked for so many bytes at a time
+
+
+class CqExtUnit(NamedTuple):
+    """One extension unit. `store_time` is wall clock, ms."""
+
+    tags_code: int
+    store_time: int
+    bit_map: bytes
+
+    @property
+    def size(self) -> int:
+        return _HEAD.size + len(self.bit_map)
+
+
+def is_ext_address(tags_code: int) -> bool:
+    """Is this an address, in place of a tags code?"""
+    return tags_code <= MAX_ADDRESS
+
+
+def offset_of(address: int) -> int:
+    """The logical offset an address means."""
+    return address - _FIRST_ADDRESS
+
+
+class ConsumeQueueExt:
+    """The extension units of one queue. Files are looked at when they are first needed."""
+
+    def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
+        self._disk = disk
+        self._files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
+        self._is_loaded = False
+        self._is_placed = False  # it is known where the next unit goes
+        self._allocated = 0  # logical offset up to which the last file has blocks, from where units go
+
+    @property
+    def folder(self) -> PurePath:
+        return self._files.folder
+
+    # --- reading ---
+
+    def file_of(self, address: int) -> MappedFile | None:
+        """The file that holds the unit at `address`; None if there is none."""
+        return self._loaded().find(offset_of(address)) if is_ext_address(address) else None
+
+    def get(self, address: int) -> CqExtUnit | None:
+        """The unit at `address`; None if none can be read there."""
+        file = self.file_of(address)
+        if file is None:
+            return None
+        at = offset_of(address) - file.file_from_offset
+        if at + _HEAD.size > file.file_size:
+            return None
+        size, tags_code, store_time, bit_map_size = _HEAD.unpack_from(file.view, at)
+        end = at + size
+        if size != _HEAD.size + bit_map_size or bit_map_size < 0 or end > file.file_size:
+            return None
+        return CqExtUnit(tags_code, store_time, bytes(file.view[at + _HEAD.size : end]))
+
+    # --- writing ---
+
+    @property
+    def is_placed(self) -> bool:
+        """Is it known where the next unit goes? `place` says it."""
+        return self._is_placed
+
+    def place(self, last_address: int | None, *, is_new: bool) -> None:
+        """Go on behind the newest unit that the queue knows.
+
+        Args:
+            last_address: of that unit; None: the queue's last units know none.
+            is_new: the queue itself begins anew: what is here belongs to nobody. Blocks then.
+        """
+        files = self._loaded()
+        self._is_placed = True
+        self._allocated = 0
+        if is_new:
+            files.destroy()
+        file = None if last_address is None else self.file_of(last_address)
+        unit = None if last_address is None else self.get(last_address)
+        if last_address is not None and file is not None and file is files.last and unit is not None:
+            end = offset_of(last_address) - file.file_from_offset + unit.size
+            if not holds_data(file.region, end, file.file_size):
+                file.wrote_position = file.flushed_position = end
+                return
+        if files.last is not None:
+            files.last.wrote_position = files.last.flushed_position = files.file_size
+
+    def put(self, unit: CqExtUnit) -> int | None:
+        """Write a unit; its address, None if it cannot be written.
+
+        Raises:
+            OSError: no room for another file, or no blocks for the unit.
+        """
+        assert self._is_placed, "place comes first"
+        files = self._files
+        if unit.size > min(_MAX_UNIT_SIZE, files.file_size - _END_BLANK):
+            return None
+        file = files.last
+        if file is not None and not file.is_full and unit.size > file.file_size - file.wrote_position - _END_BLANK:
+            self._allocate(file, file.wrote_position + 2)
+            file.view[file.wrote_position : file.wrote_position + 2] = b"\xff\xff"
+            file.wrote_position = file.file_size
+        if file is None or file.is_full:
+            file = files.create(0 if file is None else file.end_offset)
+        start, end = file.wrote_position, file.wrote_position + unit.size
+        self._allocate(file, end)
+        _HEAD.pack_into(file.view, start, unit.size, unit.tags_code, unit.store_time, len(unit.bit_map))
+        file.view[start + _HEAD.size : end] = unit.bit_map
+        file.wrote_position = end
+        return file.file_from_offset + start + _FIRST_ADDRESS
+
+    def _allocate(self, file: MappedFile, end: int) -> None:
+        """Blocks for what goes to the end of `file`, up to `end`."""
+        if file.file_from_offset + end > self._allocated:
+            stop = min(file.wrote_position + _ALLOCATED_BYTES, file.file_size)
+            file.region.allocate(file.wrote_position, stop)
+            self._allocated = file.file_from_offset + stop
+
+    # --- life of the files ---
+
+    def unflushed(self, least_bytes: int) -> list[tuple[MappedFile, int, int]]:
+        """What a flush must make durable: (file, first byte, byte behind the last)."""
+        if not self._is_placed:
+            return []
+        return [
+            (file, file.flushed_position, file.wrote_position)
+            for file in self._files.files
+            if file.wrote_position > file.flushed_position
+            and (file.is_full or file.wrote_position - file.flushed_position >= least_bytes)
+        ]
+
+    def take_expired(self, min_address: int) -> list[MappedFile]:
+        """Take off files whose units are all below `min_address`; the caller destroys them."""
+        files = self._loaded()
+        gone = []
+        while is_ext_address(min_address) and len(files.files) > 1:
+            first = files.files[0]
+            if first.end_offset > offset_of(min_address):
+                break
+            gone.append(files.take_first())
+        return gone
+
+    def release(self) -> None:
+        """Give up all mappings; what was written stays."""
+        self._files.release()
+
+    def forget(self) -> None:
+        """The queue begins anew: let go of everything; `place` will have to be asked again. Files that are flushed just
+        now stay mapped until that has ended."""
+        self._files.files = []
+        self._is_loaded = self._is_placed = False
+
+    def destroy(self) -> None:
+        """Delete files and folder. Blocks."""
+        self._loaded().destroy()
+        self._disk.delete_tree(self.folder)
+        if not self._disk.list(self.folder.parent):
+            self._disk.delete_tree(self.folder.parent)
+        self.forget()
+
+    def _loaded(self) -> MappedFileQueue:
+        if not self._is_loaded:
+            self._is_loaded = True
+            self._load()
+        return self._files
+
+    def _load(self) -> None:
+        """Take the files there are, as far as they follow each other; the newest count."""
+        files = self._files
+        found = [
+            int(entry.name)
+            for entry in self._disk.list(self.folder)
+            if is_offset_name(entry.name) and entry.size == files.file_size
+        ]
+        for offset in sorted(found):
+            if files.last is not None and files.last.end_offset != offset:
+                files.files.clear()  # what lies before a hole is not read any more
+            files.files.append(MappedFile(self._disk, files, offset, files.file_size, position=files.file_size))

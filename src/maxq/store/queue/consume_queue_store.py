@@ -1,0 +1,410 @@
+"""All ConsumeQueues of a store: which there are, and where a dispatched record goes (ConsumeQueueStore.java).
+
+The object is the `owner` that the compiled Dispatcher calls for what it does not do itself: open a queue, roll a file,
+records with a meaning beyond topic and queue id.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import PurePath
+
+from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_const import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+)
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
+from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
+from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+#: Queues that may be mapped at a time (a mapping costs two descriptors); those mapped longest ago are given up.
+MAX_MAPPED_QUEUES = 6000
+_LOOK_AT = 4
+
+BATCH_UNIT_NAME = "batchconsumequeue"
+EXT_NAME = "consumequeue_ext"
+ASIDE_NAME = "deleted"
+LMQ_PREFIX = "%LMQ%"
+DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
+#: Topics of what producers have not committed, and of what nobody decided.
+OF_TRANSACTIONS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
+FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
+_INNER_BATCH = 0x80
+_ROLLBACK = 0xC
+_UNCOUNTED = (0x4, 0xC)  # transaction types prepared and rollback
+
+
+def is_folder_name(topic: str) -> bool:
+    """Can a queue's folder have this name? A client names its light queues, and a flipped bit makes anything of one."""
+    return (
+        topic not in ("", ".", "..")
+        and not any(letter in topic for letter in "/\0\ufffd")
+        and len(topic.encode()) <= FOLDER_NAME_MAX
+    )
+
+
+def may_hold_places(topic: str) -> bool:
+    """Can records of this topic have places in the queues that INNER_MULTI_DISPATCH names? Copies that wait for another
+    try, or for a time, have none: what they say of places is of the message that they were made from
+    (isNeedHandleMultiDispatch)."""
+    return not topic.startswith(_NAME_NO_QUEUES) and topic != DELAY_TOPIC
+
+
+def may_name_queues(topic: str) -> bool:
+    """Are the messages of this topic given such places, and shown there? Messages of open transactions and dead letters
+    are not: the one that is committed has its own place, and the one that nobody could consume had it. Where Java gave
+    them places, these are ones of lost messages."""
+    return may_hold_places(topic) and topic not in OF_TRANSACTIONS and not topic.startswith("%DLQ%")
+
+
+class ConsumeQueueStore:
+    """The table of queues.
+
+    Attributes:
+        topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
+        is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk,
+            or with an inner batch in the log, is one anyway.
+        max_mapped: most queues that are mapped at a time.
+        before_release: called with every mapped queue that is about to be unmapped.
+        set_aside: folders with the files of deleted topics; they go when the next inventory is written.
+    """
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self.topics: dict[bytes, TopicTail] = {}
+        self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self.is_batch_topic: Callable[[str], bool] = lambda topic: False
+        self.max_mapped = MAX_MAPPED_QUEUES
+        self.before_release: Callable[[ConsumeQueue], None] | None = None
+        self._mapped: dict[ConsumeQueue, None] = {}  # in the order in which they were mapped
+        self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
+        self._numbered: dict[str, int] = {}  # deletions whose topics are numbered anew already, not yet dispatched
+        self.set_aside: list[PurePath] = []
+        size = context.config.mapped_file_size_consume_queue
+        self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+        batch_size = context.config.mapper_file_size_batch_consume_queue
+        self.batch_file_size = -(-batch_size // 46) * 46
+
+    # --- table ---
+
+    def topic_tail(self, topic: str) -> TopicTail:
+        """The TopicTail of `topic`, made if missing."""
+        name = topic.encode()
+        tail = self.topics.get(name)
+        if tail is None:
+            tail = self.topics[name] = TopicTail(topic)
+            tail.delay_levels = topic == DELAY_TOPIC
+            tail.batch = self.is_batch_topic(topic)
+            tail.hooked = self._context.config.enable_consume_queue_ext  # each record gets an extension unit
+        return tail
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue if it is known."""
+        tail = self.topics.get(topic.encode())
+        queue = None if tail is None else tail.queues.get(queue_id)
+        return None if queue is None else queue.owner
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made if missing (no file is made before the first unit)."""
+        found = self.find(topic, queue_id)
+        if found is not None:
+            return found
+        folder = self._context.consume_queue_folder
+        queue = ConsumeQueue(self._context.disk, folder, topic, queue_id, self.file_size, self._note_mapped)
+        config = self._context.config
+        if config.enable_consume_queue_ext and not topic.startswith(LMQ_PREFIX):
+            queue.ext = ConsumeQueueExt(
+                self._context.disk,
+                self._context.root / EXT_NAME,
+                topic,
+                queue_id,
+                config.mapped_file_size_consume_queue_ext,
+            )
+        self.topic_tail(topic).set_queue(queue_id, queue.tail)
+        return queue
+
+    def open_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        """The queue of a BatchCQ topic, made if missing."""
+        found = self.batch_queues.get((topic, queue_id))
+        if found is None:
+            folder = self._context.root / BATCH_UNIT_NAME
+            found = BatchConsumeQueue(self._context.disk, folder, topic, queue_id, self.batch_file_size)
+            self.batch_queues[topic, queue_id] = found
+            self.topic_tail(topic).batch = True
+        return found
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        for topic in self.topics.values():
+            for tail in topic.queues.values():
+                yield tail.owner
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        tail = self.topics.get(topic.encode())
+        return [] if tail is None else [queue.owner for _, queue in sorted(tail.queues.items())]
+
+    # --- numbering ---
+
+    def count(self, message: MessageExt) -> None:
+        """The next offsets of its queues follow `message`, which is in the log and not dispatched yet."""
+        if message.sys_flag & _ROLLBACK in _UNCOUNTED:
+            if message.topic == DELETED_TOPIC and message.sys_flag & _ROLLBACK == _ROLLBACK:
+                for topic in deleted_names(message):
+                    self.number_anew(topic, message.physical_offset)
+            return
+        if message.sys_flag & _INNER_BATCH or self.topic_tail(message.topic).batch:
+            batch = self.open_batch(message.topic, message.queue_id)
+            base, count = message.queue_offset, 1
+            if message.sys_flag & _INNER_BATCH:
+                base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
+                count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
+            batch.next_queue_offset = max(batch.next_queue_offset, base + count)
+            return
+        self._number_on(message.topic, message.queue_id, message.queue_offset)
+        names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
+        if names and self._context.config.enable_multi_dispatch and may_hold_places(message.topic):
+            offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+            for name, offset in zip(names.split(","), offsets, strict=False):
+                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))
+
+    def _number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        tail = self.open(topic, queue_id).tail
+        tail.next_queue_offset = max(tail.next_queue_offset, queue_offset + 1)
+
+    # --- deleted topics ---
+
+    def number_anew(self, topic: str, physical_offset: int) -> None:
+        """What is appended to the topic's queues from now on is numbered from 0: the record at `physical_offset`, which
+        was appended just now, deletes the topic. Units of earlier records may be written still (`begin_anew`)."""
+        self._numbered[topic] = physical_offset
+        for queue in self.of_topic(topic):
+            queue.tail.next_queue_offset = 0
+        for batch in self._batches_of(topic):
+            batch.next_queue_offset = 0
+
+    def forget_numbering(self) -> None:
+        """What was appended and is not dispatched may be gone: a new leader counts anew."""
+        self._numbered.clear()
+
+    def begin_anew(self, topic: str, physical_offset: int) -> None:
+        """The record that deletes the topic is dispatched: its queues are empty and begin at 0. Their files go aside in
+        one step, so that the new topic's can be made at once. It may be done again until `begun_anew`.
+
+        Raises:
+            OSError: the files could not be moved; nothing has changed.
+        """
+        for folder in (self._context.consume_queue_folder, self._context.root / BATCH_UNIT_NAME):
+            self._set_aside(folder / topic, physical_offset)
+        self._set_aside(self._context.root / EXT_NAME / topic, physical_offset)
+        is_numbered = physical_offset <= self._numbered.get(topic, -1)
+        for queue in self.of_topic(topic):
+            next_offset = queue.tail.next_queue_offset if is_numbered else 0
+            queue.begin_anew()
+            queue.tail.next_queue_offset = next_offset
+            self._mapped.pop(queue, None)
+            self._resting.pop(queue, None)
+        for batch in self._batches_of(topic):
+            next_offset = batch.next_queue_offset if is_numbered else 0
+            batch.forget()
+            batch.next_queue_offset, batch.end_at_start = next_offset, 0
+
+    def begun_anew(self, topics: Iterable[str], physical_offset: int) -> None:
+        """All that the record at `physical_offset` deletes has begun anew."""
+        for topic in topics:
+            if self._numbered.get(topic) == physical_offset:
+                del self._numbered[topic]
+
+    def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        """The record at `physical_offset` is the first of a queue that was deleted and made again.
+
+        Raises:
+            OSError: the files of the deleted queue could not be moved; nothing has changed.
+        """
+        if queue.files.files:
+            self._set_aside(queue.files.folder, physical_offset)
+        queue.begin_anew()
+        self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
+
+    def empty(self, queue: ConsumeQueue) -> None:
+        """Move a queue's files aside. It goes on numbering where it was."""
+        if queue.files.files:
+            self._set_aside(queue.files.folder, 0)
+        self._forget_units(queue)
+
+    def empty_all(self, physical_offset: int) -> None:
+        """The log begins anew at `physical_offset`: move the files of all queues aside, in one step. Queues go on
+        numbering where they were, or further on. Those of batches keep their files: they may have gaps.
+
+        Raises:
+            OSError: the files could not be moved; nothing has changed.
+        """
+        for folder in (self._context.consume_queue_folder, self._context.root / EXT_NAME):
+            self._set_aside(folder, physical_offset)
+        for queue in self:
+            self._forget_units(queue)
+
+    def _forget_units(self, queue: ConsumeQueue) -> None:
+        end, next_offset = queue.tail.write_offset, queue.tail.next_queue_offset
+        queue.begin_anew()
+        queue.tail.write_offset, queue.tail.next_queue_offset = end, next_offset
+        self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
+
+    def _set_aside(self, folder: PurePath, physical_offset: int) -> None:
+        disk = self._context.disk
+        if not disk.exists(folder):
+            return
+        root = self._context.root / ASIDE_NAME
+        target = root / f"{physical_offset}-{len(self.set_aside)}"
+        number = len(self.set_aside)
+        while disk.exists(target):
+            number += 1
+            target = root / f"{physical_offset}-{number}"
+        disk.make_dirs(root)
+        disk.rename(folder, target)
+        self.set_aside.append(target)
+
+    def _batches_of(self, topic: str) -> list[BatchConsumeQueue]:
+        return [batch for (name, _), batch in self.batch_queues.items() if name == topic]
+
+    def forget_topic(self, topic: str) -> None:
+        """Take a topic out of the table that nothing was made for or stored in since it was deleted."""
+        tail = self.topics.get(topic.encode())
+        batches = self._batches_of(topic)
+        if any(batch.next_queue_offset for batch in batches):
+            return
+        if tail is None or tail.hooked or tail.max_queue_id >= 0 or any(
+            queue.write_offset or queue.next_queue_offset or queue.owner.files.files for queue in tail.queues.values()
+        ):
+            return
+        for batch in batches:
+            del self.batch_queues[topic, batch.queue_id]
+            batch.tail.owner = None
+        del self.topics[topic.encode()]
+        for queue in tail.queues.values():
+            queue.owner = None
+
+    def remove(self, queue: ConsumeQueue) -> None:
+        """Forget a queue and delete its files and folder. Blocks."""
+        self.detach(queue)
+        self.delete_files(queue)
+
+    def detach(self, queue: ConsumeQueue) -> None:
+        """Forget a queue; its topic goes with its last queue. A new message makes a new one that begins at 0."""
+        name = queue.topic.encode()
+        tail = self.topics.get(name)
+        if tail is not None:
+            tail.set_queue(queue.queue_id, None)
+            if not tail.queues:
+                del self.topics[name]
+        queue.tail.owner = None
+        self._mapped.pop(queue, None)
+        self._resting.pop(queue, None)
+
+    def forget_all(self) -> dict[ConsumeQueue, list[MappedFile]]:
+        """Let all queues begin anew; they stay known, and their files on disk. Returns the files each had."""
+        self._mapped.clear()
+        self._resting.clear()
+        return {queue: queue.forget() for queue in self}
+
+    def delete_folders(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Delete the folders of queues without files of their own; they stay known. Blocks.
+
+        A topic's folder goes in one step: deleting is durable, and a sync a file takes a minute with 20 000 queues.
+        """
+        disk = self._context.disk
+        by_topic: dict[str, list[ConsumeQueue]] = {}
+        for queue in queues:
+            by_topic.setdefault(queue.topic, []).append(queue)
+        for topic, gone in by_topic.items():
+            folder = self._context.consume_queue_folder / topic
+            if {entry.name for entry in disk.list(folder)} <= {str(queue.queue_id) for queue in gone}:
+                disk.delete_tree(folder)
+            else:  # other queues, or something that is not ours, stand there too
+                for queue in gone:
+                    disk.delete_tree(queue.files.folder)
+
+    def delete_files(self, queue: ConsumeQueue) -> None:
+        """Delete the files and folder of a detached queue. Blocks."""
+        folder = queue.files.folder
+        queue.destroy()
+        self._context.disk.delete_tree(folder)
+        if not self._context.disk.list(folder.parent):
+            self._context.disk.delete_tree(folder.parent)
+
+    # --- called by the compiled Dispatcher ---
+
+    def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
+        """A record of an unknown topic or queue was met. For an unknown topic only its TopicTail is asked for."""
+        name = topic.decode("utf-8", "replace")
+        if topic not in self.topics:
+            self.topics[topic] = self.topic_tail(name)
+            return None
+        return self.open(name, queue_id).tail
+
+    # --- mappings and flushing ---
+
+    def _note_mapped(self, queue: ConsumeQueue) -> None:
+        self._mapped[queue] = None
+        self._resting.pop(queue, None)
+        if len(self._mapped) > self.max_mapped:
+            self._give_up_one(queue)
+
+    def _give_up_one(self, wanted: ConsumeQueue) -> None:
+        """Unmap the queue mapped longest ago, one with nothing to flush if there is one near. What is not flushed
+        stays in the page cache, and the queue is remembered."""
+        oldest = [queue for queue in islice(self._mapped, _LOOK_AT) if queue is not wanted and not queue.in_flush]
+        if oldest:
+            given_up = next((queue for queue in oldest if not queue.unflushed(0)), oldest[0])
+            if given_up.unflushed(0):
+                self._resting[given_up] = None
+            self.release(given_up)
+
+    def mapped(self) -> list[ConsumeQueue]:
+        """Queues that may be mapped now, in the order in which they were."""
+        return list(self._mapped)
+
+    def unflushed(self) -> list[ConsumeQueue]:
+        """Queues that may have something to flush."""
+        return [*self._mapped, *self._resting]
+
+    def release(self, queue: ConsumeQueue) -> None:
+        """Unmap one queue."""
+        if self.before_release is not None and queue in self._mapped:
+            self.before_release(queue)
+        queue.release()
+        self._mapped.pop(queue, None)
+
+    def flushed(self, queue: ConsumeQueue) -> None:
+        """A queue was flushed: one that rests is unmapped again."""
+        if queue not in self._mapped:
+            queue.files.release()
+            if queue.ext is not None:
+                queue.ext.release()
+            if not queue.unflushed(0):
+                self._resting.pop(queue, None)
+
+    def release_all(self) -> None:
+        """Unmap everything: shutdown."""
+        for queue in list(self._mapped):
+            self.release(queue)
+        for batch in self.batch_queues.values():
+            batch.release()
+
+    def folder(self) -> PurePath:
+        return self._context.consume_queue_folder
+
+
+def _number(text: str) -> int:
+    """-1 if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

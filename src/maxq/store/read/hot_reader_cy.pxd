@@ -1,0 +1,47 @@
+# The C face of hot_reader_cy.py, for the compiled module that answers pulls.
+from maxq.store.queue.unit_scan_cy cimport UnitScan
+
+
+cdef class HotReader(UnitScan):
+    cdef public object places
+    cdef public Py_ssize_t count
+    cdef public object view
+    cdef public long long min_offset
+    cdef public long long max_offset
+    cdef public bint waits
+    cdef public bint is_behind
+    cdef long long[::1] _table
+    cdef object _context
+    cdef object _log
+    cdef object _queues
+    cdef object _compacted
+    cdef object _residence
+    cdef object _config
+    cdef object _limits
+    cdef long long _memory_bytes
+    cdef long long _in_memory
+    cdef long long _most_units_bytes
+    cpdef bint read(
+        self,
+        str topic,
+        bytes topic_bytes,
+        long long queue_id,
+        long long offset,
+        long long max_nums,
+        long long max_bytes,
+        object codes,
+    ) except? -1
+    cpdef void forget(self)
+    cdef int _read_units(
+        self,
+        const unsigned char[::1] view,
+        long long start,
+        long long end,
+        long long offset,
+        object codes,
+        long long max_nums,
+        long long max_bytes,
+        long long log_ends,
+        long long log_begins,
+    ) except? -1
+    cdef int _place(self, const unsigned char[::1] view, long long file_from_offset, long long end_offset) except? -1

@@ -1,0 +1,458 @@
+"""Reading: by queue offset, by time, by key (DefaultMessageStore.getMessage, getOffsetInQueueByTime, queryMessage)."""
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from maxq.protocol.enums import BoundaryType
+from maxq.store.files.mapped_file import is_resident
+from maxq.store.index.index_service import IndexService, index_key
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.log.record_cy import check_chain, cut
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
+from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT, ConsumeQueue
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.queue.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView, with_tags
+from maxq.store.queue.unit_scan_cy import UnitScan, collect
+from maxq.store.read.gather_cy import gather
+from maxq.store.store_context import StoreContext
+from maxq.store.store_results import (
+    OMIT_RECORDS,
+    BulkRead,
+    ColdPart,
+    GetMessageResult,
+    GetMessageStatus,
+    QueryMessageResult,
+)
+
+log = logging.getLogger(__name__)
+
+_ROLLBACK = 0xC  # in the last byte of the system flag
+_MAX_PULL_BYTES = 128 << 20
+_MIN_PULL_BYTES = 100
+_SMALL_GAP = 64 * 1024
+
+
+class TagFilter(Protocol):
+    """What the store needs of a subscription (SubscriptionData)."""
+
+    @property
+    def sub_string(self) -> str: ...
+    @property
+    def code_set(self) -> Collection[int]: ...
+    @property
+    def expression_type(self) -> str: ...
+
+
+class _Pull(NamedTuple):
+    """How much one pull wants; arguments as of MessageStore.get_message."""
+
+    max_nums: int
+    max_bytes: int
+    may_wait: bool
+    bulk: BulkRead | None
+
+
+class MessageReader:
+    """All reads of one store.
+
+    Attributes:
+        memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio
+            percent of it counts as being on disk.
+        damaged_units: queue units met whose record is not where they say.
+        may_lack_messages: messages that readers had before this start may be gone, by a loss of power, or because this
+            was the slave of a master that had more: who asks for what lies behind a queue's end goes on where the
+            queue ended at the start, for all that came since is new to it. So does a reader of a topic that was deleted
+            and made again: what it has read was of the topic before.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        deletions: Deletions,
+        memory_bytes: int,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._deletions = deletions
+        self.memory_bytes = memory_bytes
+        self.damaged_units = 0
+        self.may_lack_messages = False
+        self._selector = UnitSelector(commit_log, self._not_in_memory, context.clock)
+
+    # --- by queue offset ---
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_nums: int,
+        subscription: TagFilter | None,
+        max_bytes: int,
+        wanted: PropertyFilter | None = None,
+        may_wait: bool = False,
+        bulk: BulkRead | None = None,
+    ) -> GetMessageResult:
+        """See MessageStore.get_message."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            result = self.result_at(batch, offset)
+            if result.status is GetMessageStatus.FOUND:
+                self._collect_batch(batch, offset, max_nums, max_bytes, result)
+            return result
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return GetMessageResult(
+                GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=self._corrected(offset, 0)
+            )
+        result = self.result_at(queue, offset)
+        if result.status is GetMessageStatus.FOUND:
+            pull = _Pull(max_nums, max_bytes, may_wait, bulk)
+            self._collect(queue, offset, subscription, wanted, pull, result)
+        return result
+
+    def result_at(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> GetMessageResult:
+        """An empty one: FOUND if `offset` lies in the queue, else why there is nothing, and where to go on."""
+        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
+        result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
+        if high < offset <= queue.taken_offset:  # another member has shown it; here dispatch waits for the disk
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif high == 0:
+            result.status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            result.next_begin_offset = self._corrected(offset, 0)
+        elif offset < low:
+            result.status = GetMessageStatus.OFFSET_TOO_SMALL
+            result.next_begin_offset = self._corrected(offset, low)
+        elif offset == high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_ONE
+        elif offset > high:
+            result.status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            is_of_before = self.may_lack_messages or self._deletions.at(queue.topic) > 0
+            end = max(low, queue.end_at_start) if is_of_before else high
+            result.next_begin_offset = self._corrected(offset, end)
+        return result
+
+    def _corrected(self, old: int, new: int) -> int:
+        config = self._context.config
+        return old if config.broker_role == "SLAVE" and not config.offset_check_in_slave else new
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        subscription: TagFilter | None,
+        wanted: PropertyFilter | None,
+        pull: _Pull,
+        result: GetMessageResult,
+    ) -> None:
+        found = queue.units_from(offset)
+        if found is None:
+            result.status = GetMessageStatus.OFFSET_FOUND_NULL
+            result.next_begin_offset = self._corrected(offset, queue.next_file_index(offset))
+            return
+        config, units, bulk = self._context.config, UnitView(*found), pull.bulk
+        max_physical = self._commit_log.max_offset
+        in_memory = self.memory_bytes * config.access_message_in_memory_max_ratio // 100
+        max_units = max(config.max_filter_message_size, pull.max_nums * CQ_STORE_UNIT_SIZE) // CQ_STORE_UNIT_SIZE
+        if wanted is None:
+            codes = tags_codes(subscription)
+            if codes is not None and queue.ext is not None:
+                units = with_tags(units, queue.ext, max_units)
+            scan, cold = self._take(units, offset, codes, pull, max_units, in_memory)
+        else:
+            units = units._replace(end=min(units.end, units.start + max_units * CQ_STORE_UNIT_SIZE))
+            selected = self._selector.select(
+                units,
+                wanted,
+                max(1, pull.max_nums if bulk else min(pull.max_nums, config.max_transfer_count_on_message_in_memory)),
+                in_memory_from=max_physical - in_memory,
+                may_wait=pull.may_wait,
+                ext=queue.ext,
+            )
+            if selected.cold:
+                result.status = GetMessageStatus.NO_MATCHED_MESSAGE
+                result.cold, result.must_read_first = selected.cold, True
+                return
+            hits = UnitView(memoryview(selected.units(units.view)), 0, len(selected.places) * CQ_STORE_UNIT_SIZE)
+            scan, cold = self._take(hits, 0, None, pull, max_units, in_memory)
+            self._place(scan, selected, units, offset)
+            result.filtered_count = scan.next_index - offset - scan.message_count
+        result.cold = cold
+        if bulk is not None and cold:
+            result.status = GetMessageStatus.NO_MATCHED_MESSAGE  # copying them would wait for the disk
+            result.must_read_first = True
+            return
+        buffers = self._cut(scan.ranges, max_physical) if bulk is None else self._gather(scan, max_physical, bulk)
+        if buffers is None:
+            self._collect_singly(queue, offset, scan, result)
+        else:
+            result.buffers = buffers
+            result.message_count, result.total_bytes = scan.message_count, scan.total_bytes
+        result.next_begin_offset = scan.next_index
+        result.last_physical_offset = scan.last_physical_offset
+        result.suggest_pulling_from_slave = max_physical - scan.last_physical_offset > in_memory
+        if not result.buffers and not (result.message_count and bulk is not None and bulk.omit == OMIT_RECORDS):
+            gone = scan.message_count > 0
+            result.status = GetMessageStatus.MESSAGE_WAS_REMOVING if gone else GetMessageStatus.NO_MATCHED_MESSAGE
+
+    def _take(
+        self,
+        units: UnitView,
+        first_index: int,
+        codes: list[int] | None,
+        pull: _Pull,
+        max_units: int,
+        in_memory: int,
+    ) -> tuple[UnitScan, list[ColdPart]]:
+        """What one pull takes of these units, and which parts of it must come from the disk.
+
+        RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
+        time. The page cache knows better: what it has is given as generously as recent messages are.
+        """
+        max_physical = self._commit_log.max_offset
+        scan = self._scan(units, first_index, codes, pull, max_units, max_physical)
+        if not scan.ranges or max_physical - scan.ranges[0][0] <= in_memory:
+            return scan, []
+        if pull.bulk is not None:
+            return scan, self._not_in_memory(_islands(scan.ranges)) if pull.may_wait else []
+        if not self._not_in_memory(scan.ranges):
+            return scan, []
+        scan = self._scan(units, first_index, codes, pull, max_units, in_memory)
+        return scan, self._not_in_memory(scan.ranges)
+
+    def _scan(
+        self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int
+    ) -> UnitScan:
+        """What one pull takes of these units if the last `in_memory` bytes of the log count as being in memory."""
+        config, (max_nums, max_bytes, _, bulk) = self._context.config, pull
+        if bulk is not None:
+            most = bulk.max_bytes, max_nums, bulk.max_bytes, max_nums
+        else:
+            most = (
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_disk,
+                config.max_transfer_count_on_message_in_disk,
+            )
+        return collect(
+            units.view, units.start, units.end, first_index, codes, max(max_nums, 1),
+            max(_MIN_PULL_BYTES, min(max_bytes, _MAX_PULL_BYTES)), self._commit_log.max_offset, in_memory, most,
+            self._commit_log.min_offset, max_units,
+        )  # fmt: skip
+
+    @staticmethod
+    def _place(scan: UnitScan, selected: SelectedUnits, units: UnitView, offset: int) -> None:
+        """The scan of matching units only, told in offsets of the queue. What was not taken is examined again."""
+        taken = scan.next_index
+        end = selected.places[taken] if taken < len(selected.places) else selected.end
+        scan.next_index = offset + (end - units.start) // CQ_STORE_UNIT_SIZE
+        if taken == len(selected.places) and end > units.start:
+            scan.last_physical_offset = int(UNIT.unpack_from(units.view, end - CQ_STORE_UNIT_SIZE)[0])
+
+    def _cut(self, ranges: list[tuple[int, int]], max_physical: int) -> list[memoryview] | None:
+        """The bytes of `ranges`; None if some of them are no whole records."""
+        if not ranges:
+            return []
+        file = self._commit_log.file_at(ranges[0][0])
+        if file is not None and ranges[-1][0] < file.end_offset:
+            return cut(file.view, file.file_from_offset, max_physical, ranges)
+        buffers: list[memoryview] = []
+        for physical_offset, size in ranges:
+            buffer = self._commit_log.get(physical_offset, size)
+            if buffer is None or not check_chain(buffer, 0, size):
+                return None
+            buffers.append(buffer)
+        return buffers
+
+    def _gather(self, scan: UnitScan, max_physical: int, bulk: BulkRead) -> list[memoryview] | None:
+        """One piece with what `bulk` wants of the records; None if some range holds no whole records."""
+        if bulk.omit == OMIT_RECORDS or not scan.ranges:
+            return []
+        out, position, ranges = bytearray(scan.total_bytes), 0, scan.ranges
+        while ranges:
+            file = self._commit_log.file_at(ranges[0][0])
+            if file is None:
+                return None
+            here = max(1, bisect_left(ranges, (file.end_offset, 0)))  # those in this file
+            end_offset = min(file.end_offset, max_physical)
+            position = gather(file.view, file.file_from_offset, end_offset, ranges[:here], out, position, bulk.omit)
+            if position < 0:
+                return None
+            ranges = ranges[here:]
+        return [memoryview(out)[:position]]
+
+    def _not_in_memory(self, ranges: list[tuple[int, int]]) -> list[ColdPart]:
+        """Parts of `ranges`, which lie far back, that would be read from the disk."""
+        parts = []
+        for physical_offset, size in ranges:
+            file = self._commit_log.file_at(physical_offset)
+            if file is None:
+                continue
+            start = physical_offset - file.file_from_offset
+            if not is_resident(file.region, start, start + size):
+                parts.append(ColdPart(file.region, start, start + size))
+        return parts
+
+    def _collect_singly(self, queue: ConsumeQueue, offset: int, scan: UnitScan, result: GetMessageResult) -> None:
+        """Some unit of the scan does not point to a record: take those that do, name the others."""
+        result.buffers.clear()
+        ranges = scan.ranges
+        for index in range(offset, scan.next_index):
+            unit = queue.unit(index)
+            if unit is None or not any(start <= unit[0] < start + size for start, size in ranges):
+                continue
+            if self._commit_log.record_size(unit[0]) == unit[1]:
+                buffer = self._commit_log.get(unit[0], unit[1])
+                assert buffer is not None, "a record of known size is in the log"
+                result.buffers.append(buffer)
+                result.message_count += 1
+                result.total_bytes += unit[1]
+            else:
+                self.damaged_units += 1
+                result.passed_over.append(index)
+                log.error(
+                    "%s: unit %d of queue %s-%d (%d bytes at physical offset %d) is not of a record; it is passed over",
+                    queue.files.folder, index, queue.topic, queue.queue_id, unit[1], unit[0],
+                )  # fmt: skip
+
+    def _collect_batch(
+        self, queue: BatchConsumeQueue, offset: int, max_nums: int, max_bytes: int, result: GetMessageResult
+    ) -> None:
+        limit = min(max_bytes, self._context.config.max_transfer_bytes_on_message_in_memory)
+        for unit in queue.units(queue.find_index(offset)):
+            full = result.message_count + unit.batch_size > max_nums or result.total_bytes + unit.size > limit
+            if result.buffers and full:
+                break
+            buffer = self._commit_log.get(unit.physical_offset, unit.size)
+            result.next_begin_offset = unit.base_offset + unit.batch_size
+            result.last_physical_offset = unit.physical_offset
+            if buffer is not None:
+                result.buffers.append(buffer)
+                result.message_count += unit.batch_size
+                result.total_bytes += unit.size
+        if not result.buffers:
+            result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+
+    # --- by time ---
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time of message `offset`, ms; -1 if there is none."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            unit = batch.unit(batch.find_index(offset))
+            return -1 if unit is None else unit.store_timestamp
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not 0 <= offset < queue.max_offset:
+            return -1
+        return self._time(queue, offset)
+
+    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
+        """See MessageStore.is_in_memory."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            batch_unit = batch.unit(batch.find_index(offset)) if offset < batch.max_offset else None
+            physical_offset = -1 if batch_unit is None else batch_unit.physical_offset
+        else:
+            units = self.units(topic, queue_id, offset, 1)
+            physical_offset = units[0][0] if units else -1
+        in_memory = self.memory_bytes * self._context.config.access_message_in_memory_max_ratio // 100
+        return physical_offset >= 0 and self._commit_log.max_offset - physical_offset <= in_memory
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """See MessageStore.queue_units."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or offset < 0:
+            return []
+        found = (queue.unit(at) for at in range(offset, min(offset + count, queue.max_offset)))
+        return [queue.with_tags(unit) for unit in found if unit is not None and unit[1] != BLANK_UNIT_SIZE]
+
+    def _time(self, queue: ConsumeQueue, offset: int) -> int:
+        unit = queue.unit(offset)
+        if unit is None or unit[1] == BLANK_UNIT_SIZE:
+            return -1
+        return self._commit_log.store_timestamp(unit[0], unit[1])
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
+        """See MessageStore.offset_by_time."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        if batch is not None:
+            return self._batch_offset_by_time(batch, timestamp, boundary)
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
+        if low >= high:
+            return high
+        found = _place_by_time(low, high, lambda offset: self._time(queue, offset), timestamp, boundary)
+        return found if boundary is BoundaryType.LOWER else max(low, found - 1)
+
+    def _batch_offset_by_time(self, queue: BatchConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
+        def time(index: int) -> int:
+            unit = queue.unit(index)
+            return -1 if unit is None else unit.store_timestamp
+
+        first = queue.first_index
+        found = _place_by_time(first, queue.count, time, timestamp, boundary)
+        unit = queue.unit(found - 1 if boundary is BoundaryType.UPPER and found > first else found)
+        return queue.max_offset if unit is None else unit.base_offset
+
+    # --- by key ---
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str
+    ) -> QueryMessageResult:
+        """See MessageStore.query_message."""
+        result = QueryMessageResult()
+        text = index_key(topic, f"T#{key}" if index_type == "T" else key)
+        max_num = min(max_num, self._context.config.max_msgs_num_batch)
+        last = end
+        for _ in range(3):
+            offsets, timestamp, physical_offset = self._index.query(text, max_num, begin, last)
+            result.index_last_update_timestamp = timestamp
+            result.index_last_update_physical_offset = physical_offset
+            if not offsets:
+                break
+            offsets.sort()
+            first_time = self._commit_log.store_timestamp(offsets[0])
+            last = first_time if first_time >= 0 else last
+            for offset in offsets:
+                if self._deletions.is_gone(topic, offset):
+                    continue
+                record = self._commit_log.record(offset)
+                if record is not None and record[39] & _ROLLBACK != _ROLLBACK:  # a filler over damage is no message
+                    result.buffers.append(record)
+            if result.buffers or last < begin:
+                break
+        return result
+
+
+def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
+    """The first of [low, high) with a time of at least `timestamp`, of more than that for UPPER; `high` if none has."""
+    bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
+    return bisect(range(high), timestamp, low, high, key=time)
+
+
+def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """`ranges` with small gaps filled, so that few questions tell whether they are in memory."""
+    found: list[tuple[int, int]] = []
+    for start, size in ranges:
+        if found and 0 <= start - sum(found[-1]) <= _SMALL_GAP:
+            found[-1] = found[-1][0], start + size - found[-1][0]
+        else:
+            found.append((start, size))
+    return found
+
+
+def tags_codes(subscription: TagFilter | None) -> list[int] | None:
+    """The tag hashes wanted; None for every message."""
+    if subscription is None or subscription.sub_string == "*" or subscription.expression_type not in ("TAG", "", None):
+        return None
+    return list(subscription.code_set) or None

@@ -1,0 +1,236 @@
+"""Reads the end of the log record by record: where it ends, and what in it is damaged.
+
+The compiled scanner goes over each file in large steps. Where it stops at something that is not a good record, the
+question is whether good records follow, in the same file or a later one: then the bytes between are damage in the
+middle and the log goes on behind them; else it is a torn tail and the log ends there.
+
+Topic and properties have no check sum (properties may: forceVerifyPropCRC). What a loss of power leaves of them can be
+told all the same, because a device writes whole sectors, and where a log was never written it is zeros: neither holds
+a sector of them.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import field
+
+from maxq.lazy_dataclass import dataclass
+from maxq.runtime.interfaces import MappedRegion
+from maxq.store.damage.damage import DamagedPlace, DamagedRange
+from maxq.store.files.mapped_file import MappedFile, data_ranges
+from maxq.store.log import record_cy
+from maxq.store.log.commit_log import CommitLog
+
+_ROWS = 4096
+_SECTOR = 512
+_NO_SECTOR = bytes(_SECTOR)
+_PROPERTIES_LENGTH = 2  # bytes between topic and properties
+_STOP_LOST_SECTOR = 100  # beside the scanner's codes
+_REASONS = {
+    record_cy.STOP_ZERO: "zeros",
+    record_cy.STOP_BAD_MAGIC: "no magic code of a message",
+    record_cy.STOP_BAD_SIZE: "the size is not the sum of the parts",
+    record_cy.STOP_BAD_CRC: "the body does not have the CRC that the record says",
+    record_cy.STOP_BAD_OFFSET: "the physical offset in it is not this place",
+    record_cy.STOP_END: "too short for a record",
+    _STOP_LOST_SECTOR: "a sector of its topic or properties was never written",
+}
+
+
+@dataclass(slots=True)
+class LogScan:
+    """What the scan found.
+
+    Attributes:
+        end_offset: physical offset behind the last good record.
+        damages: ranges before `end_offset` that are no records.
+        last_record_offset: start of the last good record; -1 if there is none.
+        last_store_timestamp: its store time; 0 if there is none.
+        records, bytes_read: good records, and bytes looked at.
+        torn_reason: why the log ends where it does, if not at zeros.
+    """
+
+    end_offset: int = 0
+    damages: list[DamagedRange] = field(default_factory=list)
+    last_record_offset: int = -1
+    last_store_timestamp: int = 0
+    records: int = 0
+    bytes_read: int = 0
+    torn_reason: str = ""
+
+
+class LogScanner:
+    """One pass over files of a CommitLog."""
+
+    def __init__(
+        self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False
+    ) -> None:
+        """`check_sectors`: after an unclean exit."""
+        self._files: Sequence[MappedFile] = commit_log.files.files
+        self._check_crc = check_crc
+        self._check_prop_crc = check_prop_crc
+        self._check_sectors = check_sectors
+        self._rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+
+    def run(self, first: int) -> LogScan:
+        """Scan from the start of file number `first` to the end of the log."""
+        scan = LogScan(end_offset=self._files[first].file_from_offset)
+        bad: list[DamagedRange] = []  # seen, but no good record behind them yet
+        for number in range(first, len(self._files)):
+            file = self._files[number]
+            position, stop = self._scan_file(scan, file, bad)
+            if stop == record_cy.STOP_END:
+                continue
+            rest = _damage(file, position, file.file_size, stop, scan)
+            if not self._anything_behind(number):
+                if not bad:
+                    scan.torn_reason = "" if stop == record_cy.STOP_ZERO else rest.reason
+                break
+            bad.append(rest)
+        if bad:
+            scan.end_offset = bad[0].physical_offset
+            scan.torn_reason = bad[0].reason
+        return scan
+
+    def _scan_file(self, scan: LogScan, file: MappedFile, bad: list[DamagedRange]) -> tuple[int, int]:
+        """Go through one file.
+
+        Returns:
+            The position where its good part ends, and why (a STOP_ code); STOP_END if the log goes on in the next file.
+        """
+        view, size = file.view, file.file_size
+        position = 0
+        while True:
+            count, after, stop = record_cy.scan(
+                view, position, size, file.file_from_offset, self._rows,
+                check_crc=self._check_crc, check_prop_crc=self._check_prop_crc,
+            )  # fmt: skip
+            scan.bytes_read += after - position
+            if self._check_sectors:
+                count, after, stop = self._up_to_lost_sector(view, count, after, stop)
+            position = after
+            if count:
+                self._take(scan, file, count, after, bad)
+            if stop == record_cy.STOP_ROWS_FULL:
+                continue
+            if stop == record_cy.STOP_BLANK:
+                self._confirm(scan, bad)
+            if stop == record_cy.STOP_BLANK or (stop == record_cy.STOP_END and size - position < 8):
+                scan.end_offset = file.end_offset
+                return size, record_cy.STOP_END
+            is_whole = stop in (record_cy.STOP_BAD_CRC, _STOP_LOST_SECTOR)
+            damage = self._whole_header(file, position, scan, _REASONS[stop]) if is_whole else None
+            if damage is None:
+                found = find_record(file.region, position + 1, file.file_from_offset)
+                if found < 0:
+                    return position, stop
+                damage = _damage(file, position, found, stop, scan)
+            bad.append(damage)
+            position = damage.position + damage.size
+
+    def _take(self, scan: LogScan, file: MappedFile, count: int, after: int, bad: list[DamagedRange]) -> None:
+        base = (count - 1) * record_cy.SCAN_WIDTH
+        scan.records += count
+        scan.last_record_offset = self._rows[base + record_cy.C_PHYSICAL_OFFSET]
+        scan.last_store_timestamp = self._rows[base + record_cy.C_STORE_TIMESTAMP]
+        scan.end_offset = file.file_from_offset + after
+        self._confirm(scan, bad)
+
+    def _confirm(self, scan: LogScan, bad: list[DamagedRange]) -> None:
+        """Something good follows: what was bad is damage in the middle."""
+        scan.damages += bad
+        bad.clear()
+
+    def _up_to_lost_sector(self, view: memoryview, count: int, after: int, stop: int) -> tuple[int, int, int]:
+        """What `scan` says of the file, or would, if it stopped at a record of whose topic or properties a sector is
+        missing."""
+        rows, width = self._rows, record_cy.SCAN_WIDTH
+        columns = (
+            record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION, record_cy.C_PROPERTIES_SIZE,
+        )  # fmt: skip
+        for number, (position, size, topic, properties) in enumerate(
+            zip(*(rows[column : count * width : width] for column in columns), strict=True)
+        ):
+            end = position + size - (0 if properties else 2)  # without properties their size, at the end, is zeros, too
+            for sector in range(-(-topic // _SECTOR) * _SECTOR, end, _SECTOR):
+                if view[sector] == 0 and view[sector : sector + _SECTOR] == _NO_SECTOR:
+                    return number, position, _STOP_LOST_SECTOR
+        return count, after, stop
+
+    def _whole_header(self, file: MappedFile, position: int, scan: LogScan, reason: str) -> DamagedRange | None:
+        """The structure of the record at `position` is whole, only what is in it is wrong: damage of exactly this
+        record."""
+        count, after, _ = record_cy.scan(
+            file.view, position, file.file_size, file.file_from_offset, array("q", bytes(8 * record_cy.SCAN_WIDTH)),
+            check_crc=False,
+        )  # fmt: skip
+        if count != 1:
+            return None
+        place = place_of(file.view[position:after])
+        return DamagedRange(
+            file.file_from_offset, position, after - position, reason, scan.last_store_timestamp, place,
+            scan.last_record_offset,
+        )  # fmt: skip
+
+    def damage_at(self, offset: int) -> DamagedRange:
+        """There is no record at `offset`, in the middle of the log: the range up to the next good one."""
+        file = next(file for file in self._files if file.file_from_offset <= offset < file.end_offset)
+        position = offset - file.file_from_offset
+        found = find_record(file.region, position + 1, file.file_from_offset)
+        return _damage(file, position, found if found >= 0 else file.file_size, record_cy.STOP_BAD_MAGIC, LogScan())
+
+    def _anything_behind(self, number: int) -> bool:
+        """Does a later file hold a good record?"""
+        return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
+
+
+def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
+    """Where in a file of the log the first good record from `start` on lies; -1: nowhere. Holes are not touched: a file
+    that was made ahead is one for the most part, and to look at it would take seconds, and pages of a tmpfs."""
+    view = region.view
+    for begin, end in data_ranges(region, start, len(view)):
+        found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
+        if found >= 0:
+            return found
+    return -1
+
+
+def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan) -> DamagedRange:
+    return DamagedRange(
+        file.file_from_offset, position, end - position, _REASONS[stop], scan.last_store_timestamp, None,
+        scan.last_record_offset,
+    )  # fmt: skip
+
+
+def place_of(record: memoryview) -> DamagedPlace | None:
+    """Topic, queue id and queue offset of a record whose structure is whole."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, _, _ = record_cy.scan(record, 0, len(record), 0, rows, check_crc=False, check_offset=False)
+    if count != 1:
+        return None
+    start = rows[record_cy.C_TOPIC_POSITION]
+    topic = bytes(record[start : start + rows[record_cy.C_TOPIC_SIZE]])
+    if b"\0" in topic:
+        return None
+    try:
+        return DamagedPlace(topic.decode(), rows[record_cy.C_QUEUE_ID], rows[record_cy.C_QUEUE_OFFSET])
+    except UnicodeDecodeError:
+        return None
+
+
+def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
+    """Is the record in [position, end) one that may have arrived, or been written, without its last bytes? All but the
+    properties would not agree with themselves then; properties do not end with a zero byte."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, after, _ = record_cy.scan(
+        file.view, position, file.file_size, file.file_from_offset, rows, check_crc=False, check_offset=False
+    )
+    if count != 1 or after != end or file.view[end - 1]:
+        return False
+    return end > rows[record_cy.C_TOPIC_POSITION] + rows[record_cy.C_TOPIC_SIZE] + _PROPERTIES_LENGTH
+
+
+def first_store_timestamp(file: MappedFile) -> int:
+    """Store time of the first record of a file; 0 if there is no good one."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
+    count, _, _ = record_cy.scan(file.view, 0, file.file_size, file.file_from_offset, rows, check_crc=False)
+    return rows[record_cy.C_STORE_TIMESTAMP] if count else 0

@@ -1,0 +1,380 @@
+"""From files on disk to a store that can be written (DefaultMessageStore.load and recover, CommitLog.recover*).
+
+The order, with the mission's ids:
+
+1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory;
+   index files (LR-07).
+2. The end of the log (log_recovery.py; LR-09, LR-10). A torn tail is cut; damage in the middle is sealed and stepped
+   over (log_scanner.py, damage.py).
+3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
+4. Every queue is cut there (LR-08; if that is the start of the log, its files are written over: queue_rebuild.py) and
+   what follows is dispatched again, through the same `Dispatcher.run` as every day. So what the queues say above that
+   offset is never believed, and the log is the only truth.
+5. Next offsets and minimum offsets follow from the queues (LR-11).
+"""
+
+import logging
+
+from maxq.store.damage.damage import DamagedRange, seal
+from maxq.store.damage.seals import Seals
+from maxq.store.dispatch.dispatch_cy import Dispatcher
+from maxq.store.dispatch.dispatcher import DispatchService
+from maxq.store.durability.store_checkpoint import StoreCheckpoint
+from maxq.store.files.store_inventory import InventoryFile, StoreInventory
+from maxq.store.index.index_file import IndexFile
+from maxq.store.index.index_service import IndexService
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.queue.queue_loader import QueueFault
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.recovery.log_recovery import LogRecovery
+from maxq.store.recovery.log_scanner import LogScan, LogScanner
+from maxq.store.recovery.queue_rebuild import QueueRebuild, cut_point
+from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+
+class Recovery:
+    """One run of recovery over the parts of a store."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        dispatch: DispatchService,
+        checkpoint: StoreCheckpoint,
+        inventory_file: InventoryFile,
+        queue_faults: list[QueueFault],
+        report: RecoveryReport,
+        seals: Seals,
+        deletions: Deletions,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatch = dispatch
+        self._checkpoint = checkpoint
+        self._inventory_file = inventory_file
+        self._inventory = inventory_file.load()
+        self._queue_faults = queue_faults
+        self._report = report
+        self._seals = seals
+        self._deletions = deletions
+        self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
+        self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
+        self._rebuild: QueueRebuild | None = None
+        self._numbers: dict[ConsumeQueue, int] = {}  # how far numbering had come in queues without messages
+
+    def run(self) -> None:
+        """Recover; the log is then open for writing and everything in it is dispatched. Blocks."""
+        if not self._commit_log.files.files:
+            self._without_log()
+            return
+        scan = self._scan()
+        if not self._report.clean_exit:
+            self._checkpoint.not_later_than(scan.last_store_timestamp)
+        end = scan.end_offset
+        if self._context.config.broker_role == "SLAVE" and end <= self._commit_log.min_offset:
+            self._without_log()  # not one record: an empty slave, which may begin anywhere
+            return
+        self._report.min_offset, self._report.end_offset = self._commit_log.min_offset, end
+        start = self._dispatch_start(end)
+        if scan.damages:  # units of damaged messages are written anew, as places
+            start = max(self._commit_log.min_offset, min(start, scan.damages[0].physical_offset))
+        orphans = self._units_in(scan.damages)
+        if end == 0:  # no record is left: queues without a file of the log would be refused as those of a lost one
+            self._inventory_file.remove()
+            self._forget_queues()
+        self._cut_log(scan)
+        for damage in scan.damages:
+            self._seal(damage)
+        index_start = self._index_start(end)
+        if start < end or not self._complete(end):
+            if self._inventory is not None and start < self._inventory.dispatched_offset:
+                self._inventory_file.remove()
+            self._cut_queues(start)
+        self._replay(start, index_start, end, scan.damages)
+        for queue, index, damage in orphans:
+            while not self._deletions.is_gone(queue.topic, damage.physical_offset) and queue.max_offset <= index:
+                queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
+        self._dispatch.on_deleted = None
+        if self._rebuild is not None:
+            self._numbers = self._rebuild.finish(self._commit_log.min_offset)
+            self._dispatch.judge.place_before = None
+        self._settle_offsets()
+        self._report.faults += self._dispatch.faults[:100]
+        self._dispatch.faults.clear()
+
+    # --- the log ---
+
+    def _scan(self) -> LogScan:
+        return self._log_recovery.scan()
+
+    def _cut_log(self, scan: LogScan) -> None:
+        self._log_recovery.cut(scan)
+
+    def _without_log(self) -> None:
+        """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
+        self._forget_queues()
+        self._deletions.replay_from(0)
+        self._commit_log.open_at(0)
+        self._dispatch.dispatcher.dispatched_offset = 0
+
+    def _forget_queues(self) -> None:
+        for queue in list(self._queues):
+            self._queues.remove(queue)
+        for batch in self._queues.batch_queues.values():
+            batch.destroy()
+        self._index.destroy()
+        self._checkpoint.not_later_than(0)
+
+    # --- queues ---
+
+    def _dispatch_start(self, end: int) -> int:
+        """Physical offset from which the queues are built anew.
+
+        Usually the inventory's offset: below it the queues were complete and durable. After an unclean exit not above
+        the file that the checkpoint selected. The start of the log if there is no inventory (a Java broker wrote the
+        store last before the first start of this one), or if a queue has less than it had.
+        """
+        oldest = self._commit_log.min_offset
+        inventory = self._inventory
+        if inventory is None or len(self._deletions) < inventory.deletions:
+            self._deletions.begins_at(max(0, oldest))
+        if inventory is None:
+            if end > oldest:
+                self._report.rebuild_reasons.append(
+                    "there is no inventory of the queues: all queues, from the whole log"
+                )
+            return oldest
+        lacking = [fault.text for fault in self._queue_faults]
+        if len(self._deletions) < inventory.deletions:
+            lacking.append(f"{self._deletions.path} has lost some of its {inventory.deletions} deleted topics")
+        if inventory.dispatched_offset > end:
+            lacking.append(f"the log ends at {end}, but queues were complete up to {inventory.dispatched_offset}")
+        else:
+            lacking += self._lacking(inventory)
+        if lacking:
+            self._report.rebuild_reasons += lacking[:20]
+            return oldest
+        start = max(oldest, inventory.dispatched_offset)
+        return start if self._report.clean_exit else max(oldest, min(start, self._report.checked_from))
+
+    def _lacking(self, inventory: StoreInventory) -> list[str]:
+        """Queues that have less than the inventory says, in words."""
+        found: list[str] = []
+        for topic, bounds in inventory.queues.items():
+            for queue_id, (first, recorded) in bounds.items():
+                if first == recorded:
+                    continue  # all its messages are gone from the log, and its files with them
+                queue = self._queues.find(topic, queue_id)
+                unit = None if queue is None else queue.unit(recorded - 1)
+                if queue is not None and queue.files.min_offset > first * CQ_STORE_UNIT_SIZE:
+                    found.append(
+                        f"queue {topic}-{queue_id} has lost its files below unit {queue.files.min_offset // 20}"
+                    )
+                elif unit is None or unit[1] <= 0 or not 0 <= unit[0] < inventory.dispatched_offset:
+                    found.append(f"queue {topic}-{queue_id} has lost units below {recorded}")
+                elif queue is not None and not self._points_home(queue, recorded - 1, unit):
+                    found.append(f"queue {topic}-{queue_id}: unit {recorded - 1} {unit} is not of its record")
+                if queue is not None:
+                    self._queues.release(queue)
+                    if unit is not None:
+                        self._last_ends[queue] = unit[0] + unit[1]
+        return found
+
+    def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
+        """Is the record that a unit points to really of this size? Units of records that were cleaned away, and of
+        damaged ones, are believed."""
+        if unit[0] < self._commit_log.min_offset or unit[2] == DAMAGED_TAGS_CODE:
+            return True
+        file = self._commit_log.files.find(unit[0])
+        if file is None:
+            return False
+        position = unit[0] - file.file_from_offset
+        return int.from_bytes(file.view[position : position + 4], "big") == unit[1]
+
+    def _complete(self, end: int) -> bool:
+        """Do the queues hold exactly what a clean shutdown at this end of the log left?"""
+        inventory = self._inventory
+        return (
+            inventory is not None
+            and self._report.clean_exit
+            and inventory.log_end == inventory.dispatched_offset == end
+            and self._adopt(inventory)
+        )
+
+    def _adopt(self, inventory: StoreInventory) -> bool:
+        """Take the ends of all queues from the inventory, which `_lacking` compared already. False if there is more on
+        disk than a clean shutdown left."""
+        for queue in self._queues:
+            recorded = inventory.end_of(queue.topic, queue.queue_id)
+            last = queue.files.last
+            if last is not None and not last.file_from_offset < recorded * CQ_STORE_UNIT_SIZE <= last.end_offset:
+                return False
+        for queue in self._queues:
+            queue.adopt(inventory.end_of(queue.topic, queue.queue_id), self._last_ends.get(queue, -1))
+        for batch in self._queues.batch_queues.values():
+            batch.cut(inventory.dispatched_offset)
+        return True
+
+    def _cut_queues(self, start: int) -> None:
+        """Let every queue end before the first record at or behind `start`.
+
+        What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is
+        younger than `start`. When everything is built anew, it is written over what the files hold.
+        """
+        inventory = self._inventory
+        if start <= self._commit_log.min_offset:
+            self._rebuild = QueueRebuild(self._queues)
+            self._dispatch.judge.place_before = self._rebuild.place_before
+            self._dispatch.on_deleted = self._rebuild.forget
+        else:
+            for queue in self._queues:
+                recorded = 0 if inventory is None else inventory.end_of(queue.topic, queue.queue_id)
+                queue.end_at(*cut_point(queue, start, recorded))
+                self._queues.release(queue)
+        for batch in self._queues.batch_queues.values():
+            batch.cut(start)
+            batch.release()
+
+    def _replay(self, start: int, index_start: int, end: int, damages: list[DamagedRange]) -> None:
+        dispatch = self._dispatch
+        begin = min(start, index_start)
+        self._report.dispatch_from = begin
+        self._deletions.replay_from(begin)
+        plain, indexed = dispatch.unindexed, dispatch.dispatcher
+        if begin < index_start and self._context.config.message_index_enable:
+            self._advance(plain, begin, index_start, damages)
+            begin = max(index_start, plain.dispatched_offset)  # it may have stepped over damage that reaches further
+        self._advance(indexed, begin, end, damages)
+        self._report.dispatched_records = plain.records + indexed.records
+        indexed.records = 0
+        indexed.dispatched_offset = end
+
+    def _advance(self, dispatcher: Dispatcher, begin: int, end: int, damages: list[DamagedRange]) -> None:
+        """Dispatch [begin, end); damaged ranges, and what else is no record in files that were not scanned, are
+        stepped over."""
+        holes = sorted(
+            (damage for damage in damages if damage.end_offset > begin), key=lambda damage: damage.physical_offset
+        )
+        dispatcher.dispatched_offset = begin
+        while dispatcher.dispatched_offset < end:
+            if holes and dispatcher.dispatched_offset >= holes[0].physical_offset:
+                damage = holes.pop(0)
+                dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, damage.end_offset)
+                self._keep_place(damage)
+                continue
+            stop = holes[0].physical_offset if holes else end
+            stopped = self._dispatch.advance(dispatcher, min(stop, end))
+            if stopped < min(stop, end):
+                dispatcher.dispatched_offset = self._step_over(stopped)
+
+    def _step_over(self, offset: int) -> int:
+        """Bytes at `offset`, in a file that was not scanned, are no record: seal them, return where the next begins."""
+        scan = LogScanner(self._commit_log, check_crc=False, check_prop_crc=False)
+        damage = scan.damage_at(offset)
+        log.error("damage in the middle of the log: %s", damage)
+        self._report.damages.append(damage)
+        self._seal(damage)
+        return damage.end_offset
+
+    def _seal(self, damage: DamagedRange) -> None:
+        """Listed first: a slave must hear of a filler, whatever happens to this start."""
+        self._seals.add([(damage.physical_offset, damage.end_offset)])
+        seal(self._context, self._commit_log, damage)
+
+    # --- damaged places ---
+
+    def _units_in(self, damages: list[DamagedRange]) -> list[tuple[ConsumeQueue, int, DamagedRange]]:
+        """Units of the queues, as they are on disk, that point into damaged ranges: they tell whose places these
+        were."""
+        found: list[tuple[ConsumeQueue, int, DamagedRange]] = []
+        for damage in damages:
+            if damage.place is not None:
+                continue
+            for queue in self._queues:
+                index, _ = cut_point(queue, damage.physical_offset, None)
+                unit = queue.unit(index)
+                while unit is not None and damage.physical_offset <= unit[0] < damage.end_offset and unit[1] > 0:
+                    found.append((queue, index, damage))
+                    index += 1
+                    unit = queue.unit(index)
+                self._queues.release(queue)
+        return found
+
+    def _keep_place(self, damage: DamagedRange) -> None:
+        """A unit for a damaged message whose header says where it belongs; topics stay deleted though the record that
+        deletes them is damaged."""
+        for topic, at in self._deletions.lost_in(damage.physical_offset, damage.end_offset):
+            self._dispatch.delete_topics([topic], at)
+        place = damage.place
+        if place is not None:
+            self._dispatch.put_unit(
+                place.topic, place.queue_id, place.queue_offset, damage.physical_offset, damage.size, DAMAGED_TAGS_CODE
+            )
+
+    def _settle_offsets(self) -> None:
+        """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
+        cleaned away and its files are gone, numbering goes on where it was."""
+        recorded = self._inventory.queues if self._inventory is not None else {}
+        begin = self._report.dispatch_from
+        for queue in [queue for queue in self._numbers if self._deletions.is_deleted_since(queue.topic, begin)]:
+            del self._numbers[queue]
+        for topic, bounds in recorded.items():
+            if self._deletions.is_deleted_since(topic, begin):
+                continue  # these were the queues of the topic that was deleted since
+            for queue_id, (_, end) in bounds.items():
+                queue = self._queues.open(topic, queue_id)
+                self._numbers[queue] = max(self._numbers.get(queue, 0), end)
+        for queue in self._queues:
+            if not queue.files.files:
+                queue.tail.write_offset = max(queue.tail.write_offset, self._numbers.get(queue, 0) * CQ_STORE_UNIT_SIZE)
+            queue.tail.next_queue_offset = queue.end_at_start = queue.max_offset
+            queue.reset_min()
+        for batch in self._queues.batch_queues.values():
+            batch.end_at_start = batch.max_offset
+
+    # --- index ---
+
+    def _index_start(self, end: int) -> int:
+        """Physical offset from which the index is built anew."""
+        if not self._context.config.message_index_enable:
+            return end
+        self._index.attach_last()
+        if self._index_is_complete(end):
+            return end
+        if not self._index.files:
+            return self._commit_log.min_offset
+        newest = self._index.files[-1]
+        if newest.end_physical_offset >= end or newest.end_physical_offset < self._commit_log.min_offset:
+            self._report.rebuild_reasons.append(
+                f"the index ends at physical offset {newest.end_physical_offset}, the log is "
+                f"{self._commit_log.min_offset} … {end}: the whole index"
+            )
+            self._index.destroy()
+            return self._commit_log.min_offset
+        return self._finish_last_indexed(newest)
+
+    def _index_is_complete(self, end: int) -> bool:
+        """Is the index exactly what a clean shutdown at this end of the log left?"""
+        inventory = self._inventory
+        if inventory is None or not self._report.clean_exit or inventory.log_end != end:
+            return False
+        files = self._index.files
+        count = files[-1].index_count if files else 0
+        return inventory.index_files == [file.name for file in files] and inventory.index_count == count
+
+    def _finish_last_indexed(self, newest: IndexFile) -> int:
+        """The record that the newest file ends with may lack some of its keys (they would have gone into the next
+        file): add them. Returns where the record behind it starts."""
+        from_offset = newest.end_physical_offset
+        return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))
+

@@ -1,0 +1,156 @@
+"""Small files that guard a store: lock, abort; and the reasons for not starting on one."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from maxq.errors import StoreRefusedError
+from maxq.runtime.interfaces import Disk, DiskLock
+from maxq.store.files.mapped_file_queue import is_offset_name
+from maxq.store.files.store_inventory import StoreInventory
+from maxq.store.store_context import StoreContext
+
+_DEFAULT_MEMORY = 8 << 30
+
+
+class StoreLock:
+    """`lock`: one process at a time (exclusive lock of its first byte; content `lock`)."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._held: DiskLock | None = None
+
+    def take(self) -> None:
+        """
+        Raises:
+            StoreRefusedError: another process holds it.
+        """
+        path = self._context.root / "lock"
+        try:
+            self._held = self._context.disk.lock(path, b"lock")
+        except BlockingIOError:
+            raise StoreRefusedError(
+                f"{path} is locked: another broker runs on this store. Stop it, or set storePathRootDir to "
+                "another folder."
+            ) from None
+
+    def release(self) -> None:
+        """Let another process have the store."""
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+
+class AbortFile:
+    """`abort`: there while a broker runs; found at start it means that the last exit was not clean."""
+
+    def __init__(self, context: StoreContext) -> None:
+        self._disk = context.disk
+        self.path = context.root / "abort"
+
+    def exists(self) -> bool:
+        """The last exit was not clean, or this one has not come yet."""
+        return self._disk.exists(self.path)
+
+    def create(self) -> None:
+        """A broker runs from now on. Durable on return."""
+        if not self.exists():
+            self._disk.write(self.path, b"maxq")
+
+    def remove(self) -> None:
+        """It ended in good order."""
+        if self.exists():
+            self._disk.delete(self.path)
+
+
+def refuse_foreign_store(context: StoreContext) -> None:
+    """Stores whose queues are in RocksDB cannot be read here, and must not be rebuilt in silence.
+
+    Raises:
+        StoreRefusedError: such a store.
+    """
+    for folder in ("consumequeue", "consumequeue_rocksdb"):
+        path = context.root / folder / "CURRENT"
+        if context.disk.exists(path):
+            raise StoreRefusedError(
+                f"{path} is there: the ConsumeQueues of this store are in RocksDB (storeType=defaultRocksDB), "
+                "which MaxQ does "
+                f"not read. Let the Java broker write files (rocksdbCQDoubleWriteEnable), or move {path.parent} away: "
+                "the queues are then built anew from the log."
+            )
+    if context.config.combine_cq_use_rocksdb_for_lmq:
+        raise StoreRefusedError(
+            "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. "
+            "Set it to false."
+        )
+    if "," in context.config.store_path_commit_log:
+        raise StoreRefusedError(
+            f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ keeps the log in one folder, and would "
+            "not see what lies in the others. Move all its files into one folder, and set storePathCommitLog to that."
+        )
+
+
+def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:
+    """The log has no file: were there messages in it? A start would take the store for a new one and delete the queues,
+    when perhaps a disk is not mounted.
+
+    Args:
+        inventory: None if there is none, or a Java broker wrote the store since.
+
+    Raises:
+        StoreRefusedError: there were.
+    """
+    queues = context.consume_queue_folder
+    if inventory is not None:
+        if inventory.dispatched_offset == 0:
+            return  # a loss of power took the first file, of which nothing was durable
+        reason = f"its queues were complete up to physical offset {inventory.dispatched_offset}"
+    elif any(_has_files(context.disk, queues / topic.name) for topic in context.disk.list(queues) if topic.is_dir):
+        reason = f"{queues} has queues of messages"
+    else:
+        return
+    raise StoreRefusedError(
+        f"{context.commit_log_folder} has no file of the log, but {reason}. Mount the disk, bring the files back, or "
+        f"set storePathCommitLog to where they are; to give these messages up, delete {queues} and "
+        f"{context.root / 'inventory.json'}."
+    )
+
+
+def _has_files(disk: Disk, topic: PurePath) -> bool:
+    return any(
+        is_offset_name(entry.name)
+        for queue in disk.list(topic)
+        if queue.is_dir
+        for entry in disk.list(topic / queue.name)
+    )
+
+
+@contextlib.contextmanager
+def refusing(context: StoreContext) -> Iterator[None]:
+    """Turn errors of the disk at start into a refusal that says what to do.
+
+    Raises:
+        StoreRefusedError: instead of PermissionError and other OSError.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise StoreRefusedError(
+            f"the store {context.root} cannot be written: {error}. Give this user write permission, or set "
+            "storePathRootDir."
+        ) from error
+    except OSError as error:
+        raise StoreRefusedError(
+            f"the store {context.root} cannot be used: {error}. Mount it writable, free space, or set storePathRootDir."
+        ) from error
+
+
+def machine_memory(disk: Disk) -> int:
+    """Physical memory in bytes, from /proc/meminfo; 8 GiB where there is none."""
+    try:
+        for line in disk.read(PurePath("/proc/meminfo")).decode().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return _DEFAULT_MEMORY

@@ -1,0 +1,1 @@
+"""A slave's log: bytes of its master, each record verified before it counts."""

@@ -1,0 +1,5 @@
+"""What is deleted, and what is hidden until it can be deleted.
+
+`clean.py` deletes files by age, disk use or request; `hidden_messages.py` hides messages of topics whose retention is
+shorter than the log's.
+"""

@@ -1,0 +1,298 @@
+"""Deleting what is old or too much (CleanCommitLogService, CleanConsumeQueueService).
+
+Triggers: the hour of `deleteWhen`, the fill of the disk, a request. Fill of the disk, of the CommitLog's and the
+ConsumeQueues' partition:
+
+    above diskSpaceWarningLevelRatio   writes are refused, files are deleted whatever their age
+    above diskSpaceCleanForciblyRatio  files are deleted whatever their age (if cleanFileForciblyEnable)
+    above diskMaxUsedSpaceRatio        files older than fileReservedTime are deleted
+
+What is old is so by a clock that is not believed when it jumps ahead (trusted_time.py). The log's first file goes at
+any time if nothing of it is shown to anybody (hidden_messages.py).
+
+Readers may hold slices of a deleted file: the mapping lives until they drop them, so nothing has to be forced and a
+file never "hangs" as it can in Java.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Collection, Container
+from datetime import datetime
+from pathlib import PurePath
+
+from maxq.runtime.passed_over import PassedOver
+from maxq.runtime.turns import Turns
+from maxq.store.dispatch.dispatcher import DispatchService
+from maxq.store.dledger.ledger import FileLedger
+from maxq.store.durability.consume_queue_flusher import ConsumeQueueFlusher
+from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.files.disk_room import lacks_room
+from maxq.store.files.mapped_file import MappedFile
+from maxq.store.index.index_service import IndexService
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.queue.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
+from maxq.store.retention.hidden_messages import HiddenMessages
+from maxq.store.running_flags import DISK_FULL
+from maxq.store.store_context import StoreContext
+
+log = logging.getLogger(__name__)
+
+_FIRST_RUN_MS = 60_000
+_MANUAL_RUNS = 20
+_QUEUES_OF_SLICE = 2_000  # looked at in one turn of the loop
+_HOUR_MS = 3_600_000
+_SYSTEM_TOPICS = frozenset(
+    {"SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"}
+)
+
+
+def is_system_queue(topic: str) -> bool:
+    """Queues of these topics are never deleted for being empty."""
+    return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+class CleanService:
+    """Deletes expired files and queues.
+
+    Attributes:
+        deleted_files: CommitLog files deleted since start.
+        ledger: of a DLedger log: says which files may go.
+        hidden: what is not shown any more.
+        compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
+    """
+
+    def __init__(
+        self,
+        context: StoreContext,
+        commit_log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService,
+        flusher: CommitLogFlusher,
+        queue_flusher: ConsumeQueueFlusher,
+        dispatch: DispatchService,
+    ) -> None:
+        self._context = context
+        self._commit_log = commit_log
+        self._queues = queues
+        self._index = index
+        self._flusher = flusher
+        self._queue_flusher = queue_flusher
+        self._dispatch = dispatch
+        self.hidden = HiddenMessages(commit_log, queues)
+        self.compacted: Collection[str] = ()
+        self.ledger: FileLedger | None = None
+        self._passed_over = PassedOver(log)
+        self._manual_runs = 0
+        self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
+        self.deleted_files = 0
+
+    async def run(self) -> None:
+        """Clean in intervals until cancelled."""
+        await asyncio.sleep(_FIRST_RUN_MS / 1000)
+        while True:
+            with self._passed_over("the rest of a run of cleaning, which the next one goes on with,"):
+                await self.clean()
+            await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
+
+    def request(self) -> None:
+        """Delete expired files in the next runs, whatever the hour (executeDeleteFilesManually)."""
+        self._manual_runs = _MANUAL_RUNS
+
+    async def clean(self) -> int:
+        """One run. Returns how many CommitLog files were deleted."""
+        deleted = await self._clean_commit_log()
+        if self._commit_log.min_offset > self._cleaned_to:
+            await self._clean_queues(self._commit_log.min_offset)
+            self._cleaned_to = self._commit_log.min_offset
+        return deleted
+
+    # --- the disk ---
+
+    def disk_ratios(self) -> tuple[float, float]:
+        """Used share of the partitions of CommitLog and ConsumeQueues, rounded up to whole percent; -1 unknown."""
+        return self._ratio(self._context.commit_log_folder), self._ratio(self._context.consume_queue_folder)
+
+    def _ratio(self, folder: PurePath) -> float:
+        try:
+            usage = self._context.disk.usage(folder)
+        except OSError:
+            return -1.0
+        usable = usage.used + usage.free
+        return math.ceil(100 * usage.used / usable) / 100 if usable > 0 else -1.0
+
+    def _check_disk(self) -> tuple[bool, bool]:
+        """(delete what is old, delete whatever its age); sets or clears the disk-full flag."""
+        config = self._context.config
+        ratio = max(self.disk_ratios())
+        warning = min(90, max(35, config.disk_space_warning_level_ratio)) / 100
+        forced = min(85, max(30, config.disk_space_clean_forcibly_ratio)) / 100
+        normal = min(95, max(10, config.disk_max_used_space_ratio)) / 100
+        if ratio > warning:
+            reason = (
+                f"the disk of {self._context.root} is {ratio:.0%} full, the limit diskSpaceWarningLevelRatio is "
+                f"{warning:.0%}; "
+                "free space, shorten fileReservedTime, or raise the limit"
+            )
+            if not self._context.flags.has(DISK_FULL):
+                log.error(reason)
+            self._context.flags.set(DISK_FULL, reason)
+        elif self._context.flags.has(DISK_FULL):
+            self._context.flags.clear(DISK_FULL)
+            log.info("the disk of %s is %.0f%% full: writes are taken again", self._context.root, ratio * 100)
+        immediately = ratio > warning or (ratio > forced and config.clean_file_forcibly_enable)
+        return ratio > normal or ratio < 0 or immediately, immediately
+
+    # --- CommitLog ---
+
+    def _is_time(self) -> bool:
+        hour = datetime.fromtimestamp(self._context.clock.wall_ms() / 1000).strftime("%H")
+        return hour in {word.strip().zfill(2) for word in self._context.config.delete_when.split(";")}
+
+    async def _clean_commit_log(self) -> int:
+        old, immediately = self._check_disk()
+        manual = self._manual_runs > 0
+        self._manual_runs = max(0, self._manual_runs - 1)
+        is_time = old or manual or self._is_time()
+        if not (is_time or self.hidden.is_used):
+            return 0
+        config = self._context.config
+        limit = self._context.time.now_ms() - config.file_reserved_time * _HOUR_MS
+        deleted = 0
+        while deleted < config.delete_file_batch_max and len(self._commit_log.files.files) > 1:
+            first = self._commit_log.files.files[0]
+            if first.end_offset > self._dispatch.dispatcher.dispatched_offset:
+                break
+            if self.ledger is not None and not self.ledger.may_delete(first.end_offset, is_full=immediately):
+                break
+            modified = await self._context.jobs.run(self._modified_ms, first)
+            expired = is_time and (immediately or modified <= limit)
+            hidden = not expired and await self.hidden.hides_all_of(first)
+            if not (expired or hidden) or not await self._is_written_down(first.end_offset):
+                break
+            if first is not self._commit_log.files.first:
+                break
+            self._commit_log.forget_first()
+            await self._context.jobs.run(first.destroy)
+            if self.ledger is not None:
+                self.ledger.files_deleted()
+            why = "nothing of it is shown" if hidden else "older than fileReservedTime"
+            log.info("deleted %s: %s", first.path, "the disk is full" if immediately else why)
+            deleted += 1
+            self.deleted_files += 1
+            if deleted < config.delete_file_batch_max:
+                await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
+        return deleted
+
+    async def _is_written_down(self, end: int) -> bool:
+        """Do the store's other files know what the log says below `end`? A topic that was deleted there would be back
+        after a loss of power, and its queues numbered as before. A disk without room gets some first."""
+        flusher = self._queue_flusher
+        if end > flusher.written_down and flusher.failure is None:
+            try:
+                async with flusher.lock:
+                    await flusher.flush_thoroughly()
+            except OSError as error:
+                log.warning("what a file of the log says could not be written down before it is deleted: %s", error)
+                return lacks_room(error)
+        return end <= flusher.written_down
+
+    def _modified_ms(self, file: MappedFile) -> int:
+        return self._context.disk.stat(file.path).modified_ms
+
+    # --- queues and index ---
+
+    async def _clean_queues(self, min_offset: int) -> None:
+        async with self._queue_flusher.lock:
+            gone: list[list[MappedFile]] = []
+            async for queue in self._queues_in_slices():
+                if len(queue.files.files) > 1:
+                    gone.append(queue.delete_expired(min_offset))
+            gone += [batch.delete_expired(min_offset) for batch in self._queues.batch_queues.values()]
+            if any(gone):
+                # first the inventory, then the files: after a crash in between they are only too many
+                await self._queue_flusher.flush_thoroughly()
+            for files in filter(None, gone):
+                await self._context.jobs.run(_destroy_all, files)
+                await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
+            for file in self._index.delete_expired(min_offset):
+                await self._context.jobs.run(file.destroy)
+
+    async def _queues_in_slices(self) -> AsyncIterator[ConsumeQueue]:
+        """All queues; the loop has its turns meanwhile. Under the flusher's lock, which keeps them where they are."""
+        passed = 0
+        for topic in list(self._queues.topics.values()):
+            for tail in list(topic.queues.values()):
+                yield tail.owner
+            passed += 1 + len(topic.queues)
+            if passed >= _QUEUES_OF_SLICE:
+                passed = 0
+                await asyncio.sleep(0)
+
+    async def clean_expired_consume_queues(self) -> int:
+        """Delete the files of queues whose last message is gone from the log. Their numbering goes on: no queue offset
+        is given twice. Returns how many."""
+        min_offset = self._commit_log.min_offset
+        async with self._queue_flusher.lock:
+            if self._context.jobs.is_closed:
+                return 0
+            expired, turns = 0, Turns()
+            async for queue in self._queues_in_slices():
+                await turns.rest()  # to look at the last unit of a queue may mean to map its file
+                if not self._is_expired(queue, min_offset):
+                    continue
+                expired += 1
+                self._queues.empty(queue)
+                log.info("deleted the files of queue %s-%d, which has no messages", queue.topic, queue.queue_id)
+            await self._queue_flusher.flush_thoroughly()
+        return expired
+
+    def _is_expired(self, queue: ConsumeQueue, min_offset: int) -> bool:
+        return (
+            not is_system_queue(queue.topic)
+            and queue.topic not in self.compacted
+            and bool(queue.files.files)
+            and queue.max_offset > 0
+            and _last_physical_offset(queue) < min_offset
+        )
+
+    async def unused_topics(self, keep: Container[str]) -> set[str]:
+        """Topics that have queues and are not in `keep`; no system and light queues. `keep` is asked while others are
+        served."""
+        found: set[str] = set()
+        turns = Turns()
+        async with self._queue_flusher.lock:
+            async for queue in self._queues_in_slices():
+                name = queue.topic
+                if name not in keep and not is_system_queue(name) and not name.startswith(LMQ_PREFIX):
+                    found.add(name)
+                await turns.rest()
+        return {name for name in found if name not in keep}
+
+    async def finish_deletion(self, topics: set[str]) -> None:
+        """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
+        of it without building queues anew."""
+        await self._flusher.flush_all()
+        await self._dispatch.finish_turns()
+        begun = self._queue_flusher.begun
+        async with self._queue_flusher.lock:
+            if self._context.jobs.is_closed:
+                return
+            await self._queue_flusher.flush_thoroughly_since(begun)
+            turns = Turns()
+            for topic in topics:
+                self._queues.forget_topic(topic)
+                self._dispatch.forget_topic()
+                self._commit_log.tail.forget_topic()
+                await turns.rest()
+
+
+def _last_physical_offset(queue: ConsumeQueue) -> int:
+    unit = queue.unit(queue.max_offset - 1)
+    return -1 if unit is None else unit[0]
+
+
+def _destroy_all(files: list[MappedFile]) -> None:
+    for file in files:
+        file.destroy()
