@@ -42,8 +42,8 @@ EXCEPTIONS: Final = {
 
 
 def forbidden_calls(source: str) -> list[str]:
-    """Calls in a module that only runtime/files/durable_files.py makes, as they are written there; imports of their names
-    count, too."""
+    """Calls in a module that only runtime/files/durable_files.py makes, as they are written there; imports of their
+    names count, too."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module in ("os", "shutil"):

@@ -4,7 +4,7 @@ Only one whom no rule binds may make or change another such user. A password is 
 requests are signed: the commands that copy users need it, nobody else does.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java (createUser … listAcl); broker-api.md §1.4, §21.
+    broker/processor/AdminBrokerProcessor.java (createUser … listAcl).
 """
 
 from collections.abc import Callable, Mapping, Sequence

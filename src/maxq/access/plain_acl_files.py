@@ -5,7 +5,7 @@ so. A change counts when two looks in a row have seen the same: a file may be ha
 with all scalars as texts: an access key of digits is a text, and no tag makes an object.
 
 Source:
-    acl/plain/PlainPermissionManager.java, AclFileWatchService.java (4.9.8); broker-api.md §20.2.
+    acl/plain/PlainPermissionManager.java, AclFileWatchService.java (4.9.8).
 """
 
 import asyncio

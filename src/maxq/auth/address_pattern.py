@@ -7,7 +7,7 @@
 IPv6 the same way: `fe80::{a,b}`, `1:2:3:4:5:6:7:1-200`, `2::ac5:78:1-200:*`.
 
 Source:
-    acl/plain/RemoteAddressStrategyFactory.java, acl/common/AclUtils.java; broker-api.md §20.2.
+    acl/plain/RemoteAddressStrategyFactory.java, acl/common/AclUtils.java.
 """
 
 import ipaddress

@@ -14,8 +14,7 @@ of them needs. RocketMQ does not look at these names.
 
 Source:
     auth/authorization/builder/DefaultAuthorizationContextBuilder.java (as of 5.5.0: retry topics are judged by the
-    topic alone); the annotations RocketMQAction and RocketMQResource of the request headers; broker-api.md §21,
-    changes-5.5.md §11.
+    topic alone); the annotations RocketMQAction and RocketMQResource of the request headers.
 """
 
 import re

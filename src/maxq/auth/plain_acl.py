@@ -14,8 +14,7 @@
 An access key counts where it is found first.
 
 Source:
-    acl/plain/PlainPermissionManager.java, acl/common/Permission.java, common/PlainAccessConfig.java (4.9.8 and 5.2.0);
-    broker-api.md §20.2.
+    acl/plain/PlainPermissionManager.java, acl/common/Permission.java, common/PlainAccessConfig.java (4.9.8 and 5.2.0).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """PlainJudge: ACL 1.0. White lists, accounts, permissions by topic and group.
 
-Source: acl/plain/PlainPermissionManager.java (validate, checkPerm; 4.9.8); broker-api.md §20.2.
+Source: acl/plain/PlainPermissionManager.java (validate, checkPerm; 4.9.8).
 """
 
 from collections.abc import Callable

@@ -7,8 +7,7 @@ publishes or consumes, asks a group's clients or makes a group, the account need
 passes. A code that the table of needs.py does not have is for administrators.
 
 Source:
-    acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8);
-    broker-api.md §20.2.
+    acl/plain/PlainAccessValidator.java, PlainPermissionManager.java (checkPerm), acl/common/Permission.java (4.9.8).
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,7 @@ did. Of several the one with the narrowest resource decides: literal before the 
 type before anything at all; of two equally narrow ones a Deny decides. No entry: refused.
 
 Source:
-    auth/authorization/{model/*,chain/AclAuthorizationHandler,manager/AuthorizationMetadataManagerImpl}.java;
-    broker-api.md §21, changes-5.5.md §11.
+    auth/authorization/{model/*,chain/AclAuthorizationHandler,manager/AuthorizationMetadataManagerImpl}.java.
 """
 
 import ipaddress

@@ -2,8 +2,7 @@
 
 Source:
     auth/authentication/{chain/DefaultAuthenticationHandler,strategy/*}.java,
-    auth/authorization/{chain/UserAuthorizationHandler,chain/AclAuthorizationHandler,strategy/*}.java;
-    broker-api.md §21, changes-5.5.md §11.
+    auth/authorization/{chain/UserAuthorizationHandler,chain/AclAuthorizationHandler,strategy/*}.java.
 """
 
 from collections.abc import Iterable

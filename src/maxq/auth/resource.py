@@ -3,7 +3,7 @@
 As text: `Topic:orders`, `Group:billing*`, `Cluster:*`, `*`.
 
 Source:
-    auth/authorization/model/Resource.java, common/resource/{ResourceType,ResourcePattern}.java; broker-api.md §21.
+    auth/authorization/model/Resource.java, common/resource/{ResourceType,ResourcePattern}.java.
 """
 
 from enum import IntEnum

@@ -2,7 +2,7 @@
 
 Source:
     acl/common/{AclUtils,AclSigner,SessionCredentials}.java,
-    auth/authentication/builder/DefaultAuthenticationContextBuilder.java; broker-api.md §20.1.
+    auth/authentication/builder/DefaultAuthenticationContextBuilder.java.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ loaded. Where that has no such functions, or they do not give HMAC's answer, has
 types.
 
 Source:
-    acl/common/AclSigner.java, AclUtils.java; broker-api.md §20.1.
+    acl/common/AclSigner.java, AclUtils.java.
 """
 
 import _hashlib

@@ -1,7 +1,7 @@
 """User: a name, the secret its requests are signed with, and whether rules count for it.
 
 Source:
-    auth/authentication/model/User.java, enums/{UserType,UserStatus,SubjectType}.java; broker-api.md §21.
+    auth/authentication/model/User.java, enums/{UserType,UserStatus,SubjectType}.java.
 """
 
 from dataclasses import field, replace

@@ -4,8 +4,7 @@ Stored attributes carry no sign. A change is a map whose keys do:
 `{"+message.type": "FIFO", "-lite.topic.expiration": ""}`.
 
 Source:
-    common/attribute/{AttributeParser,AttributeUtil}.java, common/{TopicAttributes,SubscriptionGroupAttributes}.java;
-    broker-api.md §25, changes-5.5.md §3.2.
+    common/attribute/{AttributeParser,AttributeUtil}.java, common/{TopicAttributes,SubscriptionGroupAttributes}.java.
 """
 
 import re

@@ -4,7 +4,7 @@ Order of a start: configuration tables, store (recovery), listening, schedules, 
 Order of a stop: unregister, answer what is unfinished, stop listening, store, configuration tables.
 
 Source:
-    broker/BrokerController.java; broker-api.md §23, §27.
+    broker/BrokerController.java.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_REGISTRATION_SECONDS = 6.0  # a name server that does not answer must not keep the broker from serving
 _VIP_DISTANCE = 2
-#: What the VIP port does not serve (broker-api §11.3).
+#: What the VIP port does not serve.
 _VIP_EXCLUDED = (
     RequestCode.PULL_MESSAGE,
     RequestCode.LITE_PULL_MESSAGE,

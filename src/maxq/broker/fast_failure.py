@@ -1,5 +1,5 @@
 """Refusing what has waited too long, and bounding what is unfinished (BrokerFastFailure.java, the pools of
-BrokerController.java; broker-api §19).
+BrokerController.java).
 
 RocketMQ gives each kind of request a thread pool, so that one kind cannot starve the others, and every 10 ms drops the
 heads of the pools' queues that grew too old. Here one loop does everything in arrival order. What the pools are for is

@@ -4,7 +4,7 @@ Tools read these keys by name and fail on missing ones, so the ones of what is n
 transient store pool) are told as idle.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo; broker-api.md §24.2.
+    broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo.
 """
 
 from collections.abc import Callable

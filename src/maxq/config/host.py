@@ -14,7 +14,8 @@ from maxq.lazy_dataclass import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
-_LEFT_TO_FILES: Final = 512  # descriptors; mappings leave half of them to what else must be opened (runtime/files/system.py)
+#: Descriptors; mappings leave half of them to what else must be opened (runtime/files/system.py).
+_LEFT_TO_FILES: Final = 512
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """GET_ROUTEINFO_BY_TOPIC (105), which every client and broker asks all the time.
 
 Source:
-    apache/rocketmq namesrv/processor/ClientRequestProcessor.java; namesrv.md §4.
+    apache/rocketmq namesrv/processor/ClientRequestProcessor.java.
 """
 
 from maxq.codes import ResponseCode

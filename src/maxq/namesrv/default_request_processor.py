@@ -1,7 +1,7 @@
 """Everything a name server answers except routes.
 
 Source:
-    apache/rocketmq namesrv/processor/DefaultRequestProcessor.java; namesrv.md §1, §3, §5.
+    apache/rocketmq namesrv/processor/DefaultRequestProcessor.java.
 """
 
 import hashlib

@@ -21,7 +21,7 @@ registration by whoever took it (`registering`), the removal of a broker and a c
 is as the broker announced it.
 
 Source:
-    apache/rocketmq namesrv/routeinfo/RouteInfoManager.java; namesrv.md §2, §3, §5; java-defects.md.
+    apache/rocketmq namesrv/routeinfo/RouteInfoManager.java.
 """
 
 import logging

@@ -8,7 +8,7 @@ The name server is one of a list, drawn at random and asked first as long as it 
 silent for a moment, the next one is asked as well; who answers first is asked first from then on.
 
 Source:
-    remoting/netty/NettyRemotingClient.java; remoting.md §11.2.
+    remoting/netty/NettyRemotingClient.java.
 """
 
 import asyncio

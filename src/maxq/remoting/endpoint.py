@@ -1,7 +1,7 @@
 """RemotingEndpoint: what server and client have in common. Both answer requests, and both watch their connections.
 
 Source:
-    remoting/netty/NettyRemotingAbstract.java; remoting.md §7.1, §11.
+    remoting/netty/NettyRemotingAbstract.java.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """HAProxy's PROXY protocol, versions 1 (text) and 2 (binary): who is really behind a load balancer.
 
 Source:
-    haproxy.org proxy-protocol.txt; remoting/netty/NettyRemotingServer.java HandshakeHandler; remoting.md §12.
+    haproxy.org proxy-protocol.txt; remoting/netty/NettyRemotingServer.java HandshakeHandler.
 """
 
 import struct

@@ -10,7 +10,7 @@ Dispatch of a request: no processor, or a code its port excludes → 3; the serv
 5.3.1 → 1500; the gate refuses → 2; else the processor. One-way requests run the same way and are never answered.
 
 Source:
-    remoting/netty/NettyRemotingServer.java; remoting.md §7.1, §11.1, §11.3, §12.
+    remoting/netty/NettyRemotingServer.java.
 """
 
 import asyncio

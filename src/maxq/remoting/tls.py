@@ -5,7 +5,7 @@ not, or a file that cannot be read, are a change half done: the old context stay
 that exist keep the context they began with.
 
 Source:
-    remoting/netty/{TlsHelper,TlsSystemConfig}.java, srvutil/FileWatchService.java; remoting.md §12.
+    remoting/netty/{TlsHelper,TlsSystemConfig}.java, srvutil/FileWatchService.java.
 """
 
 import importlib

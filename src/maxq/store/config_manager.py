@@ -6,7 +6,7 @@ the power goes, one of the two is whole. Reading: a file that is missing, empty 
 starting empty would lose offsets or topics in silence.
 
 Source:
-    common/ConfigManager.java (load, loadBak, persist), MixAll.string2File; store-format.md §10.1.
+    common/ConfigManager.java (load, loadBak, persist), MixAll.string2File.
 """
 
 import logging

@@ -341,7 +341,7 @@ class MessageStore:
         may_wait: bool = False,
         bulk: BulkRead | None = None,
     ) -> GetMessageResult:
-        """Messages from queue offset `offset` on (DefaultMessageStore.getMessage; rules: store-format §19.1).
+        """Messages from queue offset `offset` on (DefaultMessageStore.getMessage).
 
         Args:
             group: who asks; for the statistics.

@@ -10,7 +10,9 @@ from tests.unit.both_forms import both_together
 from tests.unit.store.log_world import Owner, record
 
 
-@pytest.fixture(params=both_together("maxq.store.log.tails_cy", "maxq.store.dispatch.dispatch_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(
+    params=both_together("maxq.store.log.tails_cy", "maxq.store.dispatch.dispatch_cy"), ids=["uncompiled", "installed"]
+)
 def form(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 

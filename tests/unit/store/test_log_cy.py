@@ -9,7 +9,9 @@ from tests.unit.both_forms import both_together
 from tests.unit.store.log_world import BORN, STORE, record
 
 
-@pytest.fixture(params=both_together("maxq.store.log.tails_cy", "maxq.store.log.log_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(
+    params=both_together("maxq.store.log.tails_cy", "maxq.store.log.log_cy"), ids=["uncompiled", "installed"]
+)
 def form(request: pytest.FixtureRequest) -> ModuleType:
     return request.param
 

@@ -18,7 +18,10 @@ from tests.unit.both_forms import both_together
 
 SCAN_FORMS = both_together("maxq.protocol.frame.send_scanner_cy", "maxq.protocol.frame.replies_cy")
 LOG_FORMS = both_together(
-    "maxq.store.log.tails_cy", "maxq.store.log.log_cy", "maxq.store.append.log_rows_cy", "maxq.store.append.log_final_cy"
+    "maxq.store.log.tails_cy",
+    "maxq.store.log.log_cy",
+    "maxq.store.append.log_rows_cy",
+    "maxq.store.append.log_final_cy",
 )
 FORMS = list(itertools.product(SCAN_FORMS, LOG_FORMS))
 HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"

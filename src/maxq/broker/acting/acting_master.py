@@ -19,7 +19,7 @@ The master is back → both are set, and parked pulls are looked at again, so th
 
 Source:
     broker/BrokerController.java startService, startServiceWithoutCondition, updateMinBroker, onMinBrokerChange,
-    onMasterOffline, onMasterOnline, sendHeartbeat, syncBrokerMemberGroup; ha.md §8.
+    onMasterOffline, onMasterOnline, sendHeartbeat, syncBrokerMemberGroup.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ Unlike the original, a new address behind the same smallest id is a change too (
 away from id 0 forgets the master, not only one that names the master's address.
 
 Source:
-    broker/BrokerController.java updateMinBroker, onMinBrokerChange, syncBrokerMemberGroup; ha.md §8.
+    broker/BrokerController.java updateMinBroker, onMinBrokerChange, syncBrokerMemberGroup.
 """
 
 from collections.abc import Mapping

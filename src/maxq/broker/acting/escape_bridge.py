@@ -12,7 +12,7 @@ A static topic's queue may have been moved to another group between the moment i
 for readers do not come back to where the queue was. Java leaves it in the old queue, where running readers miss it.
 
 Source:
-    broker/failover/EscapeBridge.java, broker/topic/TopicRouteInfoManager.java; ha.md §8.
+    broker/failover/EscapeBridge.java, broker/topic/TopicRouteInfoManager.java.
 """
 
 import asyncio

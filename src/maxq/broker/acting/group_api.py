@@ -1,4 +1,4 @@
-"""What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java; ha.md §8)."""
+"""What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java)."""
 
 import asyncio
 

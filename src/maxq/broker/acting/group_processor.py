@@ -1,8 +1,7 @@
 """BrokerGroupProcessor: what name servers and the group's other brokers tell this one (905, 906, 908).
 
 Source:
-    broker/processor/AdminBrokerProcessor.java notifyMinBrokerIdChange, updateBrokerHaInfo, resetMasterFlushOffset;
-    ha.md §8.
+    broker/processor/AdminBrokerProcessor.java notifyMinBrokerIdChange, updateBrokerHaInfo, resetMasterFlushOffset.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ say nothing, for both have counted since the slave's last copy. A slave whose lo
 another log, and of Java's slaves, which do not say what their log has, the version decides.
 
 Source:
-    broker/BrokerPreOnlineService.java syncMetadataReverse; ha.md §8.
+    broker/BrokerPreOnlineService.java syncMetadataReverse.
 """
 
 import logging

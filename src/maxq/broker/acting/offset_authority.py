@@ -9,7 +9,7 @@ more: a master that comes back says where to copy from some time before it asks 
 The master that comes back takes the larger offset of each queue (see MetadataReverse).
 
 Source:
-    broker/BrokerPreOnlineService.java syncMetadataReverse; ha.md §8.
+    broker/BrokerPreOnlineService.java syncMetadataReverse.
 """
 
 import logging

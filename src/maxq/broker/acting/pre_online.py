@@ -6,7 +6,7 @@ it copies itself. Nothing is waited for longer than 10 s altogether per member; 
 what it could not do. (Java tries again for ever, until the name server drops the member that does not copy.)
 
 Source:
-    broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java; ha.md §8.
+    broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
 """
 
 import asyncio

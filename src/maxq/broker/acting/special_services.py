@@ -4,7 +4,7 @@ Queue locks, the say over consumer offsets, delivery of delayed messages, the ti
 services; each registers here.
 
 Source:
-    broker/BrokerController.java changeSpecialServiceStatus; ha.md §8.
+    broker/BrokerController.java changeSpecialServiceStatus.
 """
 
 import logging

@@ -3,7 +3,7 @@
 Parts get what they use; none of them knows the controller, which starts and stops them.
 
 Source:
-    broker/BrokerController.java (its constructor, initialize); broker-api.md §23.
+    broker/BrokerController.java (its constructor, initialize).
 """
 
 from collections.abc import Callable

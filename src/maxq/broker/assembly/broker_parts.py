@@ -1,7 +1,7 @@
 """BrokerParts: what a broker consists of, put together and not started: what answers requests, on BrokerBase.
 
 Source:
-    broker/BrokerController.java (registerProcessor); broker-api.md §23.
+    broker/BrokerController.java (registerProcessor).
 """
 
 from maxq.broker.access import register_access

@@ -3,7 +3,7 @@
 Waits are in seconds. Everything runs on the broker's loop; what writes files does so in the executor.
 
 Source:
-    broker/BrokerController.java, initializeBrokerScheduledTasks; broker-api.md §23.
+    broker/BrokerController.java, initializeBrokerScheduledTasks.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """ConsumerGroupInfo: the members of a consumer group that are online, and what they subscribe to.
 
 Source:
-    broker/client/ConsumerGroupInfo.java; broker-api.md §8.
+    broker/client/ConsumerGroupInfo.java.
 """
 
 import logging

@@ -7,7 +7,7 @@ ms, one of 1,000 after 200 ms. The last change is always told. With realTimeNoti
 collected for BATCH_INTERVAL_MS.
 
 Source:
-    broker/client/DefaultConsumerIdsChangeListener.java, broker/client/net/Broker2Client.java; broker-api.md §8.
+    broker/client/DefaultConsumerIdsChangeListener.java, broker/client/net/Broker2Client.java.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 In memory only: after a restart the members' heartbeats fill it again.
 
 Source:
-    broker/client/ConsumerManager.java; broker-api.md §8.
+    broker/client/ConsumerManager.java.
 """
 
 import logging

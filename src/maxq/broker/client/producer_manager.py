@@ -1,7 +1,7 @@
 """ProducerManager: the producer groups that are online, and which connection a client id is on.
 
 Source:
-    broker/client/ProducerManager.java; broker-api.md §8.
+    broker/client/ProducerManager.java.
 """
 
 import logging

@@ -3,7 +3,7 @@
 A lock lives until its owner unlocks it or 60 s pass without a refresh. Clients refresh every 20 s.
 
 Source:
-    broker/client/rebalance/RebalanceLockManager.java; broker-api.md §9.
+    broker/client/rebalance/RebalanceLockManager.java.
 """
 
 from collections.abc import Iterable

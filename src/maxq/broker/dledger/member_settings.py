@@ -1,4 +1,4 @@
-"""What a broker's settings say of its member of a DLedger group (dledger.md §2, §14)."""
+"""What a broker's settings say of its member of a DLedger group."""
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ConfigError

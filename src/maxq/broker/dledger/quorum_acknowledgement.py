@@ -10,7 +10,7 @@
 Producers of every version try again after 14; before 5.0 they do not after SYSTEM_BUSY.
 
 Source:
-    store/dledger/DLedgerCommitLog.java (asyncPutMessage); dledger.md §13.1.
+    store/dledger/DLedgerCommitLog.java (asyncPutMessage).
 """
 
 from collections.abc import Callable

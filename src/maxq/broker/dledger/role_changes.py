@@ -8,7 +8,7 @@ is dropped. Becoming a slave begins, at once, with refusing all writes. A master
 becomes a slave in between all the same: what its services remember of the end of the log is of another leadership.
 
 Source:
-    broker/dledger/DLedgerRoleChangeHandler.java; dledger.md §14.
+    broker/dledger/DLedgerRoleChangeHandler.java.
 """
 
 import asyncio

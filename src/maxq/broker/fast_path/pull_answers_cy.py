@@ -1,6 +1,7 @@
 """Pulls that were checked before, answered out of memory: is all as it was, read, tell, count, send.
 
-What is remembered of a reader's checks is a PullPlan; broker/fast_path/pull_path.py makes them and finds the one of a request.
+What is remembered of a reader's checks is a PullPlan; broker/fast_path/pull_path.py makes them and finds the one of a
+request.
 """
 
 try:

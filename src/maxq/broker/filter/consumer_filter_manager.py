@@ -5,7 +5,7 @@ that a consumer that comes back finds its bits where dispatch has put them. Entr
 mutated.
 
 Source:
-    broker/filter/ConsumerFilterManager.java; broker-api.md §12.4, store-format.md §10.
+    broker/filter/ConsumerFilterManager.java.
 """
 
 import logging

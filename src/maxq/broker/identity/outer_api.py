@@ -1,4 +1,4 @@
-"""What a broker asks of name servers (BrokerOuterAPI.java; broker-api §1.6, namesrv §3)."""
+"""What a broker asks of name servers (BrokerOuterAPI.java)."""
 
 from collections.abc import Mapping
 from dataclasses import field

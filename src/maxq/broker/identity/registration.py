@@ -10,8 +10,7 @@ no route there meanwhile. A name server that fails or hangs never delays the oth
 that looks for its master: what is asked of all of them goes on a moment after one has answered.
 
 Source:
-    broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll);
-    namesrv.md §3.
+    broker/BrokerController.java (registerBrokerAll, registerIncrementBrokerData, registerSingleTopicAll).
 """
 
 import asyncio

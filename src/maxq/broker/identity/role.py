@@ -1,7 +1,7 @@
 """What brokerRole and brokerId must be together, checked at start.
 
 Source:
-    broker/BrokerStartup.java, buildBrokerController; ha.md §1.
+    broker/BrokerStartup.java, buildBrokerController.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """BrokerMetrics: all that a broker shows, put together.
 
 Source:
-    broker/metrics/BrokerMetricsManager.java; commands.md §2.
+    broker/metrics/BrokerMetricsManager.java.
 """
 
 import asyncio

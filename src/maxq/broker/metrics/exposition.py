@@ -1,7 +1,7 @@
 """The text of a MetricsRegistry read back as numbers, for exporters that send something else than text.
 
-Only what runtime/metrics/registry.py writes is understood: a TYPE line before each metric, labels in quotes, the lines of one
-histogram's label set one after the other with `_sum` last.
+Only what runtime/metrics/registry.py writes is understood: a TYPE line before each metric, labels in quotes, the lines
+of one histogram's label set one after the other with `_sum` last.
 """
 
 import re

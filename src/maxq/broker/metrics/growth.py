@@ -4,7 +4,7 @@ Gauges stay as they are. A number that is smaller than it was began anew (a topi
 of it is new. A collector takes a round of metrics in parts; what it did not take counts for the next round.
 
 Source:
-    broker/metrics/BrokerMetricsManager.java (AggregationTemporality.DELTA); commands.md §2.1.
+    broker/metrics/BrokerMetricsManager.java (AggregationTemporality.DELTA).
 """
 
 from collections.abc import Iterable

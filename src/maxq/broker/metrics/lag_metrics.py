@@ -5,7 +5,7 @@ numbers; it is made when somebody asks, in turns of some dozen queues. Filters a
 one tag of a topic counts as behind by all messages of it.
 
 Source:
-    broker/metrics/{ConsumerLagCalculator,BrokerMetricsManager}.java; commands.md §2.3.
+    broker/metrics/{ConsumerLagCalculator,BrokerMetricsManager}.java.
 """
 
 from collections.abc import Callable, Iterator

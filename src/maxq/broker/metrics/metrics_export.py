@@ -3,7 +3,7 @@
 The text of the registry is made in slices on the loop, as for a scrape. What becomes of it, happens in a thread.
 
 Source:
-    broker/metrics/BrokerMetricsManager.java; commands.md §2.1.
+    broker/metrics/BrokerMetricsManager.java.
 """
 
 import importlib

@@ -6,7 +6,7 @@ of its own here, and `otel_scope_name` is the scope.
 Nothing else in MaxQ imports OpenTelemetry's exporter; metrics_export.py loads this module when the settings ask for it.
 
 Source:
-    broker/metrics/BrokerMetricsManager.java, BatchSplittingMetricExporter.java; commands.md §2.1.
+    broker/metrics/BrokerMetricsManager.java, BatchSplittingMetricExporter.java.
 """
 
 import logging

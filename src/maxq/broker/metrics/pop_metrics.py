@@ -5,7 +5,7 @@ Records go through the revive topic only when a check point has been open for lo
 Java's do under the same load.
 
 Source:
-    broker/metrics/PopMetricsManager.java; commands.md §2.3.
+    broker/metrics/PopMetricsManager.java.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ SEND_MESSAGE_V2); every other request by the endpoint that answers it. A pull th
 from its arrival on.
 
 Source:
-    remoting/metrics/RemotingMetricsManager.java; commands.md §2.3.
+    remoting/metrics/RemotingMetricsManager.java.
 """
 
 from bisect import bisect_left

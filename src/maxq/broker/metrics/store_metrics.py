@@ -1,7 +1,7 @@
 """What the store shows: its size, how far flushing and dispatch are behind, and the timer.
 
 Source:
-    store/metrics/DefaultStoreMetricsManager.java; commands.md §2.3.
+    store/metrics/DefaultStoreMetricsManager.java.
 """
 
 from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ The message type is that of the topic (its `message.type`; the half topic's is t
 messages delay): the path that takes plain sends does not look at their properties.
 
 Source:
-    broker/metrics/BrokerMetricsManager.java initRequestMetrics; commands.md §2.3.
+    broker/metrics/BrokerMetricsManager.java initRequestMetrics.
 """
 
 import struct

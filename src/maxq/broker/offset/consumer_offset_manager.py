@@ -5,7 +5,7 @@
     reset_offset_table   … where an administrator wants the group to go on; in memory, taken by the next pull
 
 Source:
-    broker/offset/ConsumerOffsetManager.java; broker-api.md §7, store-format.md §10.3.
+    broker/offset/ConsumerOffsetManager.java.
 """
 
 import logging

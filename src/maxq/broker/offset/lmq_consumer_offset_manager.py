@@ -3,7 +3,7 @@
 A group that is itself named `%LMQ%…` has one queue per topic, so its offsets are kept flat, in `lmqOffsetTable`.
 
 Source:
-    broker/offset/LmqConsumerOffsetManager.java; store-format.md §10.3.
+    broker/offset/LmqConsumerOffsetManager.java.
 """
 
 from collections.abc import Iterator, Mapping

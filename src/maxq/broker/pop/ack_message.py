@@ -4,7 +4,7 @@ An ack of a check point that is in memory sets a bit there and is told to the jo
 record is as safe as the settings promise. Any other becomes an ack record of the revive topic.
 
 Source:
-    broker/processor/{AckMessageProcessor,ChangeInvisibleTimeProcessor}.java; broker-api.md §15.7, changes-5.5.md §6.
+    broker/processor/{AckMessageProcessor,ChangeInvisibleTimeProcessor}.java.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """NOTIFICATION (200054), PEEK_MESSAGE (200052) and POLLING_INFO (200055): is there something, what is it, who waits.
 
 Source:
-    broker/processor/{NotificationProcessor,PeekMessageProcessor,PollingInfoProcessor}.java; broker-api.md §15.5,
-    changes-5.5.md §6.
+    broker/processor/{NotificationProcessor,PeekMessageProcessor,PollingInfoProcessor}.java.
 """
 
 from collections.abc import Mapping

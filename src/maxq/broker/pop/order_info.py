@@ -6,7 +6,7 @@ them already (its answer may have been lost). The file is Java's, and written ev
 in the journal of pop consumption.
 
 Source:
-    broker/offset/ConsumerOrderInfoManager.java (5.5: QueueLevelConsumerManager); store-format.md §10.3.
+    broker/offset/ConsumerOrderInfoManager.java (5.5: QueueLevelConsumerManager).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What every request of pop consumption is asked: may this group read that topic here? (broker-api.md §15.2)"""
+"""What every request of pop consumption is asked: may this group read that topic here?"""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """PopCounts: what pop consumption has done with the revive topic and the retry topics, for the metrics.
 
 Source:
-    broker/metrics/PopMetricsManager.java; commands.md §2.3.
+    broker/metrics/PopMetricsManager.java.
 """
 
 from bisect import bisect_left

@@ -10,7 +10,7 @@ A request waits under topic, group and queue (-1: any of the topic). It is tried
 Of the requests that wait for the same, the oldest is tried first; the next one only if that found something.
 
 Source:
-    broker/longpolling/{PopLongPollingService,PopRequest}.java; broker-api.md §15.5.
+    broker/longpolling/{PopLongPollingService,PopRequest}.java.
 """
 
 import asyncio

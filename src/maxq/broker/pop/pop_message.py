@@ -1,7 +1,7 @@
 """POP_MESSAGE (200050): give the group messages, or have it wait for some.
 
 Source:
-    broker/processor/PopMessageProcessor.java; broker-api.md §15.2 to §15.5.
+    broker/processor/PopMessageProcessor.java.
 """
 
 import logging

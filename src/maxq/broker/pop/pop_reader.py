@@ -5,8 +5,7 @@ behind them those of the group's retry topic. All of a request is done in one tu
 read the same queue at the same time.
 
 Source:
-    broker/processor/PopMessageProcessor.java (popMsgFromTopic, popMsgFromQueue, getPopOffset); broker-api.md §15.3,
-    changes-5.5.md §5.
+    broker/processor/PopMessageProcessor.java (popMsgFromTopic, popMsgFromQueue, getPopOffset).
 """
 
 import logging

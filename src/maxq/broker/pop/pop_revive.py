@@ -5,7 +5,7 @@ check point is kept until everything that was acknowledged in its time must have
 revived. The offset of REVIVE_GROUP is the last record that is not needed any more, as Java's is.
 
 Source:
-    broker/processor/PopReviveService.java; broker-api.md §15.6.
+    broker/processor/PopReviveService.java.
 """
 
 import asyncio

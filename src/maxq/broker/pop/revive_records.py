@@ -1,5 +1,5 @@
 """ReviveRecords: check points and acks as Java stores them: timer messages that come to the revive topic when the
-messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProcessor.appendAck; broker-api.md §15.6).
+messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProcessor.appendAck).
 """
 
 from collections.abc import Awaitable, Callable

@@ -4,7 +4,7 @@ The copy goes to the group's retry topic for the topic. It keeps body, flags, pr
 counted as tried once more. What comes from a retry topic goes into the same one again.
 
 Source:
-    broker/processor/PopReviveService.java reviveRetry; broker-api.md §15.6, changes-5.5.md §6.
+    broker/processor/PopReviveService.java reviveRetry.
 """
 
 import logging

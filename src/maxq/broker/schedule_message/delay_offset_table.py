@@ -3,7 +3,7 @@
 Offsets count queue entries of SCHEDULE_TOPIC_XXXX and name the next one to look at.
 
 Source:
-    broker/schedule/ScheduleMessageService.java (offsetTable, updateOffset, encode, decode); store-format.md §10.3.
+    broker/schedule/ScheduleMessageService.java (offsetTable, updateOffset, encode, decode).
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ in a log that Java wrote. It is not delayed again, for what decides is not what 
 message that is put.
 
 Source:
-    broker/schedule/ScheduleMessageService.java messageTimeUp; store-format.md §15.
+    broker/schedule/ScheduleMessageService.java messageTimeUp.
 """
 
 from typing import Final

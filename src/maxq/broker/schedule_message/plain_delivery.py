@@ -4,7 +4,7 @@ What it does not take (a record that is not plain, a queue that is not open, a s
 Delivery, which knows every rule; both write the same bytes.
 
 Source:
-    broker/schedule/ScheduleMessageService.java messageTimeUp; store-format.md §15.
+    broker/schedule/ScheduleMessageService.java messageTimeUp.
 """
 
 from typing import Final

@@ -8,7 +8,7 @@ delivered messages are durable, and in a DLedger group, where slaves take over w
 committed.
 
 Source:
-    broker/schedule/ScheduleMessageService.java; store-format.md §15.
+    broker/schedule/ScheduleMessageService.java.
 """
 
 import asyncio

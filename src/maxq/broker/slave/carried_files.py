@@ -8,8 +8,7 @@ A Java broker that takes over the store, as master or slave, goes on from them. 
 say, a slave writes what its master answers. Methods block.
 
 Source:
-    broker/slave/SlaveSynchronize.java, broker/schedule/ScheduleMessageService.java (encode), store/timer/*.java;
-    store-format.md §10.3, §16.4.
+    broker/slave/SlaveSynchronize.java, broker/schedule/ScheduleMessageService.java (encode), store/timer/*.java.
 """
 
 from collections.abc import Callable

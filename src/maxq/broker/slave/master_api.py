@@ -5,7 +5,7 @@ table, so an unchanged table of any size costs one small exchange.
 
 Source:
     broker/out/BrokerOuterAPI.java (getAllTopicConfig, getAllConsumerOffset, getAllDelayOffset,
-    getAllSubscriptionGroupConfig, getAllMessageRequestMode, getTimerMetrics, getTimerCheckPoint); ha.md §7.
+    getAllSubscriptionGroupConfig, getAllMessageRequestMode, getTimerMetrics, getTimerCheckPoint).
 """
 
 import asyncio

@@ -7,7 +7,7 @@ configured haMasterAddress is never replaced.
 
 Source:
     broker/BrokerController.java (handleRegisterBrokerResult, changeToMaster, changeToSlave), controller/ReplicasManager
-    .java; ha.md §1, §9.6.
+    .java.
 """
 
 import logging

@@ -17,8 +17,7 @@ slave's tables carry the master's DataVersion, never one of their own: a change 
 next round. Failures are logged when they begin and when they end; nothing of it stops the broker.
 
 Source:
-    broker/slave/SlaveSynchronize.java, broker/BrokerController.java (handleSlaveSynchronize); ha.md §7,
-    changes-5.5.md §10.1.
+    broker/slave/SlaveSynchronize.java, broker/BrokerController.java (handleSlaveSynchronize).
 """
 
 import asyncio

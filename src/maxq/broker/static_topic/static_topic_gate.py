@@ -6,7 +6,7 @@ other topics, and those marked `lo=false` (another broker has translated them al
 
 Source:
     rewriteRequestForStaticTopic and rewriteResponseForStaticTopic of broker/processor/{SendMessageProcessor,
-    PullMessageProcessor,ConsumerManageProcessor,AdminBrokerProcessor}.java; broker-api.md §17.
+    PullMessageProcessor,ConsumerManageProcessor,AdminBrokerProcessor}.java.
 """
 
 import inspect

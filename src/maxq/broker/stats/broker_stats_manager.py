@@ -97,7 +97,7 @@ class GetCounter:
 
 
 class BrokerStatsManager:
-    """All counters of a broker, by name and key (broker-api §24.1)."""
+    """All counters of a broker, by name and key."""
 
     def __init__(
         self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: Callable[[], bool]
@@ -142,7 +142,7 @@ class BrokerStatsManager:
         return counter
 
     def add(self, name: str, key: str, value: int = 1, times: int = 1) -> None:
-        """Count under any name of broker-api §24.1 (send back, DLQ, POP …)."""
+        """Count under any name of RocketMQ's statistics (names.py): send back, DLQ, POP …."""
         self._item(name, key).add(value, times)
 
     def add_topic_put(self, topic: str, nums: int, size: int, times: int) -> None:

@@ -1,7 +1,7 @@
 """SubscriptionGroupManager: the consumer groups that this broker knows, and which topics they must not read.
 
 Source:
-    broker/subscription/SubscriptionGroupManager.java; broker-api.md §2.3, §25; store-format.md §10.3.
+    broker/subscription/SubscriptionGroupManager.java.
 """
 
 import logging

@@ -12,7 +12,7 @@ The answers are JSON objects: {"brokerName", "nowMs", "readTimeMs", "isDeliverin
 And 5001, which in Java changes between the wheel and RocksDB.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java switchTimerEngine; changes-5.5.md §2.
+    broker/processor/AdminBrokerProcessor.java switchTimerEngine.
 """
 
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ stored at once; what is due later than timerMaxDelaySec from now is refused, num
 included.
 
 Source:
-    broker/util/HookUtils.java handleScheduleMessage, checkIfTimerMessage, transformTimerMessage; broker-api.md §6.2.
+    broker/util/HookUtils.java handleScheduleMessage, checkIfTimerMessage, transformTimerMessage.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """TopicConfigManager: the topics of this broker.
 
 Source:
-    broker/topic/TopicConfigManager.java; broker-api.md §2.3, §3.2, §25; store-format.md §10.2; changes-5.5.md §8.
+    broker/topic/TopicConfigManager.java.
 """
 
 import logging

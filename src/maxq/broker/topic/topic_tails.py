@@ -1,11 +1,11 @@
 """TopicTails: tells the store's plain send path what it may know of each topic.
 
-The plain path (ARCHITECTURE.md §3) appends frames without asking a processor, so whatever a processor would check of
-the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues needs no check
-beyond the queue id.
+The plain path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
+would check of the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues
+needs no check beyond the queue id.
 
 Source:
-    the checks of broker/processor/SendMessageProcessor.java; broker-api.md §3.2.
+    the checks of broker/processor/SendMessageProcessor.java.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Which names topics and groups may have, and which topics belong to the broker itself.
 
 Source:
-    common/topic/TopicValidator.java, common/MixAll.java; broker-api.md §2.3, changes-5.5.md §8.
+    common/topic/TopicValidator.java, common/MixAll.java.
 """
 
 import re

@@ -2,7 +2,7 @@
 administrator has the producer of a transaction that was given up asked again.
 
 Source:
-    broker/processor/{EndTransactionProcessor,AdminBrokerProcessor}.java; broker-api.md §13.2.
+    broker/processor/{EndTransactionProcessor,AdminBrokerProcessor}.java.
 """
 
 import logging

@@ -10,7 +10,7 @@
 
 Source:
     broker/transaction/queue/{TransactionalMessageBridge,DefaultTransactionalMessageCheckListener,
-    TransactionalMessageUtil}.java, processor/EndTransactionProcessor.java; broker-api.md §13, store-format.md §17.
+    TransactionalMessageUtil}.java, processor/EndTransactionProcessor.java.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """TransactionMetrics: open transactions by real topic (config/transactionMetrics).
 
 Source:
-    broker/transaction/{TransactionMetrics,TransactionMetricsFlushService}.java; store-format.md §10.
+    broker/transaction/{TransactionMetrics,TransactionMetricsFlushService}.java.
 """
 
 from collections.abc import Callable, Iterable

@@ -24,7 +24,7 @@ enableRemoteEscape allows it; Java drops after ten failures what it could not pl
 
 Source:
     broker/transaction/{TransactionalMessageCheckService,AbstractTransactionalMessageCheckListener}.java,
-    queue/TransactionalMessageServiceImpl.check; broker-api.md §13.3.
+    queue/TransactionalMessageServiceImpl.check.
 """
 
 import asyncio

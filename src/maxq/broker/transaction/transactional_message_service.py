@@ -10,8 +10,7 @@ The end of a transaction counts from the moment it is carried out here, so no ch
 * A transaction that was given up may still be ended by its producer, as in Java, once.
 
 Source:
-    broker/transaction/queue/TransactionalMessageServiceImpl.java, processor/EndTransactionProcessor.java (5.5.0);
-    broker-api.md §13.
+    broker/transaction/queue/TransactionalMessageServiceImpl.java, processor/EndTransactionProcessor.java (5.5.0).
 """
 
 import asyncio

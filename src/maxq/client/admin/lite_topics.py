@@ -1,6 +1,6 @@
 """Lite topics of RocketMQ 5.5: queues of their own below a parent topic. MaxQ has none; Java's brokers answer these.
 
-Answers are dictionaries with the wire's names; changes-5.5.md §3.6 lists them.
+Answers are dictionaries with the wire's names.6 lists them.
 """
 
 from typing import Any

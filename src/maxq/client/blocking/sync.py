@@ -193,9 +193,9 @@ class Producer(_Started):
 
 
 class TransactionProducer(Producer):
-    """Blocking `maxq.client.producer.transaction_producer.TransactionProducer`. Local transactions are executed in the thread
-    that sends, so that they may use what belongs to it (a database session); checks in a thread of the producer's own.
-    The listener's methods are plain functions."""
+    """Blocking `maxq.client.producer.transaction_producer.TransactionProducer`. Local transactions are executed in the
+    thread that sends, so that they may use what belongs to it (a database session); checks in a thread of the
+    producer's own. The listener's methods are plain functions."""
 
     def __init__(
         self,
@@ -242,8 +242,8 @@ class TransactionProducer(Producer):
 
 
 class PushConsumer(_Started):
-    """Blocking `maxq.client.consumer.push_consumer.PushConsumer`. Plain listeners run in a pool of `consume_thread_nums`
-    threads, so they may block; coroutine listeners run on the client's loop."""
+    """Blocking `maxq.client.consumer.push_consumer.PushConsumer`. Plain listeners run in a pool of
+    `consume_thread_nums` threads, so they may block; coroutine listeners run on the client's loop."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class PushConsumer(_Started):
 
 
 class LitePullConsumer(_Started):
-    """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`; see there for arguments, results and errors."""
+    """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`; see there for arguments, results, errors."""
 
     def __init__(
         self, config: LitePullConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
@@ -456,8 +456,8 @@ class LitePullConsumer(_Started):
 
 
 class SimpleConsumer(_Started):
-    """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`; see there for arguments, results and errors. Several
-    threads may receive at the same time."""
+    """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`; see there for arguments, results and errors.
+    Several threads may receive at the same time."""
 
     def __init__(
         self, config: SimpleConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None

@@ -1,7 +1,7 @@
 """PushConsumer: subscribes, and has a listener called with the messages.
 
 Underneath it pulls: one task per queue keeps a long-polling pull open, hands what comes to a consume service, and
-holds back while too much is waiting (namesrv.md §12).
+holds back while too much is waiting.
 
 Source: apache/rocketmq client/impl/consumer/DefaultMQPushConsumerImpl.java.
 """

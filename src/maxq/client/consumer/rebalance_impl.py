@@ -1,7 +1,7 @@
 """RebalanceImpl: keeps the queues a consumer holds equal to its share, and locks them for orderly consumption.
 
 The share itself is computed in rebalance.py; here are the questions to name server and brokers, the table of
-ProcessQueues, and where a queue that is new to us starts (namesrv.md §10).
+ProcessQueues, and where a queue that is new to us starts.
 
 Source: apache/rocketmq client/impl/consumer/{RebalanceImpl,RebalancePushImpl,RebalanceLitePullImpl}.java.
 """

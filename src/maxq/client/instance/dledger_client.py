@@ -3,7 +3,7 @@
 It asks any member for METADATA to learn who leads, and asks again when the answer is NOT_LEADER or does not come.
 
 Source:
-    openmessaging/dledger client/DLedgerClient.java; dledger.md §3.4.
+    openmessaging/dledger client/DLedgerClient.java.
 """
 
 import asyncio

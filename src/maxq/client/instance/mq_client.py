@@ -1,6 +1,6 @@
 """MQClientInstance: what all producers and consumers with one client id share.
 
-Connections, routes, the table of broker addresses, heartbeats and the timers (namesrv.md §7). One asyncio task per
+Connections, routes, the table of broker addresses, heartbeats and the timers. One asyncio task per
 timer; a timer whose round fails logs it and goes on with the next round.
 
 Source: apache/rocketmq client/impl/factory/MQClientInstance.java.

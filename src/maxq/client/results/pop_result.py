@@ -1,8 +1,7 @@
 """PopResult: what a pop brought, each message with its receipt handle.
 
 Source:
-    client/consumer/{PopResult,PopStatus}.java, client/impl/MQClientAPIImpl.java processPopResponse;
-    broker-api.md §15.4.
+    client/consumer/{PopResult,PopStatus}.java, client/impl/MQClientAPIImpl.java processPopResponse.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """How replication stands at one broker: the answer of GET_BROKER_HA_STATUS (907).
 
 Source:
-    remoting/protocol/body/HARuntimeInfo.java; ha.md §3, §4.
+    remoting/protocol/body/HARuntimeInfo.java.
 """
 
 from dataclasses import field

@@ -6,7 +6,7 @@
 
 Source:
     store/pop/{PopCheckPoint,AckMsg,BatchAckMsg}.java,
-    remoting/protocol/body/{BatchAck,BatchAckMessageRequestBody}.java; broker-api.md §15.6, changes-5.5.md §6.
+    remoting/protocol/body/{BatchAck,BatchAckMessageRequestBody}.java.
 """
 
 import base64

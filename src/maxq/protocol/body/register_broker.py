@@ -6,7 +6,7 @@ The compressed form is a zlib stream of (int32 big endian):
     | from broker version 413 on: mapping count | per mapping: length + JSON TopicQueueMappingInfo
 
 Source:
-    remoting/protocol/body/RegisterBrokerBody.java; remoting.md §10.
+    remoting/protocol/body/RegisterBrokerBody.java.
 """
 
 import struct

@@ -5,8 +5,7 @@ queue. All items but the last have an end; the last one's broker leads the queue
 its place in the chain is not decided yet.
 
 Source:
-    remoting/protocol/statictopic/{LogicQueueMappingItem,TopicQueueMappingDetail,TopicQueueMappingUtils}.java;
-    broker-api.md §17.
+    remoting/protocol/statictopic/{LogicQueueMappingItem,TopicQueueMappingDetail,TopicQueueMappingUtils}.java.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -19,7 +19,7 @@ say, for they could not be delivered when they were due.
        i32  CRC-32 of all before it, from byte 12 on; the last two are not there in what earlier versions wrote
 
 Source:
-    store/timer/TimerCheckpoint.java; store-format.md §16.4.
+    store/timer/TimerCheckpoint.java.
 """
 
 import struct

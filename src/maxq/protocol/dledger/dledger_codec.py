@@ -6,7 +6,7 @@ Binary PUSH APPEND: one request code, another body, told apart by its first byte
     i32 0x4D585031 "MXP1" · i32 length of head · head, the PUSH as JSON without entries · an `EntryRun`'s bytes
 
 Source:
-    openmessaging/dledger DLedgerRpcNettyService.java, protocol/*.java; dledger.md §3.1, §3.4.
+    openmessaging/dledger DLedgerRpcNettyService.java, protocol/*.java.
 """
 
 import base64
@@ -65,7 +65,7 @@ _FOUNDING: Final = "maxqFounding"
 _MAXQ: Final = "maxq"
 _STATUS: Final = "maxqStatus"
 
-#: Keys of profile W4 (DLedger 0.4), whose PUSH bodies mean something else (dledger.md §1.1).
+#: Keys of profile W4 (DLedger 0.4), whose PUSH bodies mean something else.
 _FOREIGN_PUSH_KEYS: Final = ("entries", "preLogIndex")
 
 

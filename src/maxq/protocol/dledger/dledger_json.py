@@ -3,7 +3,7 @@
 Readers raise RemoteProtocolError for a member of another kind.
 
 Source:
-    openmessaging/dledger RequestOrResponse.java, DLedgerEntry.java; dledger.md §3.1, §3.4.
+    openmessaging/dledger RequestOrResponse.java, DLedgerEntry.java.
 """
 
 import base64

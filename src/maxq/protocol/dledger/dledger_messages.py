@@ -5,7 +5,7 @@ case after the Java keys, which stand in protocol/dledger/dledger_codec.py.
 reply is never filled in (-1). Fields that Java does not know say so: they are extra JSON keys, which fastjson skips.
 
 Source:
-    openmessaging/dledger protocol/*.java, entry/DLedgerEntry.java, entry/DLedgerEntryCoder.java; dledger.md §3, §4.
+    openmessaging/dledger protocol/*.java, entry/DLedgerEntry.java, entry/DLedgerEntryCoder.java.
 """
 
 import struct

@@ -1,10 +1,11 @@
 """Header of a frame, JSON or ROCKETMQ, read where it lies: no Python object per field.
 
 A scanner takes frames that are **plain**: of the codes and with the fields that it knows. All else is left to the
-general codec (protocol/frame/remoting_command.py), which knows every rule; a scanner need only be right about what it takes.
+general codec (protocol/frame/remoting_command.py), which knows every rule; a scanner need only be right about what it
+takes.
 The attributes are declared in frame_scanner_cy.pxd, so that the scanners reach them in C.
 
-Frame: length:4, serialize type:1, header length:3, header, body (remoting.md §1).
+Frame: length:4, serialize type:1, header length:3, header, body.
 """
 
 try:

@@ -4,7 +4,7 @@ A field that is absent or does not parse counts as missing; a missing required f
 server answers with code 1 and the text "the custom field <name> is null".
 
 Source:
-    remoting/protocol/RemotingCommand.java decodeCommandCustomHeader; remoting.md §6.
+    remoting/protocol/RemotingCommand.java decodeCommandCustomHeader.
 """
 
 from collections.abc import Callable, Mapping

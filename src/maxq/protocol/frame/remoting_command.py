@@ -10,7 +10,7 @@ A server answers in the type of the request. The binary header holds `code` in 1
 always travel as JSON.
 
 Source:
-    remoting/protocol/RemotingCommand.java, RocketMQSerializable.java, RemotingSerializable.java; remoting.md §1–§5.
+    remoting/protocol/RemotingCommand.java, RocketMQSerializable.java, RemotingSerializable.java.
 """
 
 import struct

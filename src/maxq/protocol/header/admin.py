@@ -1,7 +1,7 @@
 """Headers of topic, group and broker administration.
 
 Source:
-    remoting/protocol/header/; broker-api.md §1.2, §1.3.
+    remoting/protocol/header/.
 """
 
 

@@ -1,7 +1,7 @@
 """Headers about clients and consumer groups.
 
 Source:
-    remoting/protocol/header/; broker-api.md §1.1, §1.2, §1.5.
+    remoting/protocol/header/.
 """
 
 from collections.abc import Mapping

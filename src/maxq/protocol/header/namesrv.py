@@ -1,7 +1,7 @@
 """Headers of the name server.
 
 Source:
-    remoting/protocol/header/namesrv/; namesrv.md §1.
+    remoting/protocol/header/namesrv/.
 """
 
 

@@ -1,7 +1,7 @@
 """Headers about offsets, and finding messages.
 
 Source:
-    remoting/protocol/header/; broker-api.md §1.1, §1.2.
+    remoting/protocol/header/.
 """
 
 

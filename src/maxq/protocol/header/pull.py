@@ -2,7 +2,7 @@
 
 Source:
     remoting/protocol/header/{PullMessage,PopMessage,AckMessage,ChangeInvisibleTime,Notification,PeekMessage,
-    PollingInfo}RequestHeader.java and their answers; broker-api.md §1.1.
+    PollingInfo}RequestHeader.java and their answers.
 """
 
 

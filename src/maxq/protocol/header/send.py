@@ -1,7 +1,7 @@
 """Headers of sending, sending back, transactions and recall.
 
 Source:
-    remoting/protocol/header/SendMessageRequestHeader(V2).java and neighbours; broker-api.md §1.1, §3.1.
+    remoting/protocol/header/SendMessageRequestHeader(V2).java and neighbours.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Attributes are snake case, members on the wire are Java's names in alphabetical 
 null or unknown member takes the default. Numbers may arrive as strings and the reverse, enums by name or ordinal.
 
 Source:
-    remoting/protocol/RemotingSerializable.java; remoting.md §8.
+    remoting/protocol/RemotingSerializable.java.
 """
 
 import base64

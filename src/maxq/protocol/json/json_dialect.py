@@ -8,7 +8,7 @@ Keys of maps come back as str, as written (`{0:1}` and `{"0":1}` both give `"0"`
 comes back as MessageQueue, any other object key as its compact JSON text.
 
 Source:
-    alibaba fastjson 1.2.83 and fastjson2 2.0.59 as used by RemotingSerializable.java; remoting.md §8, changes-5.5 §4.
+    alibaba fastjson 1.2.83 and fastjson2 2.0.59 as used by RemotingSerializable.java.
 """
 
 import base64

@@ -12,7 +12,7 @@ A record of a batch body:
     int32 size | int32 magic (0) | int32 body CRC (0) | int32 flag | int32 + n body | int16 + p properties
 
 Source:
-    common/message/{Message,MessageExt,MessageDecoder}.java; store-format.md §3, broker-api.md §2 and §4.
+    common/message/{Message,MessageExt,MessageDecoder}.java.
 """
 
 import struct

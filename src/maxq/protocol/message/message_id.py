@@ -4,7 +4,7 @@
     unique id   address (4 or 16) + pid (2) + loader hash (4) + ms since the first of the month (4) + counter (2), hex
 
 Source:
-    common/message/MessageDecoder.java createMessageId, MessageClientIDSetter.java; store-format.md §4.
+    common/message/MessageDecoder.java createMessageId, MessageClientIDSetter.java.
 """
 
 import struct

@@ -15,7 +15,7 @@ is the ids of its messages with commas between them. A listener call with severa
 `FIELDS`, `LEAST_FIELDS` and `NUMBERS` are the layout for readers of columns, too
 (pipeline/transforms/trace_records.py).
 
-Source: apache/rocketmq client/trace/{TraceDataEncoder,TraceContext,TraceBean,TraceType}.java; broker-api.md §22.
+Source: apache/rocketmq client/trace/{TraceDataEncoder,TraceContext,TraceBean,TraceType}.java.
 """
 
 import re

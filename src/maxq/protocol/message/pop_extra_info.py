@@ -9,7 +9,7 @@
 here was sent by the other side: any text gives a value or RemoteProtocolError.
 
 Source:
-    remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java; broker-api.md §15.4.
+    remoting/protocol/header/ExtraInfoUtil.java, common/KeyBuilder.java.
 """
 
 from collections.abc import Iterable

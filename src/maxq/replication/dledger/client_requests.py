@@ -4,7 +4,7 @@ An append is answered when it is committed. A get shows committed entries only, 
 that began after it came has found a quorum (ReadIndex): Java shows what may be lost again (S13, S16).
 
 Source:
-    openmessaging/dledger DLedgerServer.java (handleAppend, handleGet); dledger.md §10.1, §12.2.
+    openmessaging/dledger DLedgerServer.java (handleAppend, handleGet).
 """
 
 from typing import Final

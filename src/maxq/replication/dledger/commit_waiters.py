@@ -1,5 +1,5 @@
 """Who waits until what he appended is committed (pendingAppendResponsesByTerm of DLedger's pusher, without its gaps:
-every waiter hears exactly once, dledger.md §12.1, §16 #309).
+every waiter hears exactly once).
 
 Sans-IO: a key is the position in the log behind an entry; keys come nearly always in order.
 """

@@ -1,7 +1,7 @@
 """Settings of one member of a DLedger group.
 
 Source:
-    openmessaging/dledger DLedgerConfig.java; dledger.md §2.
+    openmessaging/dledger DLedgerConfig.java.
 """
 
 import hashlib

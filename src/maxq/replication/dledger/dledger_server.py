@@ -12,7 +12,7 @@ it; what the store syncs meanwhile, it syncs meanwhile. What is committed is tol
 the committer (committer.py). Nothing is answered before what it promises is durable: the core keeps such answers back.
 
 Source:
-    openmessaging/dledger DLedgerServer.java, DLedgerRpcNettyService.java; dledger.md §3, §7, §9–§12.
+    openmessaging/dledger DLedgerServer.java, DLedgerRpcNettyService.java.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """MemberPort: what comes to a member over connections: requests of other members and of operators.
 
 Source:
-    openmessaging/dledger DLedgerRpcNettyService.java; dledger.md §3.
+    openmessaging/dledger DLedgerRpcNettyService.java.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""How many copies a send to this broker waits for (CommitLog.asyncPutMessage, calcNeedAckNums; ha.md §5.1).
+"""How many copies a send to this broker waits for (CommitLog.asyncPutMessage, calcNeedAckNums).
 
 `inSyncReplicas` counts the master. RocketMQ 5 takes 1 where nothing is given, so that its SYNC_MASTER waits for nobody;
 here a SYNC_MASTER without an explicit number waits for one slave, as RocketMQ 4's did.

@@ -18,8 +18,8 @@ brokerName in UTF-8. A slave with another brokerName leaves: its log would be a 
 A network may cut the one write, so a master that has heard the first half waits for the second for a moment; not if a
 Java slave may have said it (HAConnection.is_of_maxq).
 
-Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/seals.py), it names them in a
-transfer whose offset is -2:
+Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/seals.py), it names
+them in a transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
 
@@ -31,7 +31,7 @@ to it says on which port it listens for slaves, as the report -2^62 + port. The 
 can still use them, and closes the connection in any case.
 
 Source:
-    store/ha/DefaultHAConnection.java, DefaultHAClient.java; ha.md §2, §11.
+    store/ha/DefaultHAConnection.java, DefaultHAClient.java.
 """
 
 import struct

@@ -5,7 +5,7 @@ slaves have acknowledged at least that offset: with k slaves needed, when the k-
 it. Acknowledgements reach many batches at once; none waits for the one before it to time out.
 
 Source:
-    store/ha/GroupTransferService.java; ha.md §5.2.
+    store/ha/GroupTransferService.java.
 """
 
 from collections import deque

@@ -18,7 +18,7 @@ connects again, to hear of fillers.
 **Everything else** is ReplicaAppender's: a frame must begin where this log ends, and only whole verified records count.
 
 Source:
-    store/ha/DefaultHAClient.java; ha.md §4.
+    store/ha/DefaultHAClient.java.
 """
 
 import logging

@@ -17,7 +17,7 @@ A MaxQ slave is told before anything is sent (frames.py, `is_joint`) whose log t
 fillers in it: a slave of another brokerName will not join, nor one that has the true bytes of a filler.
 
 Source:
-    store/ha/DefaultHAConnection.java; ha.md §3.
+    store/ha/DefaultHAConnection.java.
 """
 
 import logging

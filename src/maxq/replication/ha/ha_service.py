@@ -8,7 +8,7 @@ No threads and no polling. An append pushes to all slaves before it is dispatche
 heartbeats, housekeeping, reconnecting and timeouts.
 
 Source:
-    store/ha/DefaultHAService.java, GroupTransferService.java; ha.md §1 to §5.
+    store/ha/DefaultHAService.java, GroupTransferService.java.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Settings of one member, in milliseconds and bytes. Names and defaults as in DLedgerConfig (dledger.md §2) where it
+"""Settings of one member, in milliseconds and bytes. Names and defaults as in DLedgerConfig where it
 has them."""
 
 from maxq.lazy_dataclass import dataclass

@@ -9,7 +9,7 @@ It begins when the follower has answered a heart-beat of this term with 200: onl
 that fails in any way sends it back to COMPARE, which finds out where things stand.
 
 Source:
-    openmessaging/dledger DLedgerEntryPusher.java, EntryDispatcher; dledger.md §10.3 to §10.6.
+    openmessaging/dledger DLedgerEntryPusher.java, EntryDispatcher.
 """
 
 from collections.abc import Callable
@@ -133,7 +133,7 @@ class EntryDispatcher:
         self._asked = self._push(kind, (self._ledger.entry(index),), None, now)
 
     def _compared(self, reply: PushReply, now: int) -> None:
-        """Java's rules (§10.6), with a search between what is known equal and what is known different."""
+        """Java's rules, with a search between what is known equal and what is known different."""
         index, follower_end = self._compare_index, reply.end_index
         begin, end = self._ledger.begin_index, self._ledger.end_index
         if follower_end < self._acks.mark(self.peer):

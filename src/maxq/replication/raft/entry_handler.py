@@ -7,7 +7,7 @@ there and no further, and nothing up to there is ever cut by that leader, so tha
 that come late, twice or in another order do no harm.
 
 Source:
-    openmessaging/dledger DLedgerEntryPusher.java, EntryHandler; dledger.md §11, §17 S2, S5 to S8.
+    openmessaging/dledger DLedgerEntryPusher.java, EntryHandler; safety rules S2, S5 to S8.
 """
 
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ class EntryHandler:
                     self._answer(waiting.token, waiting.request, _SUCCESS)
 
     def tick(self, now: int) -> None:
-        """Pushes that wait too long for those before them: the leader must compare (§11)."""
+        """Pushes that wait too long for those before them: the leader must compare."""
         for first in [first for first, buffered in self._buffer.items() if buffered.overdue_ms <= now]:
             buffered = self._buffer.pop(first)
             self._answer(buffered.token, buffered.request, _INCONSISTENT)

@@ -6,7 +6,7 @@ read came. The lease alone proves nothing while Java members, which grant votes 
 only makes a leader that is cut off stop early (S13).
 
 Source:
-    openmessaging/dledger DLedgerLeaderElector.java, sendHeartbeats, handleHeartBeat; dledger.md §8.3, §12.2.
+    openmessaging/dledger DLedgerLeaderElector.java, sendHeartbeats, handleHeartBeat.
 """
 
 from collections import deque

@@ -15,7 +15,7 @@ may have lost its disk, stands and votes only then; so two members that lost the
 has while it is down. Java members found a group with a majority.
 
 Source:
-    openmessaging/dledger DLedgerLeaderElector.java, handleVote, maintainAsCandidate; dledger.md §8; sections 5.2, 5.4.1
+    openmessaging/dledger DLedgerLeaderElector.java, handleVote, maintainAsCandidate; sections 5.2, 5.4.1
     of the Raft paper, 9.6 of Ongaro's thesis.
 """
 
@@ -145,7 +145,7 @@ class LeaderElector:
         )  # fmt: skip
 
     def _judge(self, request: VoteRequest, now: int) -> VoteResult:
-        """The decision table of §8.1."""
+        """Decide on a vote, by the order of questions of DLedgerLeaderElector.handleVote."""
         state, ledger, candidate = self._state, self._ledger, request.leader_id
         if state.check(request) is not None or not state.may_vote_for(request):
             return VoteResult.UNKNOWN

@@ -9,7 +9,7 @@ it goes on in its term only if the transferee refused the order (REFUSALS). Afte
 also when its own vote was not needed and it has heard nothing of the later term.
 
 Source:
-    openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java; dledger.md §9.
+    openmessaging/dledger DLedgerServer.java, handleLeadershipTransfer; DLedgerLeaderElector.java.
 """
 
 from typing import Final

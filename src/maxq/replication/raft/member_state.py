@@ -5,7 +5,7 @@ falls; a new term or vote is stored before anything more is said (S3); a vote is
 only a term that it entered itself in this run (S4).
 
 Source:
-    openmessaging/dledger MemberState.java; dledger.md §7, §17.
+    openmessaging/dledger MemberState.java.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ class MemberState:
         return self.role is Role.LEADER and self.term == term
 
     def check(self, message: Message) -> DLedgerResponseCode | None:
-        """Why a request from `leader_id` is none for this member (rows 0 to 2 of dledger.md §8.1)."""
+        """The refusal of a request that is not for this member, or None."""
         if message.group != self.config.group:
             return DLedgerResponseCode.UNKNOWN_GROUP
         if message.remote_id != self.config.self_id:

@@ -5,10 +5,10 @@ find who is in the term → one dispatcher per follower (entry_dispatcher) bring
 (entry_handler) writes and acknowledges what is durable → the count (quorum_ack_checker) moves the commit point, which
 rides on the next push.
 
-Rules it keeps where the original does not are numbered S1 to S20 in dledger.md §17 and named where they are kept.
+Safety rules that the original does not keep are numbered S1 to S19 in docs/dledger.md and named where they are kept.
 
 Source:
-    openmessaging/dledger DLedgerServer.java; dledger.md §7 to §12.
+    openmessaging/dledger DLedgerServer.java.
 """
 
 from maxq.protocol.dledger.dledger_messages import (

@@ -5,7 +5,7 @@ An entry is committed when a quorum has it durably, and only entries of the lead
 like the others: with what its own disk has (S2).
 
 Source:
-    openmessaging/dledger DLedgerEntryPusher.java, QuorumAckChecker; dledger.md §12.1, §17 S1, S2, S11.
+    openmessaging/dledger DLedgerEntryPusher.java, QuorumAckChecker; safety rules S1, S2, S11.
 """
 
 from maxq.replication.raft.config import RaftConfig

@@ -18,8 +18,8 @@ elsewhere. The rules that this module keeps, so that its users need not know the
 * **A write may be partial.** It is gone on with; one that takes nothing is an error of the device.
 
 What stops a broker: `SyncFailedError` of the log, the queues, the index, a checkpoint, the ledger or the timer log.
-What is only tried again: a lack of room (`store/files/disk_room.py`), and any failure to replace a table, for the old one is
-whole. A replacement of many files is noted first, done name by name, and forgotten last
+What is only tried again: a lack of room (`store/files/disk_room.py`), and any failure to replace a table, for the old
+one is whole. A replacement of many files is noted first, done name by name, and forgotten last
 (`store/compaction/replacement.py`); each of the three is one call of this module.
 """
 

@@ -7,7 +7,7 @@ A slave whose log begins later than its master's has older keys in its master's 
 there (`lacking`, `adopt`) before it copies what its own log has; if they do not come for a minute, it goes on without.
 
 Source:
-    store/kv/{CompactionStore,CompactionService,CompactionPositionMgr}.java; store-format.md §20.
+    store/kv/{CompactionStore,CompactionService,CompactionPositionMgr}.java.
 """
 
 import asyncio

@@ -9,8 +9,7 @@ Records keep the physical offset they have in the CommitLog (Java writes the one
 that hands such a message back names another message, or none).
 
 Source:
-    store/kv/CompactionLog.java (CompactionAppendMessageCallback), store/queue/SparseConsumeQueue.java;
-    store-format.md §20.
+    store/kv/CompactionLog.java (CompactionAppendMessageCallback), store/queue/SparseConsumeQueue.java.
 """
 
 import struct

@@ -5,7 +5,7 @@ which makes them durable group by group. It keeps what those do not know: which 
 index files, what is durable and committed counted in entries, and what must outlive the process. The bare server's
 store (mmap_file_store.py) and the broker's (message_ledger.py) are both one.
 
-Rules beside Java's, by their ids in the specification: S2 durable before anybody is told; S3 term and vote likewise;
+Rules beside Java's, by their ids in docs/dledger.md: S2 durable before anybody is told; S3 term and vote likewise;
 S7 a truncated entry cannot come back; S8 nothing committed is truncated; S9 bodies have a CRC; S10 a member that lost
 something says so; S17 retention looks at commit and followers.
 """

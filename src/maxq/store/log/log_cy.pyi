@@ -38,7 +38,7 @@ class LogTail:
         """Write one record (V2 if topic is over 127 bytes). Returns its size, or -1 when it does not fit in this file
         with 8 bytes to spare (nothing written: call `close_file`, attach the next file, call again).
         born_host and store_host are 8 or 20 bytes (address, 4-byte port); the IPv6 bits of sys_flag must agree.
-        append_prop_crc: put the `__CRC32#` property at the end (store-format §3.4)."""
+        append_prop_crc: put the `__CRC32#` property at the end."""
     def forget_topic(self) -> None:
         """Drop the remembered TopicTail: it was replaced or removed."""
     def close_file(self) -> None:

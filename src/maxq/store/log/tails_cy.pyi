@@ -8,7 +8,8 @@ def jhash(text: str) -> int:
 class QueueTail:
     """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets.
 
-    Owned by `store/queue/consume_queue.py:ConsumeQueue`, which attaches a file and rolls when `append` says the file is full.
+    Owned by `ConsumeQueue` (store/queue/consume_queue.py), which attaches a file and rolls when `append` says that the
+    file is full.
     """
 
     topic: str

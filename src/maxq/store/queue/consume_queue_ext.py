@@ -13,7 +13,7 @@ unit of an earlier life at an address given out again, so after a start writing 
 only if nothing lies behind it; else in a new file.
 
 Source:
-    store/ConsumeQueueExt.java; store-format.md §7.4.
+    store/ConsumeQueueExt.java.
 """
 
 import struct

@@ -30,5 +30,5 @@ def collect(
     max_units: int,
 ) -> UnitScan:
     """Walk ConsumeQueue units view[start:end] (20 bytes each, first has queue offset `first_index`) as
-    DefaultMessageStore.getMessage does (store-format §19.1). codes None: every tag; else the int32 tag hashes.
+    DefaultMessageStore.getMessage does. codes None: every tag; else the int32 tag hashes.
     limits = (bytes in memory, count in memory, bytes on disk, count on disk); memory_bytes = RAM × accessRatio."""

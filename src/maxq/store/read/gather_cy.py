@@ -1,4 +1,4 @@
-"""Records of one queue copied into one piece, for readers that ask for much at once (broker-api, maxqMaxBytes).
+"""Records of one queue copied into one piece, for readers that ask for much at once (`maxqMaxBytes` of a pull).
 
 Where topics share a log, the records of one queue are small islands: an answer of some thousand of them as slices of
 the mapped file costs more to send than to copy. On the way parts that the reader does not want are left out: a record

@@ -1,10 +1,11 @@
 """What one record of the log must have left in queues and index.
 
-A second, naive implementation of dispatch (the first: store/dispatch/dispatch_cy.py), so that each can be checked by the other.
+A second, naive implementation of dispatch, so that each can be checked by the other (the first:
+store/dispatch/dispatch_cy.py).
 
 Source:
     CommitLog.checkMessageAndReturnSize, ConsumeQueue.putMessagePositionInfo, MultiDispatchUtils,
-    IndexService.buildIndex; store-format.md §7, §8.3; changes-5.5.md §7 (tag entries).
+    IndexService.buildIndex (5.5, which writes tag entries).
 """
 
 from functools import lru_cache

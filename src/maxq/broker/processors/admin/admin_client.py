@@ -1,7 +1,7 @@
 """AdminClientProcessor: which clients are connected, what they subscribe to, and requests passed on to one of them.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §8, §25.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import logging

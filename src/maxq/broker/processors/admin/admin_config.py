@@ -4,7 +4,7 @@ Only settings that are marked live can be changed while the broker runs; a reque
 and by name. So no request reaches a file name, a command or an address (CVE-2023-33246).
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §24, §25.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """AdminConsumeStatsProcessor: how far groups have come, and how far they are behind.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §7.4.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import logging

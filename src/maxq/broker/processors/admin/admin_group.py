@@ -1,7 +1,7 @@
 """AdminGroupProcessor: subscription groups made, changed, deleted and shown.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §25.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """AdminOffsetProcessor: offsets of queues (29 to 32), and of groups beyond what consumers do themselves.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.1, §7.4, §16.3.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import logging
@@ -100,8 +100,8 @@ class AdminOffsetProcessor(RequestProcessor):
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
-        (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer than a frame; RocketMQ's
-        slaves know no pages."""
+        (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer than a frame;
+        RocketMQ's slaves know no pages."""
         body = self._offsets.head()
         mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:

@@ -1,7 +1,7 @@
 """AdminStaticTopicProcessor: static topics made and remapped (513), with their mapping in the body.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java (updateAndCreateStaticTopic); broker-api.md §1.2.
+    broker/processor/AdminBrokerProcessor.java (updateAndCreateStaticTopic).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """AdminStoreProcessor: the store cleaned and looked into; thresholds for cold reads.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java, broker/coldctr/ColdDataCgCtrService.java; broker-api.md §18, §25.
+    broker/processor/AdminBrokerProcessor.java, broker/coldctr/ColdDataCgCtrService.java.
 """
 
 import logging

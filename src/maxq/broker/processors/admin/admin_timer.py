@@ -5,8 +5,7 @@ waits, and everything up to now counts as delivered: a Java slave that becomes m
 1970.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java (getAllDelayOffset, getTimerCheckPoint, getTimerMetrics);
-    broker-api.md §1.2.
+    broker/processor/AdminBrokerProcessor.java (getAllDelayOffset, getTimerCheckPoint, getTimerMetrics).
 """
 
 from collections.abc import Mapping

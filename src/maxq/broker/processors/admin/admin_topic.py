@@ -1,7 +1,7 @@
 """AdminTopicProcessor: topics made, changed, deleted and shown.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java; broker-api.md §1.2, §25.
+    broker/processor/AdminBrokerProcessor.java.
 """
 
 import asyncio
@@ -153,8 +153,8 @@ class AdminTopicProcessor(RequestProcessor):
 
     async def delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """215. With the topic go its offsets, messages, statistics and the retry topics of pop groups. The deletion is
-        a record of the log (store/log/deletions.py): it is stored before anything else changes, and the answer waits for
-        disk and replicas as that of a message does."""
+        a record of the log (store/log/deletions.py): it is stored before anything else changes, and the answer waits
+        for disk and replicas as that of a message does."""
         topic = HeaderFields(request.ext).required_str("topic")
         log.info("delete topic %s, called by %s", topic, connection.remote_address)
         if not topic.strip():

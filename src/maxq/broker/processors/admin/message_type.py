@@ -4,8 +4,7 @@ A topic says what it takes with the attribute `message.type`; without it the top
 In RocketMQ only the proxy checks this; here the broker can, so that remoting clients are checked too.
 
 Source:
-    common/attribute/TopicMessageType.java, proxy/processor/validator/DefaultTopicMessageTypeValidator.java;
-    changes-5.5.md §5.
+    common/attribute/TopicMessageType.java, proxy/processor/validator/DefaultTopicMessageTypeValidator.java.
 """
 
 from collections.abc import Mapping

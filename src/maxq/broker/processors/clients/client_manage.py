@@ -1,7 +1,7 @@
 """ClientManageProcessor: heartbeats (34), leaving (35), check of a subscription (46).
 
 Source:
-    broker/processor/ClientManageProcessor.java; broker-api.md §8, java-defects.md.
+    broker/processor/ClientManageProcessor.java.
 """
 
 import asyncio

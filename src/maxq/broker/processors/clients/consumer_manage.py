@@ -1,8 +1,7 @@
 """ConsumerManageProcessor: members of a group (38), consumer offsets (14, 15), queue locks (41, 42).
 
 Source:
-    broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java lockBatchMQ, unlockBatchMQ;
-    broker-api.md §7.1, §8, §9.
+    broker/processor/ConsumerManageProcessor.java, AdminBrokerProcessor.java lockBatchMQ, unlockBatchMQ.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """MessageRequestModeManager: how each group asks for the messages of each topic, where an administrator said so.
 
 Source:
-    broker/loadbalance/MessageRequestModeManager.java; store-format.md §10.3.
+    broker/loadbalance/MessageRequestModeManager.java.
 """
 
 from collections.abc import Collection

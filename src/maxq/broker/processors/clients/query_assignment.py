@@ -4,8 +4,7 @@ A group whose mode is POP shares queues: each member pops from all (popShareQueu
 members), named by one queue −1 of each broker, or from its own and those of the popShareQueueNum members behind it.
 
 Source:
-    broker/processor/QueryAssignmentProcessor.java, client/consumer/rebalance/AllocateMessageQueue*.java;
-    broker-api.md §15.9.
+    broker/processor/QueryAssignmentProcessor.java, client/consumer/rebalance/AllocateMessageQueue*.java.
 """
 
 import logging

@@ -4,8 +4,7 @@ With useServerSideResetOffset the broker itself sends the members elsewhere: the
 PULL_OFFSET_MOVED with the new place. Otherwise the members are told (220) and do it.
 
 Source:
-    broker/processor/AdminBrokerProcessor.java resetOffset, resetOffsetInner, broker/client/net/Broker2Client.java;
-    broker-api.md §7.3.
+    broker/processor/AdminBrokerProcessor.java resetOffset, resetOffsetInner, broker/client/net/Broker2Client.java.
 """
 
 import asyncio

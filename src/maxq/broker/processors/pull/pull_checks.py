@@ -1,7 +1,7 @@
 """What a pull must pass before anything is read: broker, group, topic, queue, subscription, filter.
 
 Source:
-    broker/processor/PullMessageProcessor.java (processRequest, up to the read); broker-api.md §10.2.
+    broker/processor/PullMessageProcessor.java (processRequest, up to the read).
 """
 
 from typing import Final, NamedTuple

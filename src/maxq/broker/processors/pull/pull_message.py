@@ -6,7 +6,7 @@ Message bytes leave as views of the mapped log. A reader that is far behind read
 are brought in by the executor before the loop writes them to the socket.
 
 Source:
-    broker/processor/{PullMessageProcessor,DefaultPullMessageResultHandler}.java; broker-api.md §10, §11, ha.md §6.1.
+    broker/processor/{PullMessageProcessor,DefaultPullMessageResultHandler}.java.
 """
 
 import logging
@@ -363,7 +363,7 @@ class PullMessageProcessor:
 
 
 def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:
-    """What a client is told (composeResponseHeader; broker-api §10.3)."""
+    """What a client is told (composeResponseHeader)."""
     if result.status in _EMPTY_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset != 0 else ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]

@@ -1,4 +1,4 @@
-"""What a pull subscribes to: from its own header, or from the group's heartbeats (broker-api §10.2, rows 10 to 18)."""
+"""What a pull subscribes to: from its own header, or from the group's heartbeats (rows 10 to 18)."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
 """QUERY_MESSAGE (12) by key, unique key or tag, and VIEW_MESSAGE_BY_ID (33) by place in the log.
 
 Source:
-    broker/processor/QueryMessageProcessor.java; broker-api.md §16, changes-5.5.md §7.
+    broker/processor/QueryMessageProcessor.java.
 """
 
 from maxq.access.guard import Guard

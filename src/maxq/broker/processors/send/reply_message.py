@@ -5,7 +5,7 @@ the connection that client's heartbeat came on. The reply is also stored, if sto
 told depends on the push alone.
 
 Source:
-    broker/processor/ReplyMessageProcessor.java; broker-api.md §14.
+    broker/processor/ReplyMessageProcessor.java.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """RetryTopics: where failed messages of a group wait, and where those end that failed too often.
 
 Source:
-    broker/processor/SendMessageProcessor.java handleRetryAndDLQ, AbstractSendMessageProcessor.java; broker-api.md §5.
+    broker/processor/SendMessageProcessor.java handleRetryAndDLQ, AbstractSendMessageProcessor.java.
 """
 
 import logging

@@ -8,7 +8,7 @@ The answer waits until the copy is as safe as the settings promise: the consumer
 (Java answers at once, and a power failure can lose the message even with SYNC_FLUSH.)
 
 Source:
-    broker/processor/AbstractSendMessageProcessor.java consumerSendMsgBack; broker-api.md §5.1.
+    broker/processor/AbstractSendMessageProcessor.java consumerSendMsgBack.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a send must satisfy before the store sees it (AbstractSendMessageProcessor.msgCheck; broker-api §3.2)."""
+"""What a send must satisfy before the store sees it (AbstractSendMessageProcessor.msgCheck)."""
 
 from collections.abc import Callable, Mapping, Sequence
 

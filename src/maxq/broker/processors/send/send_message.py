@@ -4,7 +4,7 @@ This is the general way with every check. Plain sends usually do not come here: 
 takes them from the receive buffer; whatever it does not understand arrives here, and both end in the same append.
 
 Source:
-    broker/processor/{SendMessageProcessor,AbstractSendMessageProcessor}.java; broker-api.md §3, §4, changes-5.5.md §5.
+    broker/processor/{SendMessageProcessor,AbstractSendMessageProcessor}.java.
 """
 
 import asyncio

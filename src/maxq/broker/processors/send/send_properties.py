@@ -1,4 +1,4 @@
-"""What a broker adds to a message's properties, and what it takes from them (broker-api §3.3, changes-5.5 §5)."""
+"""What a broker adds to a message's properties, and what it takes from them."""
 
 from collections.abc import Callable
 
