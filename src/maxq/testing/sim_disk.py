@@ -222,7 +222,7 @@ class SimDisk:
         return BitFlip(_key(path), position, bit)
 
     def on_platters(self, path: str | PurePath) -> bytes:
-        """What is durable of a file."""
+        """The bytes of a file that a loss of power leaves."""
         return bytes(self._files[_key(path)].durable)
 
     def paths(self, pattern: str = "*") -> list[str]:

@@ -59,7 +59,7 @@ class BrokerGroup:
 
     @property
     def smallest(self) -> tuple[int, str]:
-        """`min_broker_id` and `min_broker_addr`."""
+        """The smallest id of a living broker of the group, and its address."""
         return self.min_broker_id, self.min_broker_addr
 
     def on_online(self, min_broker_id: int, min_broker_addr: str) -> None:

@@ -202,7 +202,7 @@ class BrokerRegistration:
             return ""
 
     async def _holder_at(self, name_server: str) -> str:
-        """Who has this broker's name and id there."""
+        """The address of the broker that a name server knows by this broker's name and id."""
         if self._is_elected:
             return ""
         return await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)

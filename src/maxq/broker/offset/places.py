@@ -19,7 +19,7 @@ class Places:
         self._gone = 0  # keys, since the table is there
 
     def count_gone(self) -> None:
-        """Note that one key was removed from the table."""
+        """Note that one key (topic and group) was removed from the table of consumer offsets."""
         self._gone += 1
 
     def mark_of(self, position: int) -> str:

@@ -530,7 +530,7 @@ class CheckPointBuffer:
 
 
 def _offsets_of(point: PopCheckPoint, bits: int) -> list[int]:
-    """Queue offsets of the messages of these bits."""
+    """The queue offsets of those messages of a check point whose bits are set."""
     distances = point.diffs or range(point.num)
     return [point.start_offset + distance for index, distance in enumerate(distances) if bits >> index & 1]
 

@@ -19,7 +19,7 @@ class Spans:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """All offsets from `start` to before `end`."""
+        """Add the queue offsets from `start` up to, but without, `end`."""
         if start >= end:
             return
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)

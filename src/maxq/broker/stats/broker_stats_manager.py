@@ -97,7 +97,7 @@ class GetCounter:
 
 
 class BrokerStatsManager:
-    """All counters of a broker, by name and key."""
+    """The statistics of a broker: each counter has the name of a statistic and a key, such as a topic."""
 
     def __init__(
         self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: Callable[[], bool]

@@ -118,7 +118,11 @@ class DurableFiles:
         _sync_folders(folders)
 
     def replace_with(self, path: Path, data: bytes, *, spare: Path) -> None:
-        """See Disk.replace_with."""
+        """Replace the file `path` by `data`, durably, in the blocks of the file `spare`: it works on a full disk.
+
+        Raises:
+            OSError: ENOSPC if `data` is longer than the blocks of `spare`.
+        """
         fd = os.open(spare, os.O_WRONLY | os.O_CLOEXEC)
         try:
             if len(data) > _BLOCK_UNIT * os.fstat(fd).st_blocks:

@@ -406,5 +406,5 @@ class ConsumeQueueStore:
 
 
 def _number(text: str) -> int:
-    """-1 if it is none."""
+    """The number that a property's text says; -1 if the text is no number below 10^18."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
