@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-pytest_plugins = ["tests.second_try"]
-
 SPARK_FOLDER = "tests/pipeline/"
 
 
