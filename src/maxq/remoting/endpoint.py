@@ -272,7 +272,7 @@ class RemotingEndpoint:
         try:
             result = processor(connection, command)
         except Exception as error:
-            self._answer(connection, command, self._failure(command, error), began_ms)
+            self._answer(connection, command, failure_reply(command, error), began_ms)
             return
         if isinstance(result, RemotingCommand):
             self._answer(connection, command, result, began_ms)
@@ -293,7 +293,7 @@ class RemotingEndpoint:
         try:
             response = await self.holds.watch(command.code, result)
         except Exception as error:
-            response = self._failure(command, error)
+            response = failure_reply(command, error)
         except asyncio.CancelledError:
             if self.on_outcome is not None:
                 interrupted = command.reply(ResponseCode.SYSTEM_ERROR, "the server was shut down meanwhile")
@@ -339,15 +339,20 @@ class RemotingEndpoint:
             frame = command.reply(ResponseCode.SYSTEM_ERROR, why).buffers()
         connection.write(frame)
 
-    def _failure(self, command: RemotingCommand, error: Exception) -> RemotingCommand:
-        """The one place where any exception becomes an answer."""
-        if isinstance(error, MaxQError):
-            return command.reply(error.response_code, str(error))
-        first_line = str(error).partition("\n")[0]
-        text = f"{type(error).__name__}: {first_line}"
-        if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
-            text += "; free space on that disk, then ask again"
-            log.error("request %d failed: %s", command.code, text)
-        else:
-            log.error("request %d failed", command.code, exc_info=error)
-        return command.reply(ResponseCode.SYSTEM_ERROR, text)
+
+def failure_reply(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Make the answer to a request whose handling raised `error`, whether at once or after it was parked.
+
+    A MaxQError names its response code. Anything else is SYSTEM_ERROR, and is logged with its traceback, unless the
+    disk is full.
+    """
+    if isinstance(error, MaxQError):
+        return command.reply(error.response_code, str(error))
+    first_line = str(error).partition("\n")[0]
+    text = f"{type(error).__name__}: {first_line}"
+    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
+        text += "; free space on that disk, then ask again"
+        log.error("request %d failed: %s", command.code, text)
+    else:
+        log.error("request %d failed", command.code, exc_info=error)
+    return command.reply(ResponseCode.SYSTEM_ERROR, text)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
+from maxq.codes import ResponseCode
+from maxq.errors import RequestRefusedError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.testing.sim_clock import SimClock
@@ -183,6 +185,17 @@ def test_failed_replay_is_answered_with_an_error_and_the_others_go_on() -> None:
         (answer,) = peer.sent
         assert (answer.code, answer.opaque) == (1, 7)
         assert "broken queue" in (answer.remark or "")
+    assert waiting.service.held_count == 0
+
+
+def test_parked_pull_that_is_refused_gets_the_code_that_it_would_have_got_at_once() -> None:
+    waiting = Waiting()
+    waiting.fail = RequestRefusedError(ResponseCode.NO_PERMISSION, "the topic may not be read")
+    peer = Peer()
+    waiting.park(peer)
+    waiting.service.messages_arrived([Queue("T", 0)])
+    (answer,) = peer.sent
+    assert (answer.code, answer.remark, answer.opaque) == (ResponseCode.NO_PERMISSION, "the topic may not be read", 7)
     assert waiting.service.held_count == 0
 
 

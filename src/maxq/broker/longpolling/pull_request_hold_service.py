@@ -23,10 +23,10 @@ from typing import Protocol
 
 from maxq.access.guard import Guard
 from maxq.broker.fast_path.pull_answers_cy import PullPlan
-from maxq.codes import ResponseCode
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.turns import Turns
@@ -214,9 +214,8 @@ class PullRequestHoldService:
             try:
                 done = held.connection.is_closed or self._refuses(held) or self._replay(held, last)
             except Exception as error:  # one pull's failure is not the others', nor the append's that woke them
-                log.exception("a parked pull of %s queue %d failed", *held.key)
                 request, _ = held.asked()
-                held.connection.send(request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+                held.connection.send(failure_reply(request, error))
                 done = True
             if done:
                 self._forget(held)

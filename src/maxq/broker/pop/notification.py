@@ -18,7 +18,6 @@ from maxq.broker.subscription.subscription_group_manager import SubscriptionGrou
 from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
@@ -99,19 +98,13 @@ class NotificationProcessor(RequestProcessor):
 
     def _again(self, waiting: PopRequest, last: bool) -> bool:
         header = NotificationRequestHeader.decode(waiting.request.ext)
-        try:
-            has_message = self._has_message(waiting.connection, header)
-        except RequestRefusedError as error:
-            waiting.connection.send(waiting.request.reply(error.response_code, str(error)))
-            return True
+        has_message = self._has_message(waiting.connection, header)
         if has_message or last:
             waiting.connection.send(_told(waiting.request, has_message))
         return has_message or last
 
     def _has_message(self, connection: Connection, header: NotificationRequestHeader) -> bool:
-        topic, _ = self._checks.may_read(
-            connection, header.topic, header.consumer_group, header.queue_id, "peeking"
-        )
+        topic, _ = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
         subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
         by_tag = None if wanted is not None or not header.exp else subscription
         queues = range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,)
@@ -154,9 +147,7 @@ class NotificationProcessor(RequestProcessor):
     def peek(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """What the group would be given next; it stays for others."""
         header = PeekMessageRequestHeader.decode(request.ext)
-        topic, _ = self._checks.may_read(
-            connection, header.topic, header.consumer_group, header.queue_id, "peeking"
-        )
+        topic, _ = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
         start = self._rng.below(100)
         count = topic.read_queue_nums
         own = [(start + at) % count for at in range(count)] if header.queue_id < 0 else [header.queue_id]

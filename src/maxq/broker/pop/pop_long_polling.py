@@ -14,21 +14,18 @@ Source:
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import Enum, auto
 from typing import Final, Protocol
 
 from maxq.access.guard import Guard
-from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
-
-log = logging.getLogger(__name__)
 
 ANY_QUEUE: Final = -1
 _EARLY_MS: Final = 50  # the answer must reach the client before it gives up
@@ -219,10 +216,7 @@ class PopLongPollingService:
         try:
             done = self._refuses(request) or request.again(request, last)
         except Exception as error:  # one request's failure is not the others'
-            log.exception("a waiting pop of %s failed", request.key)
-            request.connection.send(
-                request.request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-            )
+            request.connection.send(failure_reply(request.request, error))
             done = True
         if done and self._is_parked(request):
             self._forget(request)

@@ -269,12 +269,8 @@ class PopMessageProcessor(RequestProcessor):
         """A later pass of a request that waits."""
         connection, request = waiting.connection, waiting.request
         header = PopMessageRequestHeader.decode(request.ext)
-        try:
-            header.born_time = self._clock.wall_ms()  # it was in time when it came
-            ask = self._check(connection, header)
-        except RequestRefusedError as error:
-            connection.send(request.reply(error.response_code, str(error)))
-            return True
+        header.born_time = self._clock.wall_ms()  # it was in time when it came
+        ask = self._check(connection, header)
         if not last and self._quotas.pull_wait_ms(header.consumer_group, request):
             self._wait_for_quota(connection, request, header)
             return True

@@ -4,7 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
+from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
+from maxq.errors import RequestRefusedError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 
 NOW_MS = 1_000_000
@@ -61,9 +63,15 @@ class Queue:
 
 
 class Connection:
-    """Open."""
+    """Open; what is sent to it is kept."""
 
     is_closed = False
+
+    def __init__(self) -> None:
+        self.sent: list[RemotingCommand] = []
+
+    def send(self, command: RemotingCommand) -> None:
+        self.sent.append(command)
 
 
 async def test_the_oldest_is_tried_first_and_the_next_one_only_if_that_found_something() -> None:
@@ -74,6 +82,20 @@ async def test_the_oldest_is_tried_first_and_the_next_one_only_if_that_found_som
     assert world.tried == ["a", "b"] and world.service.total == 2
     await world.arrive(1, found=0)
     assert world.tried == ["a", "b", "b"]
+
+
+async def test_waiting_pop_that_is_refused_gets_the_code_that_it_would_have_got_at_once() -> None:
+    world, connection = World(), Connection()
+
+    def again(request: PopRequest, last: bool) -> bool:
+        raise RequestRefusedError(ResponseCode.NO_PERMISSION, "the topic may not be read")
+
+    request = PopRequest(connection, RemotingCommand(1, opaque=7), ("T", "G", -1), again, False)  # type: ignore[arg-type]
+    world.service.polling(request, born_time=NOW_MS, poll_time=60_000)
+    await world.arrive(0, found=1)
+    (answer,) = connection.sent
+    assert (answer.code, answer.remark, answer.opaque) == (ResponseCode.NO_PERMISSION, "the topic may not be read", 7)
+    assert world.service.total == 0
 
 
 async def test_in_order_everyone_is_tried() -> None:

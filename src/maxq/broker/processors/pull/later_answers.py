@@ -5,22 +5,18 @@ Whoever lost the permission while it waited is told nothing.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from maxq.access.guard import Guard
 from maxq.broker.fast_failure import FastFailure
 from maxq.broker.quota.quotas import Quotas
-from maxq.codes import ResponseCode
-from maxq.errors import MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection
 from maxq.runtime.blocking import COLD_READS
 from maxq.runtime.interfaces import Clock
 from maxq.store.store_results import GetMessageResult
-
-log = logging.getLogger(__name__)
 
 Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
@@ -139,11 +135,8 @@ class LaterAnswers:
     def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         try:
             return self._again(connection, request)
-        except MaxQError as error:
-            return request.reply(error.response_code, str(error))
         except Exception as error:  # nobody else would answer
-            log.exception("a request %d of %s failed", request.code, connection.remote_address)
-            return request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            return failure_reply(request, error)
 
     async def _bring_in(
         self, connection: Connection, request: RemotingCommand, result: GetMessageResult
@@ -153,9 +146,9 @@ class LaterAnswers:
         try:
             await COLD_READS.run(result.bring_in)
         except Exception as error:  # nobody else would answer
-            log.exception("messages for %s could not be read from the disk", connection.remote_address)
-            remark = f"the messages could not be read from the disk: {type(error).__name__}: {error}"
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+            reply = failure_reply(request, error)
+            reply.remark = f"the messages could not be read from the disk: {reply.remark}"
+            return reply
         finally:
             self._fast_failure.pulls.leave()
         return None

@@ -38,6 +38,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import BATCH_MOST, batch_count
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.recall_handle import RecallHandle
+from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.runtime.refusals import Cause
@@ -293,8 +294,8 @@ class SendMessageProcessor:
             log.error("a message is in the log, but the disk failed: %s", error)
             reply.code, reply.remark = ResponseCode.FLUSH_DISK_TIMEOUT, f"stored, but the disk failed: {error}"
         except Exception as error:  # nobody else would answer
-            log.exception("a message is in the log, but how safe it is cannot be told")
-            reply.code, reply.remark = ResponseCode.SYSTEM_ERROR, f"stored, but then: {type(error).__name__}: {error}"
+            failure = failure_reply(request, error)
+            reply.code, reply.remark = failure.code, f"stored, but then: {failure.remark}"
         finally:
             self._fast_failure.sends.leave()
         if not request.is_oneway:
