@@ -321,9 +321,9 @@ class MessageStore:
         """`source(topic, record)` gives the bit map of a record's extension unit, empty for none."""
         self.dispatch.bit_map_of = source
 
-    def set_append_listener(self, listener: Callable[[], None]) -> None:
-        """`listener` is called after each append to the log, before dispatch: it wakes what sends to slaves."""
-        self._parts.on_append = listener
+    def add_append_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each append to the log, before dispatch: it wakes what sends to slaves."""
+        self._parts.append_listeners.append(listener)
 
     # --- reading ---
 
@@ -432,7 +432,7 @@ class MessageStore:
         return self.queues.find(topic, queue_id)
 
     def watch(self, topic: str, queue_id: int) -> None:
-        """Tell the arrival listener once, when the queue gets its next message."""
+        """Tell the arrival listeners once, when the queue gets its next message."""
         self._tail(topic, queue_id).watched = True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail:
@@ -440,9 +440,10 @@ class MessageStore:
             return self.queues.open_batch(topic, queue_id).tail
         return self.queues.open(topic, queue_id).tail
 
-    def set_arrival_listener(self, callback: Callable[[list[QueueTail]], None]) -> None:
-        """`callback(tails)` is called after each dispatch in which watched queues got messages."""
-        self.dispatch.on_arrival = callback
+    def add_arrival_listener(self, listener: Callable[[list[QueueTail]], None]) -> None:
+        """Call `listener(tails)` after each dispatch in which watched queues got messages, after those that were added
+        before it."""
+        self.dispatch.arrival_listeners.append(listener)
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
         """Let `function` see every record of `topic` when it is dispatched."""

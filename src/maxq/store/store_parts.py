@@ -46,7 +46,7 @@ class StoreParts:
     Attributes:
         ledger: with enableDLegerCommitLog, this member's log; None without.
         marks: what can be lost no more.
-        on_append: called after each append to the log, before dispatch; None: nobody waits.
+        append_listeners: each is called, in this order, after each append to the log, before dispatch.
         on_deleted: called with deleted topics and the physical offset of the record that deletes them, when their
             queues have been emptied.
     """
@@ -55,7 +55,7 @@ class StoreParts:
         """The arguments are those of MessageStore."""
         self.context = context
         self.services = StoreServices()
-        self.on_append: Callable[[], None] | None = None
+        self.append_listeners: list[Callable[[], None]] = []
         self.on_deleted: Callable[[list[str], int], None] | None = None
         self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
         self.allocator = FileAllocator(context)
@@ -106,8 +106,8 @@ class StoreParts:
         if not self.flusher.is_sync and not self._settle():
             return
         end = self.commit_log.max_offset
-        if self.on_append is not None:
-            self.on_append()
+        for tell in self.append_listeners:
+            tell()
         if self.ledger is not None:
             self.ledger.appended()
         elif self.flusher.is_sync:

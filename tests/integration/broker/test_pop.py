@@ -363,7 +363,7 @@ async def test_a_notification_tells_of_messages_and_takes_none(broker: RunningBr
     reply = await broker.invoke(ask(0))
     assert (reply.code, reply.ext["hasMsg"]) == (0, "false")
     waiting = asyncio.ensure_future(broker.invoke(ask(10_000)))
-    await until(lambda: broker.controller.popping._notified.total == 1)
+    await until(lambda: broker.controller.popping.notified.total == 1)
     await broker.send("T", b"x", TAGS="A")
     assert (await waiting).ext["hasMsg"] == "true"
     assert (await broker.invoke(ask(0, exp="B", exp_type="TAG"))).ext["hasMsg"] == "false"

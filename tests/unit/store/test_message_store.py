@@ -214,12 +214,21 @@ def test_where_a_pull_ends_decides_whether_a_slave_is_suggested(tmp_path: Path, 
 
 def test_arrivals_are_told_once_per_watch(store: MessageStore) -> None:
     told: list[list[QueueTail]] = []
-    store.set_arrival_listener(told.append)
+    store.add_arrival_listener(told.append)
     store.watch("T", 1)
     store.put_message(message(queue_id=0))
     store.put_message(message(queue_id=1))
     store.put_message(message(queue_id=1))
     assert [[(tail.topic, tail.queue_id) for tail in tails] for tails in told] == [[("T", 1)]]
+
+
+def test_every_listener_hears_of_an_arrival_in_the_order_in_which_they_were_added(store: MessageStore) -> None:
+    heard: list[tuple[str, str]] = []
+    for name in ("pulls", "pops", "notifications"):
+        store.add_arrival_listener(lambda tails, name=name: heard.extend((name, tail.topic) for tail in tails))
+    store.watch("T", 1)
+    store.put_message(message(queue_id=1))
+    assert heard == [("pulls", "T"), ("pops", "T"), ("notifications", "T")]
 
 
 # --- refusals: cause, measured value, limit, remedy ---
@@ -334,7 +343,7 @@ def test_batch_queues_count_messages_and_keep_the_batch_whole(tmp_path: Path, cl
     inner = message("B", body=body, INNER_NUM="3", UNIQ_KEY="u")
     inner.sys_flag = 0xC0
     told: list[list[QueueTail]] = []
-    store.set_arrival_listener(told.append)
+    store.add_arrival_listener(told.append)
     store.watch("B", 0)
     assert [store.put_message(inner).queue_offset for _ in range(3)] == [0, 3, 6]
     assert len(told) == 1

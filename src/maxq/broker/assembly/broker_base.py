@@ -177,7 +177,6 @@ class BrokerBase:
         self.hold_service = PullRequestHoldService(
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable, guard=self.access.guard
         )
-        self.store.set_arrival_listener(self.hold_service.messages_arrived)
         self.store.set_batch_topics(self._is_batch_topic)
         self.store.set_service_failed(self._on_failure)
         settings.on_change(lambda changes: self.store.update_config(settings.store))

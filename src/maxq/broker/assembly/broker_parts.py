@@ -211,6 +211,8 @@ class BrokerParts(BrokerBase):
         self.kinds.add(self.staged, self.server)
         self.popping = self._popping()
         self.kinds.add(self.popping, self.server)
+        for waiting in (self.hold_service, self.popping.polling, self.popping.notified):
+            self.store.add_arrival_listener(waiting.messages_arrived)
 
     def _transactions(self) -> Transactions:
         return Transactions(
@@ -298,7 +300,6 @@ class BrokerParts(BrokerBase):
                 offsets=self.offsets,
                 consumers=self.consumers,
                 filters=self.filters,
-                hold_service=self.hold_service,
                 hooks=self.put_hooks,
                 stats=self.stats,
                 fast_failure=self.fast_failure,

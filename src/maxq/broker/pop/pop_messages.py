@@ -1,6 +1,6 @@
 """PopMessages: pop consumption of one broker, put together (see MessageKinds)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Final
 
@@ -12,7 +12,6 @@ from maxq.broker.fast_failure import FastFailure
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.pop.ack_message import AckMessageProcessor
@@ -25,7 +24,7 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.pop_journal import PopJournal
-from maxq.broker.pop.pop_long_polling import ArrivingQueue, PopLongPollingService
+from maxq.broker.pop.pop_long_polling import PopLongPollingService
 from maxq.broker.pop.pop_message import PopFilters, PopMessageProcessor
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.pop.pop_revive import PopReviveService
@@ -75,7 +74,6 @@ class PopParts:
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager
     filters: ConsumerFilterManager
-    hold_service: PullRequestHoldService
     hooks: PutHooks
     stats: BrokerStatsManager
     fast_failure: FastFailure
@@ -96,6 +94,7 @@ class PopMessages:
         buffer: check points in memory.
         revive: the reader of the revive topic.
         polling: pops that wait.
+        notified: notifications that wait.
         service: what goes on by itself.
         counts: what it did, for the metrics.
     """
@@ -105,7 +104,7 @@ class PopMessages:
         settings, clock, store = parts.settings, parts.clock, parts.store
         own = parts.own
         self.polling = self._polling()
-        self._notified = self._polling()
+        self.notified = self._polling()
         self._journal = PopJournal(store, parts.offsets, clock, may_write=lambda: own.broker_id == MASTER_ID)
         self.buffer = CheckPointBuffer(parts.offsets, self._journal, clock)
         self.buffer.on_ended = self._ended
@@ -129,7 +128,6 @@ class PopMessages:
         self.acks = AckPath(self.buffer, parts.acknowledgement, parts.stats, own, parts.guard)
         self._tasks = PeriodicTasks()
         parts.topics.add_change_listener(self._topics_changed)
-        parts.store.set_arrival_listener(self._arrived)
         self._sends_nothing = False  # while it gives way
         parts.timer.rests = self._leaves_deliveries
         parts.member.escape.rests = lambda: not parts.member.services.is_running or (
@@ -252,7 +250,7 @@ class PopMessages:
             filters=filters,
             reader=reader,
             orders=self._orders,
-            notified=self._notified,
+            notified=self.notified,
             popping=self.polling,
             stats=parts.stats,
             clock=parts.clock,
@@ -292,20 +290,15 @@ class PopMessages:
         """See MessageKind: what is open is handed over to the revive topic."""
         await self._tasks.stop()
         self.polling.stop()
-        self._notified.stop()
+        self.notified.stop()
         await self._pops.drain()
         await self.service.shutdown()
 
     # --- what the parts are told -------------------------------------------------------------------------------------
 
-    def _arrived(self, queues: Sequence[ArrivingQueue]) -> None:
-        self._parts.hold_service.messages_arrived(queues)
-        self.polling.messages_arrived(queues)
-        self._notified.messages_arrived(queues)
-
     def _wake(self, topic: str, group: str, queue_id: int) -> None:
         self.polling.poke(topic, group, queue_id)
-        self._notified.poke(topic, group, queue_id)
+        self.notified.poke(topic, group, queue_id)
 
     def _ended(self, queue: QueueKey) -> None:
         """Who waits because too many messages of a queue are open may get more."""
@@ -334,7 +327,7 @@ class PopMessages:
 
     def _look_again(self) -> None:
         self.polling.watch_again()
-        self._notified.watch_again()
+        self.notified.watch_again()
 
     def _delivered_until(self) -> int:
         """See PopReviveService. Until the timer delivers, acks may be in it."""

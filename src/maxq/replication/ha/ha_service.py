@@ -88,7 +88,7 @@ class HAService:
         """
         self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port)
         self.port = int(self._server.sockets[0].getsockname()[1])
-        self._store.set_append_listener(self._push)
+        self._store.add_append_listener(self._push)
         log.info("HA: listening on %s:%d; %s", host, self.port, self.rule())
         self.peers.log_who_may_connect(
             host, self._port_name, "can copy the whole log, and can acknowledge messages as a slave does"

@@ -75,7 +75,7 @@ class DispatchService:
         judge: decides about records whose queue offset does not continue their queue.
         faults: what was wrong with records met, one line each.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
-        on_arrival: called with the tails of watched queues that got units.
+        arrival_listeners: each is called, in this order, with the tails of watched queues that got units.
         on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
             deletes them.
         on_tables: called with each record of `TABLES_TOPIC`.
@@ -106,7 +106,7 @@ class DispatchService:
         self.is_copy = False  # what a running slave dispatches has been judged by its master
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
-        self.on_arrival: Callable[[list[QueueTail]], None] | None = None
+        self.arrival_listeners: list[Callable[[list[QueueTail]], None]] = []
         self.on_deleted: Callable[[list[str], int], None] | None = None
         self.on_tables: Callable[[MessageExt], None] | None = None
         self.is_late = False
@@ -159,9 +159,10 @@ class DispatchService:
                 flags.clear(LOGICS_ERROR)
                 log.warning("dispatch goes on")
         arrived = self.dispatcher.arrived
-        if arrived and self.on_arrival is not None:
+        if arrived:
             self.dispatcher.arrived = []
-            self.on_arrival(arrived)
+            for tell in self.arrival_listeners:
+                tell(arrived)
         if self.is_late:
             self.on_late()
 
