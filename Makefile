@@ -78,23 +78,23 @@ sim: setup ## simulated crashes, bit flips, master and slaves, DLedger groups: S
 	$(BIN)/python -m tests.simulation.mutations
 
 torture: setup ## kill -9 under load, real processes, alone, as master and slave, as DLedger group, what clients feel of its fail-overs, promises of every kind and popping on each of them, writing from Spark, and Spark on three groups at once: ROUNDS=n HA_ROUNDS=n DLEDGER_ROUNDS=n HISTORIES=n POP_ROUNDS=n SINK_ROUNDS=n GROUPS_ROUNDS=n
-	$(BIN)/python -m tests.integration.torture --rounds $(ROUNDS)
-	$(BIN)/python -m tests.integration.ha_torture --rounds $(HA_ROUNDS)
-	$(BIN)/python -m tests.integration.dledger_torture --rounds $(DLEDGER_ROUNDS)
-	$(BIN)/python -m tests.integration.failover_torture
-	$(BIN)/python -m tests.integration.promise_torture --rounds $(HISTORIES)
-	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS)
-	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on pair
-	$(BIN)/python -m tests.integration.pop_torture --rounds $(POP_ROUNDS) --on dledger
+	$(BIN)/python -m tests.integration.torture.broker_torture --rounds $(ROUNDS)
+	$(BIN)/python -m tests.integration.torture.ha_torture --rounds $(HA_ROUNDS)
+	$(BIN)/python -m tests.integration.torture.dledger_torture --rounds $(DLEDGER_ROUNDS)
+	$(BIN)/python -m tests.integration.torture.failover_torture
+	$(BIN)/python -m tests.integration.torture.promise_torture --rounds $(HISTORIES)
+	$(BIN)/python -m tests.integration.torture.pop_torture --rounds $(POP_ROUNDS)
+	$(BIN)/python -m tests.integration.torture.pop_torture --rounds $(POP_ROUNDS) --on pair
+	$(BIN)/python -m tests.integration.torture.pop_torture --rounds $(POP_ROUNDS) --on dledger
 	$(BIN)/python -m tests.pipeline.sink_torture --rounds $(SINK_ROUNDS)
 	$(BIN)/python -m tests.pipeline.groups_torture --rounds $(GROUPS_ROUNDS)
 
 hostile: setup ## what strangers can do to a server: every request and what it may reach, what takes long, and what is left when many have come and gone: SOAK_MINUTES=n
 	$(BIN)/python -m pytest -q tests/integration/access tests/integration/cli/test_every_command.py
 	$(BIN)/python -m fuzz.time_fuzzer
-	$(BIN)/python -m tests.simulation.soak_story
-	$(BIN)/python -m tests.integration.soak_torture --minutes $(SOAK_MINUTES)
-	$(BIN)/python -m tests.integration.soak_groups
+	$(BIN)/python -m tests.simulation.servers.soak_story
+	$(BIN)/python -m tests.integration.soak.soak_torture --minutes $(SOAK_MINUTES)
+	$(BIN)/python -m tests.integration.soak.soak_groups
 
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run

@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.interop.peers import rocketmq_jars
+from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
 from maxq.auth.signature import Credentials, sign

@@ -3,7 +3,7 @@
 
 Rates and latencies of one run say little about another machine; the ratio of two that ran minute by minute beside each
 other does. Both servers get the same settings, a fresh store and a warm-up; Java gets a heap of 1 GiB. The jars come
-from Maven Central (see tests/interop/peers.py) and are kept in MAXQ_PEERS, by default ~/.cache/peers.
+from Maven Central (see tests/interop/processes/peers.py) and are kept in MAXQ_PEERS, by default ~/.cache/peers.
 
     python benches/compare_java.py [--only send_1k,consume] [--rounds 2] [--set flushDiskType=SYNC_FLUSH] [--json FILE]
 """
@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars is ours
 
-from tests.interop.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
-from tests.interop.servers import free_port_base, java_command, port_answers, wait_until
+from tests.interop.processes.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
+from tests.interop.processes.servers import free_port_base, java_command, port_answers, wait_until
 
 from maxq.cli.load.measure import LoadError, measure
 from maxq.cli.load.request import RefusedError, Target

@@ -8,8 +8,8 @@
     fail-over  kill -9 of the leader → first acknowledged send on the new one, which the name server names as master
     catch-up   a follower is stopped, comes back so many GiB behind → its log ends where the leader's does
 
-Java's jars come from Maven Central (tests/interop/peers.py). Durability differs: ours acknowledges what a majority has
-synced, Java what is in the page caches of a majority.
+Java's jars come from Maven Central (tests/interop/processes/peers.py). Durability differs: ours acknowledges what a
+majority has synced, Java what is in the page caches of a majority.
 
     python benches/dledger.py [--only cold,cpu,…] [--side maxq|java|both] [--secs 8] [--gib 1] [--kills 3] [--json FILE]
 """
@@ -32,8 +32,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars is ours
 
-from tests.interop.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
-from tests.interop.servers import free_port_base, java_command, port_answers
+from tests.interop.processes.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
+from tests.interop.processes.servers import free_port_base, java_command, port_answers
 
 import maxq
 from maxq.cli.load.request import RefusedError, Target

@@ -37,8 +37,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars and to servers is ours
 
-from tests.interop.peers import rocketmq_jars
-from tests.interop.servers import Broker, JavaBroker, MaxqBroker, MaxqNamesrv, free_port_base, java_command, wait_until
+from tests.interop.processes.peers import rocketmq_jars
+from tests.interop.processes.servers import (
+    Broker,
+    JavaBroker,
+    MaxqBroker,
+    MaxqNamesrv,
+    free_port_base,
+    java_command,
+    wait_until,
+)
 
 from maxq.cli.load.frames import encode
 from maxq.cli.load.measure import measure

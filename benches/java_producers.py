@@ -22,9 +22,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars is ours
 
-from tests.interop.dledger_group import GROUP, DLedgerGroup
-from tests.interop.java_driver import DriverError, JavaDriver
-from tests.interop.peers import compiled_drivers, rocketmq_jars
+from tests.interop.processes.dledger_group import GROUP, DLedgerGroup
+from tests.interop.processes.java_driver import DriverError, JavaDriver
+from tests.interop.processes.peers import compiled_drivers, rocketmq_jars
 
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError

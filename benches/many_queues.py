@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the other benches and the tests' way to the jars
 
-from tests.interop.peers import rocketmq_jars
+from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer, rss_anon_mib
 from maxq.cli.load.frames import encode

@@ -26,8 +26,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the other benches and the tests' way to the jars
 
-from tests.interop.peers import rocketmq_jars
-from tests.interop.servers import free_port_base
+from tests.interop.processes.peers import rocketmq_jars
+from tests.interop.processes.servers import free_port_base
 
 from benches.compare_java import JavaServer, rss_anon_mib
 from benches.many_queues import SEND_MESSAGE_V2, fields, send_each

@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.interop.peers import rocketmq_jars
+from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
 from benches.transactions import answers, cpu_seconds

@@ -84,9 +84,7 @@ class PromiseClients:
 
     # -- asking --
 
-    async def _ask(
-        self, broker: str, code: int, ext: dict[str, str], body: bytes = b""
-    ) -> RemotingCommand | None:
+    async def _ask(self, broker: str, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand | None:
         try:
             return await self._client.invoke(self._brokers[broker], RemotingCommand(code, ext, body), _TIMEOUT_MS)
         except MaxQError:

@@ -215,9 +215,7 @@ class Visitors:
                 return None
             return ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
 
-        config = PushConsumerConfig(
-            consumer_group=f"{name}Push{orderly}", consume_from_where=FIRST, **self._common
-        )
+        config = PushConsumerConfig(consumer_group=f"{name}Push{orderly}", consume_from_where=FIRST, **self._common)
         consumer = PushConsumer(config, self._place.seams(), listen, orderly=orderly)
         consumer.subscribe(name)
         async with consumer:
@@ -226,9 +224,7 @@ class Visitors:
                     await got.wait()
 
     async def _pull(self, name: str) -> None:
-        config = LitePullConsumerConfig(
-            consumer_group=f"{name}Pull", consume_from_where=FIRST, **self._common
-        )
+        config = LitePullConsumerConfig(consumer_group=f"{name}Pull", consume_from_where=FIRST, **self._common)
         async with LitePullConsumer(config, self._place.seams()) as consumer:
             await consumer.subscribe(name)
             for _ in range(3):
@@ -278,9 +274,7 @@ class Visitors:
                     if message.body == b"hello":
                         await replies.send(create_reply_message(message, b"hello yourself"))
 
-            config = PushConsumerConfig(
-                consumer_group=f"{name}Answers", consume_from_where=FIRST, **self._common
-            )
+            config = PushConsumerConfig(consumer_group=f"{name}Answers", consume_from_where=FIRST, **self._common)
             consumer = PushConsumer(config, self._place.seams(), listen)
             consumer.subscribe(topic)
             await producer.send(Message(topic, b"makes the topic"))

@@ -1,6 +1,6 @@
 """`python -m maxq`, its loop watched: a line in the file MAXQ_HOLDS for each hold that was too long (watched_loop.py).
 
-    MAXQ_HOLDS=FILE python -m tests.watched_server broker …
+MAXQ_HOLDS=FILE python -m tests.watched_server broker …
 """
 
 import os

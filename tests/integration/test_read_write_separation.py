@@ -28,7 +28,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.client.helpers import FROM_FIRST, Collector
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 TOPIC, GROUP = "T", "G"
 MEMORY = 20_000  # bytes behind the end of the log that count as in memory
@@ -230,9 +230,7 @@ async def test_the_slave_serves_while_its_master_is_away_and_progress_survives(g
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["the slave goes on", "the slave is restarted meanwhile"])
-async def test_what_a_group_did_while_the_master_was_away_is_not_done_again(
-    group: BrokerGroup, restarts: bool
-) -> None:
+async def test_what_a_group_did_while_the_master_was_away_is_not_done_again(group: BrokerGroup, restarts: bool) -> None:
     await group.send(*numbered(30))
     await group.replicated()
     lite = async_lite_pull_consumer(GROUP, group.namesrv, **QUICK, auto_commit=False)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import peers
-from tests.interop.java_driver import JavaDriver
-from tests.interop.servers import (
+from tests.interop.processes import peers
+from tests.interop.processes.java_driver import JavaDriver
+from tests.interop.processes.servers import (
     Broker,
     JavaBroker,
     JavaNamesrv,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import maxq
-from tests.interop.java_driver import JavaDriver, read_store
+from tests.interop.processes.java_driver import JavaDriver, read_store
 
 COUNT = 30
 

@@ -98,9 +98,7 @@ def executors_of(workers: list[int]) -> list[int]:
     return found
 
 
-def who_died(
-    server: StandaloneProcess, deaths: Deaths, steps: Sequence[str], run: Callable[[], None]
-) -> list[str]:
+def who_died(server: StandaloneProcess, deaths: Deaths, steps: Sequence[str], run: Callable[[], None]) -> list[str]:
     """`run`, which may fail of it, with a death ordered at each of the steps; those that died."""
     deaths.introduce("broker", server.pid)
     deaths.order(steps)

@@ -41,7 +41,7 @@ from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import TopicConfig
-from tests.interop.servers import free_port_base, wait_until
+from tests.interop.processes.servers import free_port_base, wait_until
 from tests.pipeline.spark_cluster import QUICK_START
 
 ORDINARY, STATIC, COPY = "Ordinary", "Static", "Copy"

@@ -32,8 +32,23 @@ from maxq.pipeline.session import local_session
 from maxq.pipeline.spark.errors import SPARK_ERRORS, plain_text
 from tests.counted_runs import Count
 
-TAGS: Final = (None, "paid", "open", "PAID", "pad", "pad ", " pad", "ünï", "100%", "a_b", "a'b", "a\\b", "*", "NaN",
-"1")
+TAGS: Final = (
+    None,
+    "paid",
+    "open",
+    "PAID",
+    "pad",
+    "pad ",
+    " pad",
+    "ünï",
+    "100%",
+    "a_b",
+    "a'b",
+    "a\\b",
+    "*",
+    "NaN",
+    "1",
+)
 KEYS: Final = (None, "k1", "k1 k2", "k2 all", "K1", "it's", "é all")
 TOPICS: Final = {"Orders": 45, "Payments": 15}
 JSON: Final = "id BIGINT, price DOUBLE, note STRING"
@@ -115,9 +130,7 @@ class Queries:
         ))  # fmt: skip
         right = "" if kind.endswith(("SEMI JOIN", "ANTI JOIN")) else ", b.queueId, b.queueOffset, b.keys"
         where = self._where("a.") if self._rng.random() < 0.5 or not right else self._where("b.")
-        return (
-            f"SELECT a.tags, a.queueOffset{right} FROM {self._source()} a {kind} {self._source()} b ON {on}{where}"
-        )
+        return f"SELECT a.tags, a.queueOffset{right} FROM {self._source()} a {kind} {self._source()} b ON {on}{where}"
 
     def _nested(self) -> str:
         inner = f"SELECT {self._columns('', every=True)} FROM {self._topic()}{self._where()}"
@@ -248,8 +261,16 @@ class Queries:
         if depth < 3 and kind < 0.5:
             return f"NOT ({self._condition(prefix, depth + 1)})"
         if kind < 0.53:
-            return rng.choice(("1 = 1", "1 = 0", "NULL", "true", f"{prefix}tags = {prefix}uniqKey",
-            f"{prefix}queueId = {prefix}queueOffset"))
+            return rng.choice(
+                (
+                    "1 = 1",
+                    "1 = 0",
+                    "NULL",
+                    "true",
+                    f"{prefix}tags = {prefix}uniqKey",
+                    f"{prefix}queueId = {prefix}queueOffset",
+                )
+            )
         tags, others = self._of_tags, (self._of_keys, self._of_numbers, self._of_times, self._of_names)
         return rng.choice((tags, tags, *others))(prefix)
 

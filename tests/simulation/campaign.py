@@ -13,12 +13,8 @@ timers and compaction, and the kinds that end with `-faults`, have disks of whic
 with `-late` dispatch is far behind (late_dispatch.py) when roles change and processes end.
 Seeds that failed once come first.
 A failing seed prints itself, what was broken and the story that led there; exit 1. At the end: how often each kind of
-thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into `regressions.txt`,
-`ha_regressions.txt`, `cluster_regressions.txt`, `delay_regressions.txt`, `delay_power_regressions.txt`,
-`transaction_regressions.txt`, `ext_regressions.txt`, `ledger_regressions.txt`, `staged_regressions.txt`,
-`timer_regressions.txt`, `compaction_regressions.txt`,
-`dledger_cluster_regressions.txt`, `promise_regressions.txt`, `promise_pair_regressions.txt`,
-`client_regressions.txt`, `failover_regressions.txt` or `full_tmpfs_regressions.txt`.
+thing happened, for a rule that is never put to the test proves nothing. Put a seed that failed into the file of its
+kind in `regressions/`.
 """
 
 import argparse
@@ -35,26 +31,26 @@ from pathlib import Path
 from typing import Final
 
 from tests.counted_runs import Count
-from tests.simulation.client_story import ClientStory
-from tests.simulation.compaction_story import CompactionStory
-from tests.simulation.crash_story import CrashStory
-from tests.simulation.delay_power_story import DelayPowerStory
-from tests.simulation.delay_story import DelayStory
-from tests.simulation.dledger_cluster_story import DLedgerClusterStory, FaultyDLedgerClusterStory
-from tests.simulation.ext_story import ExtStory
-from tests.simulation.failover_story import FailoverStory
-from tests.simulation.faulty_store_story import FaultyCrashStory, FaultyExtStory
-from tests.simulation.faulty_transaction_story import FaultyTransactionStory
-from tests.simulation.full_tmpfs_story import FullTmpfsStory
-from tests.simulation.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
-from tests.simulation.ha_story import FaultyHaStory, HaStory
+from tests.simulation.dledger.dledger_cluster_story import DLedgerClusterStory, FaultyDLedgerClusterStory
+from tests.simulation.dledger.failover_story import FailoverStory
+from tests.simulation.dledger.ledger_story import FaultyLedgerStory, LedgerStory
+from tests.simulation.ha.ha_cluster_story import FaultyHaClusterStory, HaClusterStory
+from tests.simulation.ha.ha_story import FaultyHaStory, HaStory
 from tests.simulation.late_dispatch import late
-from tests.simulation.ledger_story import FaultyLedgerStory, LedgerStory
-from tests.simulation.pop_story import FaultyPopStory, PopStory
-from tests.simulation.promise_story import PairPromiseStory, PromiseStory
-from tests.simulation.staged_story import FaultyStagedStory, StagedStory
-from tests.simulation.timer_story import TimerStory
-from tests.simulation.transaction_story import TransactionStory
+from tests.simulation.pop.pop_story import FaultyPopStory, PopStory
+from tests.simulation.servers.client_story import ClientStory
+from tests.simulation.servers.promise_story import PairPromiseStory, PromiseStory
+from tests.simulation.servers.staged_story import FaultyStagedStory, StagedStory
+from tests.simulation.store.compaction_story import CompactionStory
+from tests.simulation.store.crash_story import CrashStory
+from tests.simulation.store.ext_story import ExtStory
+from tests.simulation.store.faulty_store_story import FaultyCrashStory, FaultyExtStory
+from tests.simulation.store.full_tmpfs_story import FullTmpfsStory
+from tests.simulation.transactions.faulty_transaction_story import FaultyTransactionStory
+from tests.simulation.transactions.transaction_story import TransactionStory
+from tests.simulation.waiting.delay_power_story import DelayPowerStory
+from tests.simulation.waiting.delay_story import DelayStory
+from tests.simulation.waiting.timer_story import TimerStory
 from tests.unit.broker.timer.timer_world import small_wheel
 
 Story = (
@@ -80,24 +76,6 @@ WHOLE_SERVERS: Final = (
     "cluster", "cluster-faults", "dledger-cluster", "dledger-cluster-faults", "promise-cluster",
     "promise-pair", "client", "failover", "full-tmpfs", "promise-pair-late", "dledger-cluster-late",
 )  # fmt: skip
-REGRESSIONS: Final = {
-    "store": "regressions.txt", "ha": "ha_regressions.txt", "cluster": "cluster_regressions.txt",
-    "delay": "delay_regressions.txt", "delay-power": "delay_power_regressions.txt", "ext": "ext_regressions.txt",
-    "ledger": "ledger_regressions.txt", "staged": "staged_regressions.txt",
-    "dledger-cluster": "dledger_cluster_regressions.txt", "transaction": "transaction_regressions.txt",
-    "timer": "timer_regressions.txt", "compaction": "compaction_regressions.txt",
-    "promise-cluster": "promise_regressions.txt", "promise-pair": "promise_pair_regressions.txt",
-    "client": "client_regressions.txt", "failover": "failover_regressions.txt",
-    "full-tmpfs": "full_tmpfs_regressions.txt",
-    "store-faults": "store_faults_regressions.txt",
-    "ext-faults": "ext_faults_regressions.txt", "transaction-faults": "transaction_faults_regressions.txt",
-    "staged-faults": "staged_faults_regressions.txt", "pop": "pop_regressions.txt",
-    "pop-faults": "pop_faults_regressions.txt", "ledger-faults": "ledger_faults_regressions.txt",
-    "dledger-cluster-faults": "dledger_cluster_faults_regressions.txt", "ha-faults": "ha_faults_regressions.txt",
-    "cluster-faults": "cluster_faults_regressions.txt", "store-late": "store_late_regressions.txt",
-    "ha-late": "ha_late_regressions.txt", "promise-pair-late": "promise_pair_late_regressions.txt",
-    "dledger-cluster-late": "dledger_cluster_late_regressions.txt",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -140,7 +118,7 @@ def be_quiet() -> None:
 
 def regressions(kind: str = "store") -> list[int]:
     """Seeds that failed once; they always run."""
-    lines = Path(__file__).with_name(REGRESSIONS[kind]).read_text().splitlines()
+    lines = (Path(__file__).parent / "regressions" / f"{kind}.txt").read_text().splitlines()
     return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]
 
 

@@ -371,7 +371,9 @@ MUTATIONS: Final = {
         "failover", 0, ((RemotingClient, "invoke_name_server", _ask_one_name_server),)
     ),
     "a send is given up after three tries, which wait for no new route": Mutation(
-        "failover", 0, (
+        "failover",
+        0,
+        (
             (_Failures, "add", _give_up_after_three),
             (MessageSender, "_pause", _at_once),
             (MessageSender, "_ask_again", _at_once),
@@ -380,9 +382,7 @@ MUTATIONS: Final = {
     "two brokers have one name and one id": Mutation(
         "cluster", 0, ((BrokerRegistration, "_holder_at", _find_no_holder),)
     ),
-    "a slave takes the log of a master of another name": Mutation(
-        "cluster", 3, ((HAClient, "_hear_name", _nothing),)
-    ),
+    "a slave takes the log of a master of another name": Mutation("cluster", 3, ((HAClient, "_hear_name", _nothing),)),
     "holes of a file on a full tmpfs are mapped": Mutation(
         "full-tmpfs", 2, ((system, "holes_lack_room", lambda fd, size: False),)
     ),

@@ -116,7 +116,6 @@ def test_index_files_younger_than_the_checkpoint_are_built_anew_after_an_unclean
     store.close()
 
 
-
 # --- cleaning (S-16) ---
 
 

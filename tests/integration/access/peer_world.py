@@ -17,8 +17,8 @@ from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, ROOT, signed
-from tests.integration.maxq_process import StoredProcess
-from tests.interop.servers import free_port_base
+from tests.integration.processes.maxq_process import StoredProcess
+from tests.interop.processes.servers import free_port_base
 
 HA, DLEDGER = "haListenPort", "DLedger"
 GROUP = "group"

@@ -26,7 +26,7 @@ from tests.integration.access.raw_peer import ANSWER, ONE_WAY, RawPeer, WholeReq
 from tests.integration.access.test_every_request import served
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, OTHERS, OWNER, PLAIN_FILE, SECRET
 from tests.integration.access.world import ACL_2, GuardedBroker, GuardedNamesrv, signed, until
-from tests.integration.broker.transaction_world import CALM, COMMIT, Half, half_of
+from tests.integration.broker.transactions.transaction_world import CALM, COMMIT, Half, half_of
 from tests.unit.auth.test_needs import OPEN
 
 MARK = b"FOR-ALICE-ONLY"
@@ -274,7 +274,8 @@ def foreign_values(alice: Alice) -> dict[str, list[str]]:
         {"REAL_TOPIC": SECRET, "RETRY_TOPIC": SECRET, "INNER_MULTI_DISPATCH": f"{SECRET},%LMQ%{SECRET}"},
         {"UNIQ_KEY": "H0", "__transactionId__": "H0", "TRAN_PREPARED_QUEUE_OFFSET": "0", "TAGS": "d"},
         {"TIMER_DEL_UNIQKEY": f"{SECRET}+U-timed", "TIMER_DELAY_MS": "86400000"},
-        {"INNER_MULTI_DISPATCH": LIGHT}, {"INNER_MULTI_DISPATCH": f"%LMQ%{HER_TOPIC},{LIGHT}"},
+        {"INNER_MULTI_DISPATCH": LIGHT},
+        {"INNER_MULTI_DISPATCH": f"%LMQ%{HER_TOPIC},{LIGHT}"},
         {"INNER_MULTI_DISPATCH": SECRET, "INNER_MULTI_QUEUE_OFFSET": "1"},
         {"POP_CK": alice.handle, "ORIGIN_GROUP": OTHERS, "CLUSTER": "DefaultCluster"},
     ]

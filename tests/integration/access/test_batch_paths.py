@@ -11,8 +11,8 @@ from maxq.protocol.header.pull import AckMessageRequestHeader
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
 from maxq.protocol.message.message import MessageExt
 from tests.integration.access.world import ALICE, ROOT, WRONG, GuardedBroker, SeenByGuard, signed, until
-from tests.integration.broker.pop_world import pop_request
-from tests.integration.broker.transaction_world import COMMIT, Half, TransactionClient, half_of
+from tests.integration.broker.pop.pop_world import pop_request
+from tests.integration.broker.transactions.transaction_world import COMMIT, Half, TransactionClient, half_of
 
 COUNT = 4
 

@@ -31,6 +31,7 @@ READS = OPEN | {
     345, 351, 354, 355, 901, 200074, 200075, 200076, 200077, 200078,
 }  # fmt: skip
 
+
 @pytest.fixture
 async def broker(tmp_path: Path):  # type: ignore[no-untyped-def]
     home = tmp_path / "home"

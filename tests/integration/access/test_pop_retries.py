@@ -17,7 +17,7 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.pop_extra_info import real_topic
 from tests.integration.access.test_strangers import HER_GROUP, HER_TOPIC, MALLORY, NO_PERMISSION, OWNER, World, world
 from tests.integration.access.world import signed, until
-from tests.integration.broker.pop_world import NAME, pop_request
+from tests.integration.broker.pop.pop_world import NAME, pop_request
 
 __all__ = ["world"]
 

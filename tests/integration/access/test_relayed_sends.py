@@ -25,7 +25,7 @@ from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.peer_world import DLEDGER, BrokerProcess
 from tests.integration.access.test_strangers import HER_TOPIC, MALLORY, SECRET
 from tests.integration.access.world import ACL_2, ROOT, WRONG, GuardedNamesrv, signed
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 NO_PERMISSION = ResponseCode.NO_PERMISSION
 MEMBERS = ("n0", "n1", "n2")

@@ -29,8 +29,8 @@ from tests.integration.access.test_strangers import (
     world,
 )
 from tests.integration.access.world import signed, until
-from tests.integration.broker.pop_world import pop_request
-from tests.integration.broker.transaction_world import QUICK
+from tests.integration.broker.pop.pop_world import pop_request
+from tests.integration.broker.transactions.transaction_world import QUICK
 
 __all__ = ["world"]
 _WAIT_MS = 60_000

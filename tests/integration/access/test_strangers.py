@@ -18,7 +18,14 @@ from maxq.protocol.message.message import decode_record
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, GuardedBroker, SeenByGuard, signed, until
-from tests.integration.broker.transaction_world import CALM, COMMIT, QUICK, Half, TransactionClient, half_of
+from tests.integration.broker.transactions.transaction_world import (
+    CALM,
+    COMMIT,
+    QUICK,
+    Half,
+    TransactionClient,
+    half_of,
+)
 
 OWNER = Credentials("admin12", "admin-secret")
 MALLORY = Credentials("mallory1", "mallory-secret")

@@ -13,7 +13,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.access.world import ACL_2, ALICE, ROOT, WRONG, GuardedBroker, GuardedNamesrv, signed
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 EVERYWHERE = {"bindAddress": "0.0.0.0"}
 SECRETS = ("root-secret", "inner-secret", "alice-secret", "not-her-secret")

@@ -9,7 +9,7 @@ import pytest
 from maxq.cli.terminal.ready import facts_of
 from tests.integration.cli.every_command import free_port
 from tests.integration.cli.harness import maxq
-from tests.interop.servers import wait_until
+from tests.interop.processes.servers import wait_until
 
 CLOSED = "maxq: standard input or standard output is closed\n"
 FULL = "maxq: standard output cannot be written: [Errno 28] No space left on device\n"

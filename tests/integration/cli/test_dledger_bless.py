@@ -4,7 +4,7 @@ from pathlib import Path
 
 from maxq.cli.load.server_process import ServerProcess
 from tests.integration.cli.harness import maxq
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 
 def test_group_of_one_that_forgot_its_vote_goes_on_when_its_operator_says_so(tmp_path: Path) -> None:

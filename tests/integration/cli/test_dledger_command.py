@@ -8,7 +8,7 @@ import pytest
 
 from maxq.cli.load.server_process import ServerProcess
 from tests.integration.cli.harness import maxq
-from tests.interop.servers import free_port_base, wait_until
+from tests.interop.processes.servers import free_port_base, wait_until
 
 MEMBERS = ("n0", "n1", "n2")
 

@@ -23,7 +23,7 @@ from maxq.errors import StoreRefusedError
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
 from tests.integration.cli.harness import maxq
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 30) -> None:

@@ -14,7 +14,7 @@ from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
-from tests.interop.servers import MaxqBroker, MaxqNamesrv, free_port_base
+from tests.interop.processes.servers import MaxqBroker, MaxqNamesrv, free_port_base
 
 QUEUES = 100  # a broker
 

@@ -13,7 +13,7 @@ from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
-from tests.interop.servers import MaxqBroker, MaxqNamesrv, free_port_base, wait_until
+from tests.interop.processes.servers import MaxqBroker, MaxqNamesrv, free_port_base, wait_until
 
 ROWS = 40
 BOTH = {"slaveReadEnable": "true", "brokerIP2": "127.0.0.1"}

@@ -25,7 +25,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
-from tests.integration.broker.pop_world import ack, batch_ack, bodies, pop, pop_all, popped
+from tests.integration.broker.pop.pop_world import ack, batch_ack, bodies, pop, pop_all, popped
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 

@@ -23,9 +23,9 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.integration.client.helpers import FROM_FIRST, Collector, eventually
-from tests.integration.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
-from tests.integration.maxq_process import Process
-from tests.interop.servers import free_port_base
+from tests.integration.processes.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
+from tests.integration.processes.maxq_process import Process
+from tests.interop.processes.servers import free_port_base
 
 TOPIC = "Frozen"
 ACTING = {

@@ -15,7 +15,7 @@ from maxq.machine import system_seams
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.remoting.client import RemotingClient
-from tests.integration.dledger_cluster import Cluster, Member
+from tests.integration.processes.dledger_cluster import Cluster, Member
 
 BODY = bytes(30_000)
 SAYS_WHY = "[DISK_NO_ROOM]the disk is full: "

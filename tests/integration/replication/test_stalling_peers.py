@@ -23,7 +23,7 @@ from maxq.runtime.files.system import SystemClock, SystemRng
 from maxq.store.dledger.memory_store import DLedgerMemoryStore
 from tests.integration.remoting.stalling_peer import Peer
 from tests.integration.replication.pair import Member, member, until
-from tests.interop.servers import free_port_base
+from tests.interop.processes.servers import free_port_base
 
 GRACE: Final = 1  # seconds
 LARGE: Final = 1 << 20

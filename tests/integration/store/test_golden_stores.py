@@ -222,9 +222,7 @@ def test_extension_units_built_anew_are_byte_equal_to_javas(tmp_path: Path) -> N
     for folder in folders:
         for path in (STORES / "lmq-cqext" / folder).rglob("0*"):
             if path.is_file():
-                assert (
-                    golden.root / path.relative_to(STORES / "lmq-cqext")
-                ).read_bytes() == path.read_bytes()
+                assert (golden.root / path.relative_to(STORES / "lmq-cqext")).read_bytes() == path.read_bytes()
                 compared += 1
     assert compared == 11
 

@@ -122,9 +122,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert stats.offset_table[MessageQueue("Stream", "broker-a", 0)].consumer_offset == 20
 
 
-def test_columns_as_sparks_kafka_source_has_them(
-    spark: SparkSession, standalone: maxq.Standalone, filled: str
-) -> None:
+def test_columns_as_sparks_kafka_source_has_them(spark: SparkSession, standalone: maxq.Standalone, filled: str) -> None:
     frame = load(spark, standalone, filled, columns="key,value,topic,partition,offset,timestamp", includeHeaders="true")
     (row,) = frame.where("partition = 1 and offset = 7").selectExpr("*", "CAST(key AS STRING) AS text").collect()
     assert frame.count() == 40

@@ -173,9 +173,7 @@ class World:
         self.say(f"{member.id} starts at {member.disk_term}, log ends {member.ledger.end_index}")
         self.settle(member)
 
-    def crash(
-        self, member: Member, loses_synced: int = 0, is_seen: bool = True, *, loses_disk: bool = False
-    ) -> None:
+    def crash(self, member: Member, loses_synced: int = 0, is_seen: bool = True, *, loses_disk: bool = False) -> None:
         """Its power goes.
 
         Args:

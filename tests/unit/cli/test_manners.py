@@ -31,13 +31,25 @@ def test_help_explains_a_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["prodcue", "T"], "produce"), (["Consume"], "consume"), (["admin", "clusterlist"], "clusterList"),
-     (["topicList"], "admin topicList"), (["topiclst"], "admin topicList"),
-     (["store", "chek"], "check"), (["store", "Check"], "check"), (["dlq", "redriv"], "redrive"),
-     (["timer", "canel"], "cancel"), (["transaction", "lst"], "list"), (["bench", "snd"], "send"),
-     (["dledger", "apend", "text"], "append"), (["pipeline", "adit"], "audit"), (["pipeline", "dlq", "shw"], "show"),
-     (["pipeline", "archive", "vrify"], "verify"), (["rehearse", "DIR"], "store rehearse"),
-     (["inspect"], "timer inspect or transaction inspect")],
+    [
+        (["prodcue", "T"], "produce"),
+        (["Consume"], "consume"),
+        (["admin", "clusterlist"], "clusterList"),
+        (["topicList"], "admin topicList"),
+        (["topiclst"], "admin topicList"),
+        (["store", "chek"], "check"),
+        (["store", "Check"], "check"),
+        (["dlq", "redriv"], "redrive"),
+        (["timer", "canel"], "cancel"),
+        (["transaction", "lst"], "list"),
+        (["bench", "snd"], "send"),
+        (["dledger", "apend", "text"], "append"),
+        (["pipeline", "adit"], "audit"),
+        (["pipeline", "dlq", "shw"], "show"),
+        (["pipeline", "archive", "vrify"], "verify"),
+        (["rehearse", "DIR"], "store rehearse"),
+        (["inspect"], "timer inspect or transaction inspect"),
+    ],
 )
 def test_a_command_that_is_not_there_brings_the_nearest(
     words: list[str], meant: str, capsys: pytest.CaptureFixture[str]

@@ -28,10 +28,20 @@ def test_what_broker_and_producer_add_is_not_sent_again() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        [], "text", {}, {"body": 5}, {"bodyBase64": "?"}, {"body": "x", "properties": ["p"]},
-        {"body": "x", "bodyBase64": 1234}, {"body": None, "bodyBase64": None},
-        {"body": "x", "flag": 2**31}, {"body": "x", "flag": "3"}, {"body": "x", "flag": True},
-        {"body": "x", "tags": ["a"]}, {"body": "x", "keys": [None]}, {"body": "x", "properties": {"a": {"b": 1}}},
+        [],
+        "text",
+        {},
+        {"body": 5},
+        {"bodyBase64": "?"},
+        {"body": "x", "properties": ["p"]},
+        {"body": "x", "bodyBase64": 1234},
+        {"body": None, "bodyBase64": None},
+        {"body": "x", "flag": 2**31},
+        {"body": "x", "flag": "3"},
+        {"body": "x", "flag": True},
+        {"body": "x", "tags": ["a"]},
+        {"body": "x", "keys": [None]},
+        {"body": "x", "properties": {"a": {"b": 1}}},
     ],
 )
 def test_anything_else_is_refused_with_its_line(value: object) -> None:

@@ -36,9 +36,7 @@ def test_refused_in_one_line(arguments: str, said: str, capsys: pytest.CaptureFi
         ("update Orders set body = 'x'", "UPDATE Orders"),
     ],
 )
-def test_sql_that_would_change_a_topic_is_refused(
-    query: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sql_that_would_change_a_topic_is_refused(query: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", query, *NOBODY.split(), "--master", "local[1]"]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1

@@ -69,4 +69,3 @@ async def test_brokers_that_are_gone_leave_neither_version_nor_suspicion() -> No
         route = TopicRouteData(broker_datas=[BrokerData("c", "b", {0: address})])
         brokers.forget_offline([route])
     assert len(brokers.versions) == len(brokers._suspects) == 1
-

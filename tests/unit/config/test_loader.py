@@ -58,9 +58,7 @@ def test_a_secret_is_neither_in_the_error_nor_in_the_listing() -> None:
     assert settings.snapshot(secrets=True)["tls.server.keyPassword"] == "hush"
 
 
-@pytest.mark.parametrize(
-    "name", ["enableControllerMode"]
-)
+@pytest.mark.parametrize("name", ["enableControllerMode"])
 def test_what_would_be_dangerous_to_ignore_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}=true is not supported"):
         BrokerSettings.from_properties({name: "true"}, source="file b.conf")

@@ -24,8 +24,6 @@ messages = st.lists(
 )
 
 
-
-
 @given(parts=messages, most=st.integers(0, 15))
 def test_whole_bodies_are_counted_up_to_the_limit(parts: list[Message], most: int) -> None:
     body = encode_batch(parts)

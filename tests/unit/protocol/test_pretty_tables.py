@@ -7,7 +7,7 @@ from maxq.protocol.json.json_dialect import _Writer
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000, 1001, 2500])
-@pytest.mark.parametrize("text", ["plain", 'a": b', 'end\\', '\\": x', "line\nbreak"])
+@pytest.mark.parametrize("text", ["plain", 'a": b', "end\\", '\\": x', "line\nbreak"])
 def test_tables_of_any_size_have_the_same_form(rows: int, text: str) -> None:
     table = {f"G{number}{text}": {"name": text, "more": {}, "flag": number} for number in range(rows)}
     value = {"dataVersion": {"counter": 3}, "empty": {}, "table": table, "last": text}

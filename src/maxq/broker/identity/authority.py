@@ -4,7 +4,7 @@ A broker that speaks for its group (the master; a slave that acts as master; a D
 without knowing it: it stood still, or nobody hears it. What it says then is another's to say: a lock that somebody else
 holds, an offset that is lost, a topic that is nowhere. So it asks before it begins, and again before an answer that was
 not there at once leaves. `PROMISES` says for each request what its success promises; a request that is not in it is
-refused by a test (tests/integration/broker/test_authority.py), so that nobody forgets to think of it.
+refused by a test (tests/integration/broker/slaves/test_authority.py), so that nobody forgets to think of it.
 
 How sure a broker is (`doubt`):
 

@@ -111,9 +111,7 @@ async def test_modes_of_retry_topics_and_unknown_topics_are_refused() -> None:
 async def test_members_of_a_group_that_pops_share_the_queues_of_all_brokers() -> None:
     world = await world_of_two()
     world.modes.decode(
-        json_dialect.dumps(
-            {"messageRequestModeMap": {"T": {"G": {"consumerGroup": "G", "mode": "POP", "topic": "T"}}}}
-        )
+        json_dialect.dumps({"messageRequestModeMap": {"T": {"G": {"consumerGroup": "G", "mode": "POP", "topic": "T"}}}})
     )
     assert await assigned(world, ask("c1"), "POP") == [("a", -1), ("b", -1)]
     assert await assigned(world, ask("stranger"), "POP") == [("a", -1), ("b", -1)]

@@ -115,7 +115,14 @@ async def test_a_level_goes_on_without_what_is_postponed_and_waits_when_no_more_
 
     config = MessageStoreConfig()
     ports = DeliveryPorts(
-        lambda: config, _delayed, put, lambda: True, delivered, lambda: room > 0, NeverPlain(), lambda *_: None,
+        lambda: config,
+        _delayed,
+        put,
+        lambda: True,
+        delivered,
+        lambda: room > 0,
+        NeverPlain(),
+        lambda *_: None,
         lambda: True,
     )
     level = LevelDelivery(1, DelayLevelQueue(_Queue(4), 1000, SystemClock(), 0), ports)

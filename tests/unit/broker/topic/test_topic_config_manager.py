@@ -28,9 +28,7 @@ def test_built_in_topics_are_java_s() -> None:
 
 def test_settings_decide_which_built_in_topics_there_are() -> None:
     found = names(
-        BrokerWorld(
-            {"autoCreateTopicEnable": "false", "clusterTopicEnable": "false", "traceTopicEnable": "true"}
-        )
+        BrokerWorld({"autoCreateTopicEnable": "false", "clusterTopicEnable": "false", "traceTopicEnable": "true"})
     )
     assert "TBW102" not in found
     assert found["WireCluster"] == (16, 1)
@@ -138,9 +136,7 @@ def test_order_topics_of_the_name_server_become_ordered() -> None:
 
 
 def reloaded(world: BrokerWorld) -> TopicConfigManager:
-    manager = TopicConfigManager(
-        world.disk, CONFIG_DIR / "topics.json", settings=world.settings, clock=world.clock
-    )
+    manager = TopicConfigManager(world.disk, CONFIG_DIR / "topics.json", settings=world.settings, clock=world.clock)
     manager.load()
     return manager
 

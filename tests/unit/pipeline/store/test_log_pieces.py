@@ -179,7 +179,7 @@ def test_times_of_damaged_files_that_no_timestamp_has_become_the_last_or_first_o
     disk.put(file.path, bytes(data))
     name = f"index/{file.path.name}"
     times = [row["storeTimestamp"] for row in raw_table(disk, "index") if row["file"] == name]
-    assert min(times) > last_us - 10 ** 13
+    assert min(times) > last_us - 10**13
 
 
 def raw_table(disk: SimDisk, name: str) -> list[dict[str, Any]]:

@@ -152,7 +152,7 @@ def test_routes_count_on_while_all_name_servers_hang(monkeypatch: pytest.MonkeyP
             client, "_ask_name_server", lambda code, ext, *most: asked.append(ext["topic"]) or ask(code, ext, *most)
         )
         kept = TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: "m"}})
-        client._routes = dict.fromkeys(("T", "U", "V"), (-10 ** 9, kept))
+        client._routes = dict.fromkeys(("T", "U", "V"), (-(10**9), kept))
         for topic in ("T", "U", "V", "T"):
             assert client.route(topic) is kept
         assert asked == ["T"], "the first one waits for the name servers, the others need not"

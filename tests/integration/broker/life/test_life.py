@@ -1,0 +1,351 @@
+"""A broker's life: registration, restart, failed starts, information about itself."""
+
+import asyncio
+import errno
+import threading
+from pathlib import Path, PurePath
+
+import pytest
+
+from maxq.broker.controller import BrokerController, resolve
+from maxq.codes import RequestCode
+from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.config.settings import BrokerSettings
+from maxq.errors import ConfigError, RemotingError
+from maxq.namesrv.controller import NamesrvController
+from maxq.protocol.body.route import KVTable, TopicRouteData
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemMappedRegion, SystemRng
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import TIMEOUT_MS, RunningBroker, small_store, until
+from tests.interop.processes.servers import free_port_base
+
+
+async def route(broker: RunningBroker, namesrv: str, topic: str) -> TopicRouteData | None:
+    request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    answer = await broker.client.invoke(namesrv, request, TIMEOUT_MS)
+    return TopicRouteData.decode(answer.body_bytes) if answer.code == 0 else None
+
+
+async def until_routed(broker: RunningBroker, namesrv: str, topic: str) -> TopicRouteData:
+    async def is_routed() -> bool:
+        return await route(broker, namesrv, topic) is not None
+
+    await until(is_routed)
+    found = await route(broker, namesrv, topic)
+    assert found is not None
+    return found
+
+
+# ---- registration -------------------------------------------------------------------------------------------------
+
+
+async def test_started_broker_is_routed_to_and_a_stopped_one_is_not(start_broker: Start, namesrv: str) -> None:
+    broker = await start_broker(namesrvAddr=namesrv)
+    found = await route(broker, namesrv, "TBW102")
+    assert found is not None
+    assert found.broker_datas[0].broker_addrs == {0: broker.address}
+    assert broker.controller.registration.registered_with == [namesrv]
+    await broker.controller.shutdown()
+    assert await route(broker, namesrv, "TBW102") is None
+
+
+async def test_new_topic_is_routed_to_without_waiting_for_the_timer(start_broker: Start, namesrv: str) -> None:
+    broker = await start_broker(namesrvAddr=namesrv)
+    await broker.send("Fresh", b"x")
+    found = await until_routed(broker, namesrv, "Fresh")
+    assert (found.queue_datas[0].read_queue_nums, found.queue_datas[0].perm) == (4, 6)
+
+
+async def test_retry_topic_of_a_heartbeat_is_routed_to(start_broker: Start, namesrv: str) -> None:
+    broker = await start_broker(namesrvAddr=namesrv)
+    broker.create_topic("T")
+    await broker.heartbeat("G", {"T": "*"})
+    found = await until_routed(broker, namesrv, "%RETRY%G")
+    assert found.queue_datas[0].read_queue_nums == 1
+
+
+async def test_changed_broker_permission_reaches_the_routes(start_broker: Start, namesrv: str) -> None:
+    broker = await start_broker(namesrvAddr=namesrv)
+    broker.create_topic("T")
+    await until_routed(broker, namesrv, "T")
+    body = b"brokerPermission=4"
+    assert (await broker.invoke(RemotingCommand(RequestCode.UPDATE_BROKER_CONFIG, body=body))).code == 0
+
+    async def is_read_only() -> bool:
+        return (await until_routed(broker, namesrv, "T")).queue_datas[0].perm == 4
+
+    await until(is_read_only)
+
+
+async def test_broker_without_a_reachable_name_server_serves_all_the_same(start_broker: Start) -> None:
+    broker = await start_broker(namesrvAddr="127.0.0.1:1;127.0.0.1:2")
+    broker.create_topic("T")
+    assert (await broker.send("T", b"x")).code == 0
+    assert broker.controller.registration.registered_with == []
+
+
+# ---- stopping and starting again ----------------------------------------------------------------------------------
+
+
+async def test_messages_topics_and_offsets_survive_a_restart(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T", queues=3)
+    for i in range(20):
+        await broker.send("T", b"m%d" % i, KEYS=f"k{i}", UNIQ_KEY=f"U{i}")
+    await broker.pull("T", 8, sys_flag=5, commit_offset=7)
+    await broker.stop()
+    assert not (broker.folder / "abort").exists()
+    again = await start_broker()
+    assert again.controller.store.report.clean_exit
+    assert [message.body for message in await again.pull_messages("T")] == [b"m%d" % i for i in range(20)]
+    assert again.controller.offsets.query_offset("G", "T", 0) == 7
+    config = again.controller.topics.select_topic_config("T")
+    assert config is not None and config.read_queue_nums == 3
+    assert (await again.send("T", b"more")).ext["queueOffset"] == "20"
+
+
+async def test_shutdown_answers_sends_that_wait_for_the_disk(start_broker: Start) -> None:
+    broker = await start_broker(flushDiskType="SYNC_FLUSH")
+    broker.create_topic("T")
+    sends = [asyncio.create_task(broker.send("T", b"x", DELAY="0")) for _ in range(50)]
+    await until(lambda: broker.controller.store.max_physical_offset > 0)
+    await broker.controller.shutdown()
+    done = await asyncio.gather(*sends, return_exceptions=True)
+    answered = [reply for reply in done if isinstance(reply, RemotingCommand)]
+    assert answered and all(reply.code == 0 for reply in answered)
+
+
+async def test_shutdown_twice_is_one_shutdown(start_broker: Start) -> None:
+    broker = await start_broker()
+    await broker.controller.shutdown()
+    await broker.controller.shutdown()
+
+
+# ---- failed starts ------------------------------------------------------------------------------------------------
+
+
+def controller_of(folder: Path, **settings: str) -> BrokerController:
+    given, _ = BrokerSettings.from_properties(small_store(folder) | settings, source="test")
+    return BrokerController(given, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+
+
+async def test_port_in_use_leaves_the_store_free_for_the_next_try(tmp_path: Path, start_broker: Start) -> None:
+    first = await start_broker()
+    second = controller_of(tmp_path / "other", listenPort=str(first.controller.port))
+    with pytest.raises(OSError) as failure:
+        await second.start()
+    assert failure.value.errno == errno.EADDRINUSE
+    third = controller_of(tmp_path / "other")
+    await third.start()
+    await third.shutdown()
+
+
+async def test_start_that_is_cancelled_while_a_name_server_is_silent_leaves_everything_closed(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    first = controller_of(tmp_path / "store", namesrvAddr=address)
+    starting = asyncio.create_task(first.start())
+    await asked.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    silent.close()
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
+async def test_start_that_is_cancelled_during_recovery_leaves_a_store_that_was_closed(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowDisk(SystemDisk):
+        def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
+            begun.set()
+            assert go_on.wait(30)
+            return super().map(path, size, read_only=read_only)
+
+    given, _ = BrokerSettings.from_properties(small_store(tmp_path / "store"), source="test")
+    first = BrokerController(given, disk=SlowDisk(), clock=SystemClock(), rng=SystemRng())
+    starting = asyncio.create_task(first.start())
+    await until(begun.is_set)
+    starting.cancel()
+    await asyncio.sleep(0)
+    assert not starting.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
+async def test_failed_service_of_the_store_stops_the_broker(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    stopping = broker.controller._stopping
+    assert stopping is not None
+    await stopping
+    with pytest.raises(RemotingError):
+        await broker.send("T", b"x")
+
+
+async def test_failure_listener_decides_instead(start_broker: Start) -> None:
+    broker = await start_broker()
+    told: list[str] = []
+    broker.controller.set_failure_listener(lambda service, error: told.append(f"{service}: {error}"))
+    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    assert told == ["store: commit log flush: the disk is gone"]
+    assert (await broker.send("T", b"x")).code == 0
+
+
+async def test_address_that_nobody_knows_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"brokerIP1=no-such-host\.invalid"):
+        await resolve("no-such-host.invalid")
+    assert await resolve("10.1.2.3") == "10.1.2.3"
+    assert await resolve("::1") == "::1"
+
+
+async def test_host_name_as_address_is_resolved_for_message_ids(start_broker: Start) -> None:
+    broker = await start_broker(brokerIP1="localhost")
+    broker.create_topic("T")
+    sent = await broker.send("T", b"x")
+    assert sent.ext["msgId"].startswith(("7F000001", "0000000000000000000000000000000"))
+
+
+# ---- ports --------------------------------------------------------------------------------------------------------
+
+
+async def test_vip_port_takes_sends_and_no_pulls(start_broker: Start) -> None:
+    free = free_port_base()
+    broker = await start_broker("vip", listenPort=free)
+    broker.create_topic("T")
+    vip = f"127.0.0.1:{free - 2}"
+    sent = await broker.client.invoke(vip, broker.send_request("T", b"x"), TIMEOUT_MS)
+    assert sent.code == 0
+    pulled = await broker.client.invoke(vip, RemotingCommand(RequestCode.PULL_MESSAGE), TIMEOUT_MS)
+    assert pulled.code == 3
+
+
+# ---- information --------------------------------------------------------------------------------------------------
+
+#: What tools read (broker-api §24.2); schedule offsets and the transient pool are not built.
+RUNTIME_KEYS = {
+    "bootTimestamp", "runtime", "putMessageTimesTotal", "putMessageSizeTotal", "putMessageAverageSize", "putTps",
+    "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "commitLogDiskRatio", "consumeQueueDiskRatio",
+    "commitLogMinOffset", "commitLogMaxOffset", "brokerActive", "brokerVersion", "brokerVersionDesc",
+    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "dispatchBehindBytes", "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp", "startAcceptSendRequestTimeStamp", "timerReadBehind", "timerOffsetBehind",
+    "timerCongestNum", "timerEnqueueTps", "timerDequeueTps", "remainTransientStoreBufferNumbs",
+    "remainHowManyDataToFlush", "commitLogDirCapacity", "sendThreadPoolQueueSize", "sendThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize", "pullThreadPoolQueueCapacity",
+    "pullThreadPoolQueueHeadWaitTimeMills", "litePullThreadPoolQueueSize", "litePullThreadPoolQueueCapacity",
+    "litePullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "queryThreadPoolQueueCapacity",
+    "queryThreadPoolQueueHeadWaitTimeMills", "ackThreadPoolQueueSize", "ackThreadPoolQueueCapacity",
+    "ackThreadPoolQueueHeadWaitTimeMills", "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
+    "putMessageEntireTimeMax", "putMessageFailedTimes", "putMessageDistributeTime", "dispatchMaxBuffer",
+    "getMessageEntireTimeMax", "putLatency99", "putLatency999",
+}  # fmt: skip
+
+
+async def test_runtime_info_has_every_key_that_tools_read(start_broker: Start) -> None:
+    broker = await start_broker()
+    broker.create_topic("T")
+    for i in range(5):
+        await broker.send("T", b"m%d" % i, UNIQ_KEY=f"U{i}")
+    await broker.pull("T", max_nums=3)
+    reply = await broker.invoke(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+    table = KVTable.decode(reply.body_bytes).table
+    assert RUNTIME_KEYS - set(table) == set()
+    assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("5", "3")
+    assert table["brokerVersionDesc"] == "V5_3_3"
+    assert len(table["putTps"].split()) == 3
+    assert table[f"commitLogDiskRatio_{broker.folder / 'commitlog'}"]
+
+
+async def test_schedule_has_the_tasks_of_the_mission(start_broker: Start) -> None:
+    broker = await start_broker()
+    assert {
+        "broker stats record", "offset persist", "protect broker", "water mark", "dispatch behind", "slaves behind",
+        "name server address", "register", "client channels", "statistics",
+    } <= set(broker.controller.schedule.names())  # fmt: skip
+
+
+# ---- in the simulator ---------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_broker_runs_in_virtual_time() -> None:
+    async def main(world: SimWorld) -> tuple[int, int]:
+        settings, _ = BrokerSettings.from_properties(
+            small_store(Path("/store"))
+            | {
+                "listenPort": "10911",
+                "flushDiskType": "SYNC_FLUSH",
+            },
+            source="test",
+        )
+        broker = BrokerController(settings, disk=world.disk, clock=world.clock, rng=world.rng)
+        await broker.start()
+        client = RemotingClient(NettyClientConfig(), clock=world.clock, rng=world.rng)
+        request = RemotingCommand(
+            RequestCode.SEND_MESSAGE_V2,
+            {"a": "P", "b": "Fresh", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""},
+            b"hello",
+        )
+        reply = await client.invoke("127.0.0.1:10911", request, 5_000)
+        await asyncio.sleep(120)
+        await client.close()
+        await broker.shutdown()
+        return reply.code, world.clock.monotonic_ms()
+
+    code, ended_ms = run_simulation(main, seed=7)
+    assert code == 0
+    assert ended_ms >= 1_120_000
+
+
+@pytest.mark.parametrize(
+    "acting", [{}, {"enableSlaveActingMaster": "true", "totalReplicas": "2"}], ids=["alone", "with a stand-in"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_name_server_that_hangs_holds_up_neither_start_nor_end(acting: dict[str, str], seed: int) -> None:
+    async def main(world: SimWorld) -> None:
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(say_nothing, "127.0.0.1", 9875)
+        names = NamesrvController(
+            NamesrvSettings(NamesrvConfig(kv_config_path="/ns/kv.json"), NettyServerConfig(bind_address="127.0.0.1")),
+            disk=world.disk, clock=world.clock, rng=world.rng,
+        )  # fmt: skip
+        await names.start()
+        settings, _ = BrokerSettings.from_properties(
+            small_store(Path("/store"))
+            | {"listenPort": "10911", "namesrvAddr": f"127.0.0.1:9875;127.0.0.1:{names.port}"} | acting,
+            source="test",
+        )  # fmt: skip
+        broker = BrokerController(settings, disk=world.disk, clock=world.clock, rng=world.rng)
+        began = world.loop.time()
+        await broker.start()
+        assert world.loop.time() - began < 1
+        assert broker.registration.registered_with == [f"127.0.0.1:{names.port}"]
+        began = world.loop.time()
+        await broker.shutdown()
+        assert world.loop.time() - began < 1
+        await names.shutdown()
+        silent.close()
+
+    run_simulation(main, seed=seed)

@@ -1,0 +1,152 @@
+"""Pops in order: one delivery at a time of each queue, attempts, and what a kill leaves."""
+
+import asyncio
+import errno
+from pathlib import Path, PurePath
+
+import pytest
+
+from maxq.broker.pop import pop_service
+from maxq.broker.pop.order_info import FILE_NAME as ORDER_FILE
+from maxq.broker.pop.pop_service import PopService
+from maxq.client.results.pop_result import PopStatus
+from maxq.codes import ResponseCode
+from maxq.runtime.files.system import SystemDisk
+from maxq.store.running_flags import DISK_FULL
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, until
+from tests.integration.broker.pop.pop_world import GROUP, LONG_MS, ack, bodies, change_time, pop, popped
+from tests.integration.broker.pop.test_pop_recovery import kill
+
+
+async def _filled(broker: RunningBroker, count: int = 6) -> None:
+    broker.create_topic("T", 1)
+    await broker.controller.topics.persisted()
+    for number in range(count):
+        await broker.send("T", b"%d" % number)
+
+
+async def _ordered(broker: RunningBroker, attempt: str, **more: object) -> list[bytes]:
+    return [message.body for message in await popped(broker, order=True, attempt_id=attempt, **more)]
+
+
+async def test_a_queue_with_open_messages_is_blocked_but_for_the_same_attempt(broker: RunningBroker) -> None:
+    await _filled(broker)
+    first = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    assert bodies(first) == [b"0", b"1"]
+    assert await _ordered(broker, "b") == []
+    assert await _ordered(broker, "a", max_msg_nums=2) == [b"0", b"1"]
+    again = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    assert [message.reconsume_times for message in again] == [0, 0]  # the same attempt is not a new try
+    assert (await ack(broker, first[0])).code == 0  # of a delivery before: ignored
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 0
+    for message in again:
+        assert (await ack(broker, message)).code == 0
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 2
+    assert await _ordered(broker, "b", max_msg_nums=2) == [b"2", b"3"]
+
+
+async def test_an_ack_in_the_middle_moves_the_offset_to_the_first_hole(broker: RunningBroker) -> None:
+    await _filled(broker)
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=3)
+    await ack(broker, given[0])
+    await ack(broker, given[2])
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 1
+    given[0].properties["POP_CK"] = given[0].properties["POP_CK"].rpartition(" ")[0] + " 5"
+    assert (await ack(broker, given[0])).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_what_was_not_acknowledged_comes_again_in_order_and_counted(broker: RunningBroker) -> None:
+    await _filled(broker, 3)
+    await popped(broker, order=True, attempt_id="a", max_msg_nums=2, invisible_time=200)
+    again = (await pop(broker, order=True, attempt_id="b", poll_time=20_000)).messages
+    assert [message.body for message in again] == [b"0", b"1", b"2"]
+    assert [message.reconsume_times for message in again] == [1, 1, 0]
+
+
+async def test_an_ack_wakes_who_waits(broker: RunningBroker) -> None:
+    await _filled(broker, 2)
+    (message,) = await popped(broker, order=True, attempt_id="a", max_msg_nums=1)
+    waiting = asyncio.ensure_future(pop(broker, order=True, attempt_id="b", poll_time=10_000))
+    await until(lambda: broker.controller.popping.polling.total == 1)
+    await ack(broker, message)
+    assert bodies((await waiting).messages) == [b"1"]
+
+
+async def test_a_changed_time_blocks_until_then(broker: RunningBroker) -> None:
+    await _filled(broker, 1)
+    (message,) = await popped(broker, order=True, attempt_id="a", invisible_time=LONG_MS)
+    reply = await change_time(broker, message, 1_000)
+    assert reply.ext["popTime"] == message.properties["POP_CK"].split()[1]
+    assert await _ordered(broker, "b") == []
+    assert bodies((await pop(broker, order=True, attempt_id="b", poll_time=20_000)).messages) == [b"0"]
+
+
+async def test_order_survives_a_kill_and_a_stop(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker()
+    await _filled(broker)
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=3)
+    await ack(broker, given[0])
+    successor = await start_broker(kill(broker, tmp_path / "killed"))
+    assert await _ordered(successor, "b") == []
+    assert await _ordered(successor, "a", max_msg_nums=3) == [b"1", b"2", b"3"]
+    await broker.stop()
+    text = (tmp_path / "store" / "config" / "consumerOrderInfo.json").read_text()
+    assert '"T@G"' in text and '"popTime"' in text
+    after_stop = await start_broker()
+    assert await _ordered(after_stop, "b") == []
+    assert (await ack(after_stop, given[1])).code == 0
+    assert (await ack(after_stop, given[2])).code == 0
+    assert (await pop(after_stop, order=True, attempt_id="b")).status is PopStatus.FOUND
+
+
+async def test_an_ack_in_order_is_not_promised_while_the_log_takes_nothing(broker: RunningBroker) -> None:
+    await _filled(broker)
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    for reply in (await ack(broker, given[0]), await ack(broker, given[0]), await change_time(broker, given[1], 9_000)):
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "comes again" in (reply.remark or "")
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert (await ack(broker, given[0])).code == ResponseCode.SUCCESS
+
+
+class FullOnce(SystemDisk):
+    """Has no room for the next file of deliveries in order."""
+
+    is_full = False
+
+    def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        if self.is_full and path.name == ORDER_FILE:
+            self.is_full = False
+            raise OSError(errno.ENOSPC, "no space", str(path))
+        super().replace(path, data, private=private)
+
+
+async def test_deliveries_in_order_survive_a_full_disk_and_a_kill(
+    start_broker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written is written later, and the journal is needed until then."""
+    monkeypatch.setattr(pop_service, "_SAVE_MS", 100)
+    disk = FullOnce()
+    broker = await start_broker(disk=disk, reviveInterval="50")
+    await _filled(broker)
+    disk.is_full = True
+    given = await popped(broker, order=True, attempt_id="a", max_msg_nums=2)
+    assert (await ack(broker, given[0])).code == ResponseCode.SUCCESS
+    await until(lambda: not disk.is_full)
+    monkeypatch.setattr(pop_service, "_SAVE_MS", 1 << 40)  # no other try before the kill
+    file = broker.folder / "config" / ORDER_FILE
+    service, turns = broker.controller.popping.service, list[int]()
+
+    def commit_journal() -> None:
+        PopService._commit_journal(service)
+        turns.append(1)
+
+    monkeypatch.setattr(service, "_commit_journal", commit_journal)
+    await until(lambda: len(turns) > 4)
+    assert not file.exists()
+    broker.controller.offsets.persist()
+    successor = await start_broker(kill(broker, tmp_path / "killed"))
+    assert await _ordered(successor, "b", max_msg_nums=6) == []  # one message is still out
+    assert (await ack(successor, given[1])).code == ResponseCode.SUCCESS
+    assert await _ordered(successor, "b", max_msg_nums=1) == [b"2"]

@@ -1,0 +1,406 @@
+"""Pop consumption over stops, kills and changes of hands: nothing lost, nothing acknowledged comes back."""
+
+from pathlib import Path
+
+import pytest
+
+from maxq.broker.pop.pop_journal import JOURNAL_GROUP
+from maxq.broker.pop.pop_revive import REVIVE_GROUP
+from maxq.broker.pop.reviver import Reviver
+from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
+from maxq.client.results.pop_result import handle_of
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import StoreRefusedError
+from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, AckMsg, PopCheckPoint
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import Message, MessageExt, encode_batch
+from maxq.protocol.message.pop_extra_info import retry_topic_v1
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from tests.integration.broker.conftest import Start
+from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
+from tests.integration.broker.pop.pop_world import GROUP, ack, batch_ack, bodies, pop, pop_all, pop_request, popped
+from tests.unit.store.stores import delete_topics
+
+QUICK = {"timerPrecisionMs": "100", "reviveInterval": "100", "timerFlushIntervalMs": "50"}
+REVIVE = REVIVE_TOPIC_PREFIX + "DefaultCluster"
+
+
+def kill(broker: RunningBroker, to: Path) -> str:
+    """The store as a kill -9 would leave it, in a folder of its own."""
+    copy_as_killed(broker.folder, to)
+    return to.name
+
+
+async def _filled(broker: RunningBroker, count: int, queues: int = 2) -> None:
+    broker.create_topic("T", queues)
+    await broker.controller.topics.persisted()
+    for number in range(count):
+        await broker.send("T", b"%03d" % number, queue_id=number % queues)
+
+
+def _records(broker: RunningBroker, topic: str, queue_id: int) -> list[MessageExt]:
+    store = broker.controller.store
+    units = store.queue_units(topic, queue_id, 0, store.max_offset(topic, queue_id))
+    return [record for unit in units if (record := store.look_message_by_offset(unit[0])) is not None]
+
+
+async def test_after_a_kill_what_was_acknowledged_stays_away_and_what_was_given_stays_hidden(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 40)
+    first, second = await popped(broker, max_msg_nums=10), await popped(broker, max_msg_nums=10, invisible_time=5_000)
+    await batch_ack(broker, first)
+    await ack(broker, second[0])
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    given = await pop_all(successor)
+    taken = {message.body for message in first + second}
+    assert len(given) == 20 and not taken & {message.body for message in given}
+    back: list[MessageExt] = []
+    while len(back) < 9:
+        back += await popped(successor, poll_time=3_000)
+    assert bodies(back) == bodies(second[1:])
+
+
+async def test_handles_from_before_a_kill_acknowledge(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 10)
+    given = await popped(broker)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert await pop_all(successor) == []
+    await batch_ack(successor, given)
+    assert len(successor.controller.popping.buffer) == 0
+    offsets = successor.controller.offsets
+    assert [offsets.query_offset(GROUP, "T", queue) for queue in range(2)] == [5, 5]
+
+
+async def test_a_stop_hands_over_what_is_open_as_javas_records(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 8, queues=1)
+    given = await popped(broker, invisible_time=6_000)
+    await batch_ack(broker, given[:5])
+    await broker.stop()
+    broker = await start_broker(**QUICK)
+    assert len(broker.controller.popping.buffer) == 0
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 8
+    await ack(broker, given[5])
+    back: list[MessageExt] = []
+    while len(back) < 2:
+        back += await popped(broker, poll_time=10_000)
+    assert bodies(back) == [b"006", b"007"]
+    handle = handle_of(given[0])
+    points = [record for record in _records(broker, REVIVE, handle.revive_qid) if record.tags == "ck"]
+    point = PopCheckPoint.decode(points[0].body)
+    assert (point.topic, point.group, point.num, point.diffs) == ("T", GROUP, 3, [5, 6, 7])
+    assert (point.pop_time, point.invisible_time) == (handle.pop_time, 6_000)
+    assert points[0].uniq_key == point.unique_key
+    assert points[0].properties[const.PROPERTY_TIMER_DELIVER_MS] == str(point.revive_time - 1_000)
+    await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, handle.revive_qid) >= 0)
+
+
+async def test_what_is_open_for_long_is_handed_over_and_bounds_the_journal(start_broker: Start) -> None:
+    broker = await start_broker(popCkStayBufferTime=300, popCkStayBufferTimeOut=100, **QUICK)
+    await _filled(broker, 4, queues=1)
+    given = await popped(broker, invisible_time=60_000)
+    buffer = broker.controller.popping.buffer
+    await until(lambda: len(buffer) == 0)
+    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 4
+    offsets = broker.controller.offsets
+    await until(lambda: offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0) >= 2)
+    await batch_ack(broker, given)
+    assert broker.controller.store.max_offset("rmq_sys_wheel_timer", 0) == 2  # the check point, and its acks
+
+
+async def test_what_is_hidden_for_longer_than_the_timer_keeps_is_handed_over_too(start_broker: Start) -> None:
+    broker = await start_broker(popCkStayBufferTime=300, popCkStayBufferTimeOut=100, timerMaxDelaySec=4, **QUICK)
+    await _filled(broker, 2, queues=1)
+    given = await popped(broker, invisible_time=60_000)
+    await until(lambda: len(broker.controller.popping.buffer) == 0)
+    await ack(broker, given[0])
+    revive = broker.controller.popping.revive
+    await until(lambda: revive.waiting == 1)
+    assert [point.start_offset for queue in revive._queues for point in queue.points.values()] == [0]
+    await until(lambda: [point.open_offsets() for queue in revive._queues for point in queue.points.values()] == [[1]])
+
+
+def _put(broker: RunningBroker, tag: str, body: bytes, queue_id: int = 3) -> None:
+    broker.controller.store.put_message(MessageExtBrokerInner(REVIVE, queue_id, body, {const.PROPERTY_TAGS: tag}))
+
+
+async def test_javas_check_points_and_acks_are_read(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 6, queues=1)
+    await pop(broker)  # the group is known
+    point = PopCheckPoint("T", GROUP, 0, 0, 1_000, 500, "broker-a", [0, 1, 2, 4], 4)
+    _put(broker, "ck", point.encode())
+    _put(broker, ACK_TAG, b'{"ackOffset":1,"startOffset":0,"consumerGroup":"G","topic":"T","queueId":0,"popTime":1000}')
+    _put(broker, BATCH_ACK_TAG, AckMsg("T", GROUP, 0, 0, 1_000, "broker-a", [2], is_batch=True).encode())
+    _put(broker, "ck", b"not a check point")
+    await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, 3) == 3)
+    retried = _records(broker, retry_topic_v1("T", GROUP), 0)
+    assert bodies(retried) == [b"000", b"004"]
+
+
+async def test_check_points_of_what_is_gone_are_passed_over(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 1)
+    for topic, group in (("Gone", GROUP), ("T", "Unknown")):
+        _put(broker, "ck", PopCheckPoint(topic, group, 0, 0, 1_000, 500, "broker-a", [0], 1).encode())
+    await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, 3) == 1)
+    assert retry_topic_v1("T", "Unknown") not in broker.controller.topics.topic_config_table
+
+
+async def test_without_the_timer_wheel_pop_works(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(timerWheelEnable="false", **QUICK)
+    await _filled(broker, 2, queues=1)
+    given = await popped(broker, invisible_time=1_000)
+    await ack(broker, given[0])
+    (again,) = await popped(broker, poll_time=20_000)
+    assert again.body == b"001"
+    await broker.stop()
+    successor = await start_broker(timerWheelEnable="false", **QUICK)
+    assert len(successor.controller.popping.buffer) == 1
+    await ack(successor, again)
+    assert len(successor.controller.popping.buffer) == 0
+
+
+async def test_a_topic_that_was_deleted_begins_anew(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    assert len(await popped(broker)) == 4
+    broker.controller.topics.delete_topic_configs(["T"])
+    broker.controller.offsets.clean_offset_by_topic("T")
+    await delete_topics(broker.controller.store, "T")
+    await _filled(broker, 2, queues=1)
+    assert bodies(await popped(broker)) == [b"000", b"001"]
+
+
+async def test_a_topic_that_was_deleted_begins_anew_after_a_kill_too(start_broker: Start, tmp_path: Path) -> None:
+    """What the journal tells of the deleted topic moved the cursor of the new one over its first messages."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    old = await popped(broker)
+    await ack(broker, old[0])
+    deleted = await broker.invoke(RemotingCommand(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}))
+    assert deleted.code == 0, deleted.remark
+    await _filled(broker, 6, queues=1)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    assert bodies(await pop_all(successor)) == [b"%03d" % number for number in range(6)]
+    assert len(successor.controller.popping.buffer) == 1  # nothing of the deleted topic
+
+
+async def test_a_cursor_that_was_set_back_stays_set_back_after_a_kill(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(useServerSideResetOffset="true", **QUICK)
+    await _filled(broker, 4, queues=1)
+    await batch_ack(broker, await popped(broker))
+    broker.controller.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    assert bodies(await popped(broker, max_msg_nums=1)) == [b"001"]
+    successor = await start_broker(kill(broker, tmp_path / "killed"), useServerSideResetOffset="true", **QUICK)
+    assert bodies(await popped(successor)) == [b"002", b"003"]
+
+
+async def test_a_slave_gives_nothing_and_knows_all_when_it_becomes_master(start_broker: Start) -> None:
+    master = await start_broker("master", **QUICK)
+    slave = await start_broker("slave", brokerRole="SLAVE", brokerId="1", **QUICK)
+    await _filled(master, 10, queues=1)
+    given = await popped(master, max_msg_nums=6)
+    await batch_ack(master, given[:4])
+    slave.create_topic("T", 1)
+    slave.controller.groups.find_subscription_group_config(GROUP)
+    reply = await slave.invoke(pop_request())
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "does not speak for its group" in (reply.remark or "")
+    source, target = master.controller.store, slave.controller.store
+    while (at := target.max_physical_offset) < source.max_physical_offset:
+        data = source.log_bytes(at, 1 << 20)
+        assert data is not None
+        target.append_from_master(at, data)
+    assert (await ack(slave, given[4])).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    await slave.controller.change_to_master()
+    await until(lambda: slave.controller.popping.service.not_ready() is None)
+    assert bodies(await pop_all(slave)) == [b"006", b"007", b"008", b"009"]
+    await batch_ack(slave, given[4:])
+    assert slave.controller.offsets.query_offset(GROUP, "T", 0) == 6
+
+
+# --- kills at the worst moment ---------------------------------------------------------------------------------------
+
+
+def _kill_before_noting(broker: RunningBroker, kind: str, to: Path) -> list[str]:
+    """Copy the store when records of that kind are about to be noted; the folder's name, as soon as that was so."""
+    journal = broker.controller.popping._journal
+    done: list[str] = []
+    write = journal.write
+
+    def spied(entries: dict[str, list[object]]) -> tuple[int, int]:
+        if kind in entries and not done:
+            done.append(kill(broker, to))
+        return write(entries)
+
+    journal.write = spied  # type: ignore[method-assign]
+    return done
+
+
+async def test_a_kill_between_a_copy_and_its_note_gives_no_second_copy(start_broker: Start, tmp_path: Path) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 3, queues=1)
+    killed = _kill_before_noting(broker, "e", tmp_path / "killed")
+    given = await popped(broker, invisible_time=1_000)
+    await ack(broker, given[0])
+    await until(lambda: bool(killed))
+    successor = await start_broker(killed[0], **QUICK)
+    await until(lambda: len(successor.controller.popping.buffer) == 0)
+    again = await popped(successor)
+    assert bodies(again) == [b"001", b"002"]
+    assert (await batch_ack(successor, again)).code == 0
+    assert successor.controller.store.max_offset(retry_topic_v1("T", GROUP), 0) == 2
+
+
+async def test_a_kill_between_handing_over_and_its_note_hands_over_once(start_broker: Start, tmp_path: Path) -> None:
+    more = {"popCkStayBufferTime": 300, "popCkStayBufferTimeOut": 100, **QUICK}
+    broker = await start_broker(**more)
+    await _filled(broker, 2, queues=1)
+    killed = _kill_before_noting(broker, "e", tmp_path / "killed")
+    given = await popped(broker)
+    await until(lambda: bool(killed))
+    successor = await start_broker(killed[0], **more)
+    await until(lambda: successor.controller.popping.service.not_ready() is None)
+    assert len(successor.controller.popping.buffer) == 0
+    assert successor.controller.offsets.query_offset(GROUP, "T", 0) == 2
+    await batch_ack(successor, given)
+    assert successor.controller.store.max_offset("rmq_sys_wheel_timer", 0) == 2  # the check point, and its acks
+
+
+async def test_what_was_revived_from_the_revive_topic_is_not_revived_again_after_a_kill(
+    start_broker: Start, tmp_path: Path
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 2, queues=1)
+    given = await popped(broker)
+    open_long = PopCheckPoint("T", GROUP, 0, 0, handle_of(given[0]).pop_time, 60_000, "broker-a", [0], 1)
+    _put(broker, "ck", open_long.encode())  # the committed offset stays before it
+    _put(broker, "ck", PopCheckPoint("T", GROUP, 0, 1, 1_000, 500, "broker-a", [0], 1).encode())
+    retry_topic = retry_topic_v1("T", GROUP)
+    await until(lambda: broker.controller.popping.revive.revived == 1)
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    await until(lambda: successor.controller.popping.revive.waiting == 1)
+    _put(successor, "ck", PopCheckPoint("T", GROUP, 0, 1, 2_000, 500, "broker-a", [0], 1).encode())
+    await until(lambda: "2000" in _first_pop_times(successor, retry_topic))
+    assert _first_pop_times(successor, retry_topic) == ["1000", "2000"]
+
+
+def _first_pop_times(broker: RunningBroker, topic: str) -> list[str]:
+    return [record.properties["1ST_POP_TIME"] for record in _records(broker, topic, 0)]
+
+
+async def test_check_points_in_rocksdb_are_not_passed_over_in_silence(start_broker: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "store" / "kvStore"
+    folder.mkdir(parents=True)
+    (folder / "000004.log").write_bytes(b"")
+    await (await start_broker()).stop()
+    (folder / "000004.log").write_bytes(b"records")
+    with pytest.raises(StoreRefusedError, match="exportPopRecord"):
+        await start_broker()
+
+
+POISON = [
+    b"", b"{", b"null", b"[]", b'{"p":1}', b'{"p":[1]}', b'{"p":{"a":1}}', b'{"p":[[1]]}', b'{"a":[[1]]}',
+    b'{"e":["x"]}', b'{"d":[["0",1]]}', b'{"r":[["T","G","0","x"]]}', b'{"o":[["T","G",0]]}',
+    b'{"o":[["T","G",0,1,{"o":["x"]}]]}',
+    b'{"o":[["T","G",0,1,{"o":[1e30],"popTime":1e300,"i":1e300}]]}', b'{"o":[["T","G",0,1,{"o":[1],"i":1e999}]]}',
+    b'{"p":[[1,"T","G","0",1,1,0,0,[0],1,0,"b"]]}', b'{"p":[[6,"T","G",0,1,1,0,0,["0"],1,0,"broker-a"]]}',
+    b'{"p":[[7,"T",null,0,1,1,0,0,[0],1,0,"broker-a"]]}', b'{"p":[[8,"T","G",0,1,1,0,0,[0],"1",0,"broker-a"]]}',
+    b'{"p":[[9,"T","G",0,1,1,0,"0",[0],1,0,"broker-a"]]}', b'{"p":[[15,5,"G",0,1,1,0,0,[0],1,0,"broker-a"]]}',
+    b'{"p":[[19,"T","G",0,1.5,1,0,0.5,[0],1,0,"broker-a"]]}', b'{"p":[[11,"T","G",-5,1,1,-9,-3,[-7],1,0,"zz"]]}',
+]  # fmt: skip
+
+
+async def test_records_of_the_journal_that_are_none_stop_no_start(
+    start_broker: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each start would read them again."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 5, queues=1)
+    first = await popped(broker, max_msg_nums=1)
+    for body in POISON:
+        assert broker.controller.store.put_message(MessageExtBrokerInner(JOURNAL_TOPIC, 0, body)).ok
+        assert (await broker.send(JOURNAL_TOPIC, body or b"x")).code == ResponseCode.NO_PERMISSION
+    second = await popped(broker, max_msg_nums=1)
+    await ack(broker, second[0])
+    successor = await start_broker(kill(broker, tmp_path / "killed"), **QUICK)
+    failed: list[str] = []
+    successor.controller.set_failure_listener(lambda service, error: failed.append(f"{service}: {error!r}"))
+    given = await pop_all(successor)
+    assert not failed
+    assert bodies(given) == [b"002", b"003", b"004"]
+    assert (await ack(successor, first[0])).code == 0
+    named = [record.getMessage() for record in caplog.records if " of the pop journal" in record.getMessage()]
+    assert any("record 1 of the pop journal (physical offset " in line for line in named)
+    assert len(named) == len(POISON) - 3  # the last one is a check point, and order infos are looked at by themselves
+
+
+async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 4, queues=1)
+    real = Reviver._message
+
+    async def message(reviver: Reviver, point: PopCheckPoint, offset: int) -> MessageExt | None:
+        if offset == 1:
+            raise RuntimeError("a bug of ours")
+        return await real(reviver, point, offset)
+
+    monkeypatch.setattr(Reviver, "_message", message)
+    for _ in range(4):
+        await popped(broker, max_msg_nums=1, invisible_time=1_000)
+    back: set[bytes] = set()
+    while back < {b"000", b"002", b"003"}:
+        back |= {one.body for one in await popped(broker, poll_time=3_000)}
+    assert b"001" not in back
+    assert "message 1 of T-0, which G did not acknowledge and gets again later, is passed over" in caplog.text
+    monkeypatch.setattr(Reviver, "_message", real)
+
+
+@pytest.mark.parametrize("wheel", ["true", "false"])
+async def test_a_message_whose_properties_leave_no_room_for_more_comes_again(start_broker: Start, wheel: str) -> None:
+    broker = await start_broker(**QUICK, timerWheelEnable=wheel)
+    topic, group = "t" * 127, "g" * 120
+    broker.create_topic(topic, 1)
+    reply = await broker.send(topic, b"large", filler="x" * 32_500)
+    assert reply.code == 0
+    assert bodies(await popped(broker, topic, consumer_group=group, invisible_time=1_000)) == [b"large"]
+    back: list[MessageExt] = []
+    while not back:
+        back = await popped(broker, topic, consumer_group=group, poll_time=3_000)
+    assert bodies(back) == [b"large"] and back[0].reconsume_times == 1
+
+
+async def test_messages_of_a_topic_that_only_the_log_knows_come_again(start_broker: Start) -> None:
+    """A slave that becomes master before it has heard of the topic."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 1, queues=1)
+    broker.controller.groups.find_subscription_group_config(GROUP)
+    _put(broker, "ck", PopCheckPoint("T", GROUP, 0, 0, 1_000, 500, "broker-a", [0], 1).encode())
+    del broker.controller.topics.topic_config_table["T"]
+    retry_topic = retry_topic_v1("T", GROUP)
+    await until(lambda: broker.controller.store.max_offset(retry_topic, 0) == 1)
+    assert bodies(_records(broker, retry_topic, 0)) == [b"000"]
+
+
+async def test_messages_of_a_batch_that_were_popped_come_again(start_broker: Start) -> None:
+    """An inner batch is one message of its queue; and a plain batch may have messages with properties of such a one."""
+    broker = await start_broker(**QUICK)
+    broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})
+    broker.create_topic("T", 1)
+    batch = encode_batch([Message("B", b"1", {"TAGS": "a"}), Message("B", b"2", {"INNER_NUM": "7", "KEYS": "k"})])
+    for topic in ("B", "T"):
+        assert (await broker.invoke(broker.send_request(topic, batch, batch=True))).code == 0
+        given = 0
+        while given < (1 if topic == "B" else 2):
+            given += len(await popped(broker, topic, invisible_time=1_000, poll_time=1_000))
+        back: list[MessageExt] = []
+        while len(back) < 2:
+            back += await popped(broker, topic, poll_time=3_000)
+        assert bodies(back) == [b"1", b"2"]
+        assert {one.tags for one in back} == {"a", None} and not any(one.sys_flag & 0xC0 for one in back)

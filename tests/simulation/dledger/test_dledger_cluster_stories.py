@@ -1,0 +1,17 @@
+"""Stories of whole DLedger brokers, name server and clients, and every seed that ever failed."""
+
+import pytest
+
+from tests.simulation.campaign import regressions, tell
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+#: Short ones, with every kind of fault among them; `make sim` tells many.
+SEEDS = (6, 101, 103, 121)
+
+
+@pytest.mark.parametrize("seed", sorted({*SEEDS, *regressions("dledger-cluster")}))
+def test_what_was_acknowledged_is_on_every_member_and_was_consumed(seed: int) -> None:
+    outcome = tell(seed, "dledger-cluster")
+    assert not outcome.failure, outcome.failure
+    assert outcome.marks["answer: SEND_OK"] > 100

@@ -1,0 +1,111 @@
+"""Files that stand in the way of a start: refused by name, or dropped if nothing is lost."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maxq.errors import StoreRefusedError
+from tests.unit.store import naive
+from tests.unit.store.recovery.recovery_world import assert_whole, fill, last_file, reopened
+from tests.unit.store.stores import message, new_store, opened, small_config
+
+
+def test_a_log_file_of_another_size_is_refused_by_name_size_and_setting(tmp_path: Path) -> None:
+    fill(tmp_path)
+    path = naive.files(tmp_path / "commitlog")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StoreRefusedError, match=r"0{20} has 65535 bytes, but mappedFileSizeCommitLog is 65536"):
+        reopened(tmp_path)
+
+
+def test_a_gap_between_log_files_is_refused_if_there_is_something_behind_it(tmp_path: Path) -> None:
+    fill(tmp_path)
+    naive.files(tmp_path / "commitlog")[1].unlink()
+    with pytest.raises(StoreRefusedError, match="00000000000000065536"):
+        reopened(tmp_path)
+
+
+def test_a_file_made_ahead_behind_a_gap_is_dropped(tmp_path: Path) -> None:
+    offsets = fill(tmp_path, clean=False)
+    last = int(last_file(tmp_path).name)
+    (tmp_path / "commitlog" / f"{last + 2 * 65_536:020d}").write_bytes(bytes(65_536))
+    store, report = reopened(tmp_path)
+    assert report.end_offset > offsets[-1]
+    store.close()
+    assert [int(path.name) for path in naive.files(tmp_path / "commitlog")][-1] == last
+
+
+def test_an_empty_last_log_file_is_dropped(tmp_path: Path) -> None:
+    fill(tmp_path, clean=False)
+    last = int(last_file(tmp_path).name)
+    (tmp_path / "commitlog" / f"{last + 65_536:020d}").write_bytes(b"")
+    store, _ = reopened(tmp_path)
+    store.close()
+    assert_whole(tmp_path)
+
+
+def test_queue_files_that_all_have_another_size_are_a_wrong_setting(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with pytest.raises(StoreRefusedError, match="mappedFileSizeConsumeQueue is 800"):
+        new_store(small_config(tmp_path, mapped_file_size_consume_queue=800)).load()
+
+
+def test_a_second_broker_on_the_store_is_refused(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    program = (
+        "import sys; from tests.unit.store.stores import *\n"
+        "try: opened(small_config(Path(sys.argv[1])))\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"StoreRefusedError {tmp_path}/lock is locked: another broker")
+    store.close()
+
+
+@pytest.mark.parametrize("folder", ["consumequeue", "consumequeue_rocksdb"])
+def test_a_store_with_queues_in_rocksdb_is_refused(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "CURRENT").write_text("MANIFEST-000005\n")
+    with pytest.raises(StoreRefusedError, match="RocksDB"):
+        reopened(tmp_path)
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_log_that_is_gone_is_refused_and_nothing_is_lost_when_it_is_back(tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "commitlog").rename(tmp_path / "elsewhere")  # a disk that is not mounted
+    with pytest.raises(StoreRefusedError, match="has no file of the log, but its queues were complete up to"):
+        reopened(tmp_path)
+    (tmp_path / "inventory.json").unlink()  # as in a store of a Java broker
+    with pytest.raises(StoreRefusedError, match="has queues of messages"):
+        reopened(tmp_path)
+    (tmp_path / "elsewhere").rename(tmp_path / "commitlog")
+    reopened(tmp_path)[0].close()
+    assert_whole(tmp_path)
+
+
+def test_a_log_that_is_gone_may_be_given_up(tmp_path: Path) -> None:
+    fill(tmp_path)
+    for folder in ("commitlog", "consumequeue"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "inventory.json").unlink()
+    store, _ = reopened(tmp_path)
+    assert store.max_physical_offset == 0
+    assert store.put_message(message("T0")).queue_offset == 0
+    store.close()
+
+
+def test_a_log_in_several_folders_is_refused(tmp_path: Path) -> None:
+    setting = {"store_path_commit_log": "/one,/two"}
+    with pytest.raises(StoreRefusedError, match="MaxQ keeps the log in one folder"):
+        new_store(small_config(tmp_path, **setting)).load()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreRefusedError, match="cannot be used"):
+        reopened(tmp_path / "file" / "store")
