@@ -1,0 +1,1 @@
+"""Clients of one side on servers of the other: every kind of message and of consumption."""

@@ -1,0 +1,1 @@
+"""mqadmin and access control, on servers of both sides."""

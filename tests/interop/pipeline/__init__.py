@@ -1,0 +1,1 @@
+"""The pipeline on Java's servers."""

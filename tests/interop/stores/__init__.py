@@ -1,0 +1,1 @@
+"""Stores that one side wrote and the other opens."""

@@ -1,0 +1,1 @@
+"""Stories of pop consumption: nothing is lost, and nothing acknowledged comes again."""

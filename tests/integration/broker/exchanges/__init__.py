@@ -1,0 +1,1 @@
+"""Requests as a whole: recorded ones of Java's clients, and any header and body."""

@@ -1,0 +1,1 @@
+"""What operators ask for and see: administration, metrics, quotas, the manual."""

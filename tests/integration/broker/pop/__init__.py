@@ -1,0 +1,1 @@
+"""Pop consumption: messages are given, hidden, acknowledged and given again."""

@@ -1,0 +1,1 @@
+"""Sends of every kind, messages that consumers give back, and replies."""

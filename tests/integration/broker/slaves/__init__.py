@@ -1,0 +1,1 @@
+"""Slaves: what they copy, serve, refuse and promise."""

@@ -1,0 +1,1 @@
+"""Transactions: half messages, ends, and producers that are asked."""

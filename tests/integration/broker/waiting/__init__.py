@@ -1,0 +1,1 @@
+"""Messages with a delay level or a time."""

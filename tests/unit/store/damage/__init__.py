@@ -1,0 +1,1 @@
+"""Damaged files: how damage is found, named and kept apart."""

@@ -1,0 +1,1 @@
+"""From the log into queues and index."""

@@ -1,0 +1,1 @@
+"""When files are flushed."""

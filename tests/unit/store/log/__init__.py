@@ -1,0 +1,1 @@
+"""The log and its records, their staging, and the deletions that it notes."""

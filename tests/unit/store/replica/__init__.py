@@ -1,0 +1,1 @@
+"""A slave's log: bytes appended as the master has them."""

@@ -1,0 +1,1 @@
+"""Which files go, and when."""
