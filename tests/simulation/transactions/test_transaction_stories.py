@@ -1,36 +1,28 @@
 """Stories of transactions while brokers die, and every seed that ever failed."""
 
 import asyncio
-from collections import Counter
 
 import pytest
 
 from maxq.broker.topic.topic_validator import TRANS_OP_HALF_TOPIC
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.simulation.campaign import regressions, tell
+from tests.simulation.told import check, marks, seeds
 from tests.simulation.transactions.transaction_story import Opened, TransactionNode, TransactionStory
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 SEEDS = 6
 
-_seen: Counter[str] = Counter()
 
-
-@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *regressions("transaction")}))
+@pytest.mark.parametrize("seed", seeds(SEEDS, "transaction"))
 def test_each_transaction_ends_once_and_as_its_producer_wants(seed: int) -> None:
-    outcome = tell(seed, "transaction")
-    _seen.update(outcome.marks)
-    assert not outcome.failure, outcome.failure
+    check(seed, "transaction")
 
 
 def test_everything_happened() -> None:
-    """Runs after the stories above, in one process with them."""
-    if not _seen:
-        pytest.skip("the stories did not run in this process")
     wanted = {"ending: kill", "ending: operation", "ending: moment", "committed", "answered a check"}
-    assert wanted <= set(_seen)
+    assert wanted - set(marks(seeds(SEEDS, "transaction"), "transaction")) == set()
 
 
 def test_the_end_of_a_half_message_that_was_lost_is_not_that_of_the_next_one_with_its_number() -> None:

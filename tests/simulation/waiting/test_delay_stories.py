@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.simulation.campaign import regressions, tell
+from tests.simulation.told import check, marks, seeds
 from tests.simulation.waiting.delay_story import DelayNode
 from tests.unit.broker.timer.timer_world import MEMBER, TOPIC, small_wheel
 
@@ -24,20 +23,15 @@ pytestmark = pytest.mark.usefixtures("quiet")
 SEEDS = 5
 POWER_SEEDS = 2
 
-_seen: Counter[str] = Counter()
 
-
-@pytest.mark.parametrize("seed", sorted({*range(SEEDS), *regressions("delay")}))
+@pytest.mark.parametrize("seed", seeds(SEEDS, "delay"))
 def test_what_waits_comes_once_and_not_early(seed: int) -> None:
-    outcome = tell(seed, "delay")
-    _seen.update(outcome.marks)
-    assert not outcome.failure, outcome.failure
+    check(seed, "delay")
 
 
-@pytest.mark.parametrize("seed", sorted({*range(POWER_SEEDS), *regressions("delay-power")}))
+@pytest.mark.parametrize("seed", seeds(POWER_SEEDS, "delay-power"))
 def test_what_waits_comes_once_whatever_the_power_takes(seed: int) -> None:
-    outcome = tell(seed, "delay-power")
-    assert not outcome.failure, outcome.failure
+    check(seed, "delay-power")
 
 
 def test_a_delivered_message_that_was_lost_comes_again_though_later_ones_are_there() -> None:
@@ -136,15 +130,12 @@ def test_a_message_that_a_failure_of_ours_keeps_back_delays_no_other_and_comes_o
 
 
 def test_the_clock_did_everything() -> None:
-    """Runs after the stories above, in one process with them."""
-    if not _seen:
-        pytest.skip("the stories did not run in this process")
     wanted = {
         "clock jumps ahead in operation", "clock jumps back in operation", "clock stands still in operation",
         "clock jumps back while nobody was there", "ending: kill", "ending: shutdown", "ending: operation",
         "in time", "level", "recalled", "rolled",
     }  # fmt: skip
-    assert wanted <= set(_seen)
+    assert wanted - set(marks(seeds(SEEDS, "delay"), "delay")) == set()
 
 
 def test_a_member_that_leads_before_its_queues_have_what_is_committed_delivers_nothing_twice() -> None:
