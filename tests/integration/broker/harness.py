@@ -5,6 +5,7 @@ import contextlib
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from maxq.broker.controller import BrokerController
 from maxq.codes import RequestCode
@@ -19,7 +20,7 @@ from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message.message import MessageExt, decode_records
 from maxq.protocol.message.message_properties import encode_properties
-from maxq.remoting.client import RemotingClient
+from maxq.remoting.client import Connection, Processor, RemotingClient
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.interfaces import Disk
 from tests.watched_loop import watch
@@ -178,6 +179,23 @@ class RunningBroker:
     async def until_held(self, topic: str, queue_id: int = 0, count: int = 1) -> None:
         """Wait until so many pulls are parked on the queue."""
         await until(lambda: self.controller.hold_service.held_on(topic, queue_id) >= count)
+
+
+class Asked:
+    """Counts the requests of these codes that their processor sees: what the batch path answers does not come there."""
+
+    def __init__(self, broker: RunningBroker, *codes: int) -> None:
+        self.count = 0
+        server = broker.controller.server
+        for code in codes:
+            server.register(code, self._counted(server.processor(code)))
+
+    def _counted(self, processor: Processor) -> Processor:
+        def counted(connection: Connection, request: RemotingCommand) -> Any:
+            self.count += 1
+            return processor(connection, request)
+
+        return counted
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:

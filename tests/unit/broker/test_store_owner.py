@@ -1,6 +1,7 @@
 """StoreOwner: whose store a folder is, and who may go on with it."""
 
 import errno
+import json
 import logging
 from pathlib import PurePath
 
@@ -29,6 +30,13 @@ class Scene:
         config = MessageStoreConfig(store_path_root_dir=str(ROOT))
         return StoreOwner(self.disk, config, BrokerAddress(cluster, name, broker_id, "10.0.0.1"))
 
+    def goes_on(self, cluster: str = "C", name: str = "broker-a", broker_id: int = 1, *, role: str) -> object:
+        """What `owner.json` says when such a broker has started on the store."""
+        owner = self.owner(cluster, name, broker_id)
+        owner.check(role)
+        owner.record(role)
+        return json.loads(self.disk.read(ROOT / "owner.json"))
+
     def write(self, name: str, data: bytes) -> None:
         self.disk.write(ROOT / name, data)
 
@@ -44,13 +52,17 @@ def test_a_slave_does_not_go_on_with_another_groups_messages(cluster: str, name:
 def test_a_slave_goes_on_with_a_store_of_its_own_group_whoever_had_it() -> None:
     scene = Scene()
     scene.owner(broker_id=0).record("SYNC_MASTER")
-    scene.owner(broker_id=2).check("SLAVE")
+    assert scene.goes_on(broker_id=2, role="SLAVE") == {
+        "brokerId": 2, "brokerName": "broker-a", "clusterName": "C", "role": "SLAVE",
+    }  # fmt: skip
 
 
 def test_a_store_without_messages_is_anybodys() -> None:
     scene = Scene(messages=False)
     scene.owner().record("ASYNC_MASTER")
-    scene.owner("D", "broker-z").check("SLAVE")
+    assert scene.goes_on("D", "broker-z", role="SLAVE") == {
+        "brokerId": 1, "brokerName": "broker-z", "clusterName": "D", "role": "SLAVE",
+    }  # fmt: skip
 
 
 def test_a_master_may_be_renamed_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,8 +35,10 @@ def test_another_namespace_is_not_unwrapped() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c", "%RETRY%G", "a|b", "x" * 127])
-def test_legal_topics_pass(name: str) -> None:
+def test_legal_topics_pass_and_a_space_more_does_not(name: str) -> None:
     check_topic(name)
+    with pytest.raises(NameIllegalError, match=r"characters|more than 127"):
+        check_topic(name + " ")
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,17 @@ def test_a_new_file_that_was_unmapped_unflushed_is_still_new_when_it_is_mapped_a
     again.close()
 
 
-def test_a_file_that_was_deleted_asks_for_no_folder_any_more(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_asks_for_no_folder_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(durable_files, "sync_folder", synced.append)
     disk, path = SystemDisk(), tmp_path / "queue" / "0"
     region, beside = disk.map(path, 4096), disk.map(tmp_path / "queue" / "4096", 4096)
     disk.delete(path)
     disk.delete_tree(path.parent)
+    synced.clear()
     region.flush(0, 10)  # nobody looks at what it wrote
     beside.flush(0, 10)
+    assert synced == [] and not path.parent.exists()
     region.close()
     beside.close()
 

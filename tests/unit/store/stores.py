@@ -1,6 +1,7 @@
 """Stores on a temporary folder for tests: settings, a clock that can be set, opening and closing."""
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ class TestClock:
 
     def monotonic_ns(self) -> int:
         return self.now_ms * 1_000_000
+
+    def go_to_hour(self, hour: int) -> None:
+        """Let time pass until a local clock shows this hour of the day."""
+        while datetime.fromtimestamp(self.now_ms / 1000).hour != hour:
+            self.now_ms += 3_600_000
 
 
 def small_config(root: Path, **changes: Any) -> MessageStoreConfig:

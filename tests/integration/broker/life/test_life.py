@@ -121,8 +121,14 @@ async def test_shutdown_answers_sends_that_wait_for_the_disk(start_broker: Start
 
 async def test_shutdown_twice_is_one_shutdown(start_broker: Start) -> None:
     broker = await start_broker()
+    broker.create_topic("T")
+    assert (await broker.send("T", b"kept")).code == 0
     await broker.controller.shutdown()
+    files = {path: path.read_bytes() for path in broker.folder.rglob("*") if path.is_file()}
     await broker.controller.shutdown()
+    assert {path: path.read_bytes() for path in broker.folder.rglob("*") if path.is_file()} == files
+    again = await start_broker()  # the folder is nobody's
+    assert (await again.send("T", b"more")).ext["queueOffset"] == "1"
 
 
 # ---- failed starts ------------------------------------------------------------------------------------------------

@@ -11,14 +11,14 @@ from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.message.message import decode_records
-from maxq.remoting.connection import Connection
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, until
+from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, Asked, RunningBroker, until
 from tests.integration.broker.operators.test_metrics import scrape
 from tests.unit.remoting.peers import RawPeer, connected
 
 HOLD = SUSPEND | SUBSCRIPTION
 COMMIT = 1
+PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 @pytest.fixture
@@ -73,27 +73,12 @@ async def processors_answer(broker: RunningBroker, peer: RawPeer, request: Remot
         server.batch_path, server.arrivals.path = batch_path, arrivals_path
 
 
-class Asked:
-    """Counts the requests that the processors saw."""
-
-    def __init__(self, broker: RunningBroker) -> None:
-        self.count = 0
-        processor = broker.controller.server.processor(RequestCode.PULL_MESSAGE)
-
-        def counted(connection: Connection, request: RemotingCommand) -> object:
-            self.count += 1
-            return processor(connection, request)
-
-        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
-            broker.controller.server.register(code, counted)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
 @pytest.mark.parametrize("tags", ["*", "TagA", "TagA || TagB"])
 async def test_remembered_pulls_are_answered_as_the_processor_answers_them(
     broker: RunningBroker, topic: str, peer: RawPeer, tags: str, code: int
 ) -> None:
-    asked = Asked(broker)
+    asked = Asked(broker, *PULLS)
     peer.send(pull(tags=tags, code=code))
     await frame_of(peer)
     for offset in range(30):
@@ -227,7 +212,7 @@ async def known(broker: RunningBroker, topic: str, peer: RawPeer) -> RunningBrok
 async def test_a_remembered_pull_waits_and_is_answered_as_the_processor_does(
     known: RunningBroker, peer: RawPeer
 ) -> None:
-    asked = Asked(known)
+    asked = Asked(known, *PULLS)
     for offset in range(1, 6):
         request = waiting(offset, opaque=100 + offset)
         peer.send(request)

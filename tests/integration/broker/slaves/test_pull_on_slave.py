@@ -11,7 +11,7 @@ from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.files.system import SystemMappedRegion
 from tests.integration.broker.conftest import Start
-from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of
+from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, Asked, RunningBroker, messages_of
 
 HOLD = SUSPEND | SUBSCRIPTION
 
@@ -96,19 +96,13 @@ async def test_a_slave_gives_the_masters_bytes(pair: Pair) -> None:
     assert of_slave.ext == of_master.ext
 
 
-async def test_a_repeated_pull_is_answered_by_the_batch_path_as_by_the_processor(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def general_way(*args: object) -> None:
-        raise AssertionError("the plan was not used")
-
-    monkeypatch.setattr(pair.slave.controller.pull_processor, "_read", general_way)
-    for broker_id in (0, 7):
-        monkeypatch.undo()
+async def test_a_repeated_pull_is_answered_by_the_batch_path_as_by_the_processor(pair: Pair) -> None:
+    asked = Asked(pair.slave, RequestCode.PULL_MESSAGE)
+    for count, broker_id in enumerate((0, 7), 1):
         pair.group(broker_id=broker_id)
         first = await pair.slave.pull("T", 4)  # the group's config is another one: learnt anew
-        monkeypatch.setattr(pair.slave.controller.pull_processor, "_read", general_way)
         again = await pair.slave.pull("T", 4)
+        assert asked.count == count
         assert (again.code, again.ext, again.body_bytes) == (first.code, first.ext, first.body_bytes)
         assert again.ext["suggestWhichBrokerId"] == str(broker_id)
 

@@ -142,3 +142,4 @@ async def test_java_s_file_of_modes_is_read() -> None:
     world = BrokerWorld()
     world.take_golden_config("dledger/n0", "messageRequestMode.json")
     world.modes.load()
+    assert parsed(await world.call(402)) == {"messageRequestModeMap": {}}

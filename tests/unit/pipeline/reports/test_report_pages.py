@@ -174,7 +174,7 @@ def test_drawings_of_nothing_and_of_one_point_are_drawings() -> None:
         bars(["a"], [0], unit=Unit.SHARE), lines([Series("a", [1, 10], [1, 5])], y=Unit.SHARE, x=Unit.MILLIS,
                                                  logarithmic=True, logarithmic_x=True),
     ):  # fmt: skip
-        ElementTree.fromstring(plot.svg)
+        assert ElementTree.fromstring(plot.svg).tag.endswith("svg")
 
 
 @pytest.mark.parametrize(

@@ -92,14 +92,14 @@ def test_limits_of_rows_and_bytes_hold_and_everything_comes(server: Standalone, 
     topic = make("Stream2")
     fill(topic, 0, 100, size=200)
     fill(topic, 1, 20, size=200)
-    for limit in ({"maxOffsetsPerTrigger": "30"}, {"maxBytesPerTrigger": "12k"}):
-        query = Query(server, subscribe=topic, **limit)
+    for limit, value, sizes in (("maxOffsetsPerTrigger", "30", [30]), ("maxBytesPerTrigger", "12k", range(21, 50))):
+        query = Query(server, subscribe=topic, **{limit: value})
         batches = []
         while batch := query.trigger():
             batches.append(batch)
         assert sorted(row for batch in batches for row in batch) == rows(0, 0, 100) + rows(1, 0, 20)
-        assert [len(batch) for batch in batches] == [30] * 4 or 20 < len(batches[0]) < 50
         assert len(batches) >= 3
+        assert all(len(batch) in sizes for batch in batches[:2]), limit
 
 
 def test_too_few_rows_wait_until_the_delay_is_over(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]

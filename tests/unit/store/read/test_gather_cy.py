@@ -54,8 +54,8 @@ def test_gathered_records_are_those_of_the_ranges_less_what_is_omitted(form: Mod
 
 
 def test_joined_ranges_and_a_later_file_are_read_by_their_physical_offset(form: ModuleType) -> None:
-    log = record(1000) + record(1000 + 103)
-    assert len(log) == 206 or len(log) % 2 == 0
+    log = record(1000) + record(1100)
+    assert len(log) == 200
     out = bytearray(len(log))
     assert form.gather(memoryview(log), 1000, 1000 + len(log), [(1000, len(log))], out, 0, 0) == len(log)
     assert out == log

@@ -17,6 +17,7 @@ from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
 
 HOUR = 3_600_000
+DELETE_WHEN = 4  # the setting's default
 
 
 @pytest.fixture
@@ -51,38 +52,32 @@ def files(store: MessageStore) -> int:
     return len(store.commit_log.files.files)
 
 
-def never_now(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store.cleaner, "_is_time", lambda: False)
-
-
 async def test_young_files_on_a_roomy_disk_stay(store: MessageStore) -> None:
     assert await store.cleaner.clean() == 0
 
 
-async def test_old_files_go_at_the_hour_and_never_the_last(
-    store: MessageStore, clock: TestClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_old_files_go_at_the_hour_and_never_the_last(store: MessageStore, clock: TestClock) -> None:
     before = files(store)
     clock.now_ms += 73 * HOUR
-    never_now(store, monkeypatch)
+    clock.go_to_hour(DELETE_WHEN - 1)
     assert await store.cleaner.clean() == 0
-    monkeypatch.setattr(store.cleaner, "_is_time", lambda: True)
+    clock.go_to_hour(DELETE_WHEN)
     assert await store.cleaner.clean() == before - 1
     assert files(store) == 1
     assert store.commit_log.min_offset > 0
 
 
-async def test_old_files_go_on_demand(store: MessageStore, clock: TestClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    never_now(store, monkeypatch)
+async def test_old_files_go_on_demand(store: MessageStore, clock: TestClock) -> None:
     clock.now_ms += 73 * HOUR
+    clock.go_to_hour(DELETE_WHEN + 1)
     store.execute_delete_files_manually()
     assert await store.cleaner.clean() > 0
 
 
 async def test_a_fuller_disk_deletes_old_files_at_any_hour(
-    store: MessageStore, clock: TestClock, usage: list[int], monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, clock: TestClock, usage: list[int]
 ) -> None:
-    never_now(store, monkeypatch)
+    clock.go_to_hour(DELETE_WHEN + 1)
     usage[0] = 80
     assert await store.cleaner.clean() == 0  # above diskMaxUsedSpaceRatio, but nothing is old
     clock.now_ms += 73 * HOUR
@@ -90,9 +85,9 @@ async def test_a_fuller_disk_deletes_old_files_at_any_hour(
 
 
 async def test_a_nearly_full_disk_deletes_whatever_the_age(
-    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, clock: TestClock, usage: list[int]
 ) -> None:
-    never_now(store, monkeypatch)
+    clock.go_to_hour(DELETE_WHEN + 1)
     usage[0] = 87
     assert await store.cleaner.clean() > 0
     assert store.put_message(message()).ok
