@@ -43,6 +43,11 @@ INTEGERS: Final = {
 }
 #: The same of times; the table has milliseconds.
 TIMESTAMPS: Final = {"bornTimestamp": rc.C_BORN_TIMESTAMP, "storeTimestamp": rc.C_STORE_TIMESTAMP}
+#: Columns of a row that are positions in the buffer which was scanned.
+POSITION_COLUMNS: Final = (
+    rc.C_POSITION, rc.C_BODY_POSITION, rc.C_TOPIC_POSITION, rc.C_PROPERTIES_POSITION, rc.C_BORN_HOST_POSITION,
+    rc.C_STORE_HOST_POSITION,
+)  # fmt: skip
 _MOST_MS: Final = ((1 << 63) - 1) // 1000
 _PROPERTIES: Final = {"tags": ac.P_TAGS, "keys": ac.P_KEYS, "uniqKey": ac.P_UNIQUE}
 _NOTHING: Final = bytearray()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.records.losses import Losses
-from maxq.pipeline.records.record_batches import RecordBatches, Rows, scan_rows
+from maxq.pipeline.records.record_batches import POSITION_COLUMNS, RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import with_tags
 from maxq.pipeline.records.schemas import base_column
 from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
@@ -80,11 +80,10 @@ class WireReader:
 
     def _read(self, client: WireClient, ranges: Sequence[QueueRange], losses: Losses) -> Iterator[pa.RecordBatch]:
         batches: dict[str, RecordBatches] = {}
-        kept, broker = bytearray(), ""
+        kept, broker = _Gathered(), ""
         for one in ranges:
-            if one.broker_name != broker and kept:
-                yield from self._batches(batches[broker], memoryview(kept))
-                kept = bytearray()
+            if one.broker_name != broker and kept.size:
+                yield from self._batches(batches[broker], *kept.take())
             broker = one.broker_name
             made = batches.setdefault(broker, RecordBatches(self._options.columns, broker))
             pull = RangePull(client, self._settings_of(client, one), one, losses)
@@ -97,14 +96,13 @@ class WireReader:
                     losses.offsets(one.name, first, end, chunk.available, reason)
                 is_small = len(view) < _GATHER_BYTES
                 if is_small:
-                    kept += view
-                if kept and not (is_small and len(kept) < _GATHER_BYTES):
-                    yield from self._batches(made, memoryview(kept))
-                    kept = bytearray()
+                    kept.add(view, rows)
+                if kept.size and not (is_small and kept.size < _GATHER_BYTES):
+                    yield from self._batches(made, *kept.take())
                 if not is_small:
                     yield from self._batches(made, view, rows)
-        if kept:
-            yield from self._batches(batches[broker], memoryview(kept))
+        if kept.size:
+            yield from self._batches(batches[broker], *kept.take())
 
     def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange) -> tuple[memoryview, Rows, _Lost]:
         """The chunk's messages that belong to the range, and what is missing among them."""
@@ -129,12 +127,43 @@ class WireReader:
             return self._settings
         return replace(self._settings, hint=None)
 
-    def _batches(self, made: RecordBatches, view: memoryview, rows: Rows | None = None) -> Iterator[pa.RecordBatch]:
-        if rows is None:
-            rows = _rows(view)
+    def _batches(self, made: RecordBatches, view: memoryview, rows: Rows) -> Iterator[pa.RecordBatch]:
         if self._tags:
             rows = with_tags(view, rows, self._tags)
         yield from made.batches(view, rows)
+
+
+class _Gathered:
+    """Small chunks put together, with the rows of their records.
+
+    Attributes:
+        size: bytes of the records that are here.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._rows: list[Rows] = []
+        self.size = 0
+
+    def add(self, view: memoryview, rows: Rows) -> None:
+        """Copy records to the end. `rows` are all of them, with positions in `view`, and are changed."""
+        self._rows.append(_shifted(rows, self.size))
+        self._data += view
+        self.size += len(view)
+
+    def take(self) -> tuple[memoryview, Rows]:
+        """Give what was added, as one piece, and be empty."""
+        view, rows = memoryview(self._data), np.concatenate(self._rows)
+        self._data, self._rows, self.size = bytearray(), [], 0
+        return view, rows
+
+
+def _shifted(rows: Rows, distance: int) -> Rows:
+    """The same table, changed in place: its records lie `distance` bytes further on in their buffer than it said."""
+    if distance:
+        for column in POSITION_COLUMNS:
+            rows[:, column] += distance
+    return rows
 
 
 def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -212,7 +241,6 @@ def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[mem
     flags = rows[:, rc.C_SYS_FLAG]
     if chunk.delta is not None:
         view = _moved(view, rows, chunk.delta, wanted.queue_id)
-        rows = _rows(view)
         damage = [(offset + chunk.delta, reason) for offset, reason in damage]
     elif np.any((flags & _INNER_BATCH) == _INNER_BATCH):
         view = _unpacked(view, rows)
@@ -224,15 +252,18 @@ def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[mem
     start_position = int(rows[first, rc.C_POSITION]) if first < len(rows) else len(view)
     end_position = int(rows[end, rc.C_POSITION]) if end < len(rows) else len(view)
     view = view[start_position:end_position]
-    return view, _rows(view), damage
+    return view, _shifted(rows[first:end], -start_position), damage
 
 
 def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryview:
-    """Records of a static topic tell their physical places: a copy that tells the global ones."""
+    """Records of a static topic tell their physical places: a copy that tells the global ones, which `rows` tell, too,
+    when this returns."""
     copy = bytearray(view)
+    rows[:, rc.C_QUEUE_ID] = queue_id
+    rows[:, rc.C_QUEUE_OFFSET] += delta
     for at, offset in rows[:, (rc.C_POSITION, rc.C_QUEUE_OFFSET)].tolist():
         copy[at + 12 : at + 16] = queue_id.to_bytes(4, "big")
-        copy[at + 20 : at + 28] = (offset + delta).to_bytes(8, "big")
+        copy[at + 20 : at + 28] = offset.to_bytes(8, "big")
     return memoryview(copy)
 
 

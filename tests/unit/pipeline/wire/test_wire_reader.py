@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.standalone import Standalone
+from maxq.store.log import record_cy
 from tests.unit.pipeline.conftest import Fill
 
 
@@ -179,3 +181,25 @@ def test_schema_is_that_of_the_columns(server: Standalone, filled: str) -> None:
     batch = next(reader.read([QueueRange(filled, "broker-a", 1, 0, 3)]))
     assert batch.schema.names == ["keys", "queueOffset"]
     assert batch.schema.field("queueOffset").type == pa.int64()
+
+
+@pytest.mark.parametrize("fetch", ["4k", "4m"])
+def test_each_record_is_scanned_once(
+    server: Standalone, filled: str, fetch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small the chunks are that a broker sends, and though the last one is cut at the range's end."""
+    scanned = 0
+    scan = record_cy.scan
+
+    def counted(view: memoryview, start: int, *others: Any, **checks: bool) -> tuple[int, int, int]:
+        nonlocal scanned
+        count, position, reason = scan(view, start, *others, **checks)
+        scanned += count
+        return count, position, reason
+
+    monkeypatch.setattr(record_cy, "scan", counted)
+    reader = WireReader(options(server, filled, fetchBytes=fetch))
+    ranges = [QueueRange(filled, "broker-a", 0, 3, 700), QueueRange(filled, "broker-a", 1, 0, 90)]
+    rows = [row for batch in reader.read(ranges) for row in batch.to_pylist()]
+    assert [row["body"] for row in rows] == [b"0/%d" % n for n in range(3, 700)] + [b"1/%d" % n for n in range(90)]
+    assert scanned == len(rows)
