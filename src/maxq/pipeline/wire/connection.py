@@ -4,14 +4,13 @@ Requests go out as they are sent; answers are taken in two steps, head and body,
 way before the body of this answer has come in. Bodies land in one buffer that is used again.
 """
 
-import base64
-import hashlib
-import hmac
 import io
 import socket
 import ssl
 from typing import Any, Final, cast
 
+from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
+from maxq.auth.signature import Credentials
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions
 from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
@@ -30,6 +29,10 @@ class Connection:
         self.address = address
         self._options = options
         self._opaque = 0
+        self._signer: AclClientRPCHook | None = None
+        if options.access_key:
+            credentials = Credentials(options.access_key, options.secret_key, options.security_token)
+            self._signer = AclClientRPCHook(credentials)
         host, _, port = address.rpartition(":")
         seconds = options.request_timeout_ms / 1000
         try:
@@ -50,7 +53,10 @@ class Connection:
             RemotingSendError: the connection broke.
         """
         self._opaque += 1
-        frame = RemotingCommand(code, signed(ext, body, self._options), body, opaque=self._opaque).encode()
+        request = RemotingCommand(code, dict(ext), body, opaque=self._opaque)
+        if self._signer is not None:
+            self._signer.do_before_request(self.address, request)
+        frame = request.encode()
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -129,19 +135,3 @@ class Connection:
                 part.close()
             except OSError:  # nothing more to be had from it
                 continue
-
-
-def signed(ext: dict[str, str], body: bytes | None, options: ConnectionOptions) -> dict[str, str]:
-    """A header with the signature of RocketMQ's ACL, if there is a key: HMAC-SHA1 over the values of all fields in the
-    order of their names, and the body.
-
-    Source: acl/common/{AclUtils.combineRequestContent,AclSigner}.java.
-    """
-    if not options.access_key:
-        return ext
-    fields = ext | {"AccessKey": options.access_key}
-    if options.security_token:
-        fields["SecurityToken"] = options.security_token
-    content = "".join(fields[name] for name in sorted(fields)).encode() + (body or b"")
-    digest = hmac.new(options.secret_key.encode(), content, hashlib.sha1).digest()
-    return fields | {"Signature": base64.b64encode(digest).decode()}

@@ -1,8 +1,5 @@
 """Readers outlast what brokers and networks do: restarts, lost connections, TLS, slaves that stand in."""
 
-import base64
-import hashlib
-import hmac
 import socket
 import threading
 from itertools import pairwise
@@ -15,7 +12,6 @@ from maxq.errors import DataLossError, PipelineError, RemotingConnectError
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.stream_source import TopicStream
-from maxq.pipeline.wire.connection import signed
 from maxq.pipeline.wire.pulls import RangePull
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TopicRoute, WireClient
@@ -90,16 +86,6 @@ def test_reading_over_tls() -> None:
             for row in batch.to_pylist()
         ]
         assert [row["queueOffset"] for row in rows] == list(range(5))
-
-
-def test_requests_are_signed_as_rocketmqs_acl_wants() -> None:
-    keys = ConnectionOptions("a:1", access_key="user", secret_key="secret", security_token="token")
-    found = signed({"topic": "T", "queueId": "0"}, b"body", keys)
-    # fields by name: AccessKey, SecurityToken, queueId, topic
-    expected = hmac.new(b"secret", b"user" + b"token" + b"0" + b"T" + b"body", hashlib.sha1).digest()
-    assert base64.b64decode(found.pop("Signature")) == expected
-    assert found == {"topic": "T", "queueId": "0", "AccessKey": "user", "SecurityToken": "token"}
-    assert signed({"a": "b"}, None, ConnectionOptions("a:1")) == {"a": "b"}
 
 
 @pytest.mark.parametrize(
