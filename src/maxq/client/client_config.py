@@ -12,6 +12,7 @@ from typing import Final
 from maxq.auth.signature import Credentials
 from maxq.client.argument_checks import INT_MAX, LONG_MAX, check_address, check_config
 from maxq.client.consumer.rebalance import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from maxq.client.failures import OnFailure
 from maxq.client.hooks import (
     CheckForbiddenHook,
     ConsumeMessageHook,
@@ -129,6 +130,7 @@ class ClientConfig:
     secret_key: str = field(default="", repr=False)
     security_token: str = field(default="", repr=False)
     rpc_hooks: Sequence[RPCHook] = ()  # of clients that share an instance name those of the first one count
+    on_failure: OnFailure | None = None  # called on the client's loop with programming errors that it goes on after
 
     def __post_init__(self) -> None:
         """Raises:

@@ -8,6 +8,7 @@ import pytest
 from maxq.client.client_config import LitePullConsumerConfig, SimpleConsumerConfig
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.errors import NotRunningError
 from maxq.client.instance.pull_api import PullAPIWrapper
 from maxq.client.results.pull_result import PullResult
 from maxq.codes import RequestCode, ResponseCode
@@ -334,5 +335,46 @@ def test_what_a_task_held_that_failed_is_not_done_at_the_shutdown() -> None:
         await consumer.shutdown()
         assert cluster.broker.committed["G", queues[done]] == 4
         assert cluster.broker.committed.get(("G", queues[1 - done]), 0) == 0
+
+    simulate(story)
+
+
+def test_a_program_can_wait_for_its_queues() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 0, queues=4)
+        consumer = make(cluster)
+        with pytest.raises(NotRunningError):
+            await consumer.wait_for_assignment()
+        async with consumer:
+            waiting = asyncio.create_task(consumer.wait_for_assignment(lambda queues: len(queues) == 4))
+            with pytest.raises(TimeoutError):
+                await consumer.wait_for_assignment(timeout_ms=5_000)
+            assert not waiting.done()
+            await consumer.subscribe("T")
+            assert await waiting == {MessageQueue("T", "broker-a", number) for number in range(4)}
+            fewer = asyncio.create_task(consumer.wait_for_assignment(lambda queues: len(queues) == 2))
+            async with make_second(cluster) as second:
+                await second.subscribe("T")
+                assert len(await fewer) == 2
+                assert len(await second.wait_for_assignment()) == 2
+            assert len(await consumer.wait_for_assignment(lambda queues: len(queues) == 4)) == 4
+
+    simulate(story)
+
+
+def make_second(cluster: MockCluster) -> LitePullConsumer:
+    return make(cluster, instance_name="second")
+
+
+def test_who_waits_for_queues_hears_that_the_consumer_was_shut_down() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 0)
+        consumer = make(cluster)
+        await consumer.start()
+        waiting = asyncio.create_task(consumer.wait_for_assignment())
+        await asyncio.sleep(1)
+        await consumer.shutdown()
+        with pytest.raises(NotRunningError):
+            await waiting
 
     simulate(story)

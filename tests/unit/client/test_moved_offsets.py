@@ -41,7 +41,7 @@ async def without_the_first(broker: MockBroker, request: RemotingCommand) -> Rem
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "maxq.client.consumer.moved_offsets"]
+    return [record.getMessage() for record in caplog.records if record.name == "maxq.client.consumer.pulling_consumer"]
 
 
 @pytest.mark.parametrize("pushes", [False, True])

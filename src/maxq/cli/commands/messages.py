@@ -42,7 +42,6 @@ app = typer.Typer(rich_markup_mode=None)
 _PROGRESS_EVERY = 1_000  # messages
 _COMMIT_SECONDS = 1.0
 _POLL_MS = 500
-_ASSIGNMENT_SECONDS = 0.02
 _TAIL_GROUP = "TOOLS_CONSUMER"  # as mqadmin's tools: commits nothing
 
 _Place = tuple[MessageQueue, int]  # a queue, and the queue offset behind a message
@@ -414,9 +413,7 @@ async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsum
     the client asks for."""
     if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return
-    while not consumer.assignment():  # noqa: ASYNC110 (the consumer offers no event for it)
-        await asyncio.sleep(_ASSIGNMENT_SECONDS)
-    for queue in consumer.assignment():
+    for queue in await consumer.wait_for_assignment():
         if await consumer.committed(queue) > 0:
             continue
         if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:

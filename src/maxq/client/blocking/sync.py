@@ -9,7 +9,7 @@ import concurrent.futures
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
@@ -333,6 +333,12 @@ class PushConsumer(_Started):
 
         return self._thread.run(call())
 
+    def wait_for_assignment(
+        self, is_enough: Callable[[Collection[MessageQueue]], bool] = bool, *, timeout_ms: int | None = None
+    ) -> Collection[MessageQueue]:
+        """Wait until this consumer holds queues, or as many as `is_enough` wants."""
+        return self._thread.run(self._client.wait_for_assignment(is_enough, timeout_ms=timeout_ms))
+
 
 class LitePullConsumer(_Started):
     """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`; see there for arguments, results, errors."""
@@ -443,6 +449,12 @@ class LitePullConsumer(_Started):
             return self._running.assignment()
 
         return self._thread.run(call())
+
+    def wait_for_assignment(
+        self, is_enough: Callable[[Collection[MessageQueue]], bool] = bool, *, timeout_ms: int | None = None
+    ) -> Collection[MessageQueue]:
+        """Wait until this consumer holds queues, or as many as `is_enough` wants."""
+        return self._thread.run(self._running.wait_for_assignment(is_enough, timeout_ms=timeout_ms))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Give out nothing of these queues for now."""

@@ -18,13 +18,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from maxq.client.client_config import PushConsumerConfig
+from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import ConsumerStats
-from maxq.client.consumer.listener_caller import ListenerCaller, reset_retry_topic
+from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.consumer.offset_store import OffsetStore
 from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.failures import Failures
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.protocol.enums import MessageModel
-from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
@@ -53,7 +54,7 @@ class ConsumeRequest:
     context: ConsumeContext = field(init=False)
 
 
-class ConsumeMessageConcurrentlyService:
+class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     """Runs the listener of one push consumer."""
 
     orderly = False
@@ -62,19 +63,15 @@ class ConsumeMessageConcurrentlyService:
         self,
         caller: ListenerCaller,
         config: PushConsumerConfig,
-        retry_topic: str,
-        offset_store: OffsetStore,
-        send_back: SendBack,
         stats: ConsumerStats,
         clock: Clock,
+        failures: Failures,
+        offset_store: OffsetStore,
+        send_back: SendBack,
     ) -> None:
-        self._caller = caller
-        self._config = config
-        self._retry_topic = retry_topic
+        super().__init__(caller, config, stats, clock, failures)
         self._offsets = offset_store
         self._send_back = send_back
-        self._stats = stats
-        self._clock = clock
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._requests: asyncio.Queue[ConsumeRequest | None] = asyncio.Queue()  # None: wakes an idle worker
         self._running: set[ConsumeRequest] = set()  # from before the call until what came of it is settled
@@ -93,19 +90,16 @@ class ConsumeMessageConcurrentlyService:
         self._expiring = asyncio.create_task(self._expire_loop(), name="maxq-consume-expire")
 
     def stop(self) -> None:
-        """Begin no more calls."""
         self._is_stopped = True
         if self._threads is not None:
             self._threads.stop()
 
     async def wait_for_calls(self) -> None:
-        """Until those under way have ended, and what came of them is settled."""
         if self._running:
             self._drained.clear()
             await self._drained.wait()
 
     async def shutdown(self) -> None:
-        """End the workers; coroutines that still run are cancelled."""
         tasks = [*self._workers, *self._settling]
         if self._expiring is not None:
             tasks.append(self._expiring)
@@ -219,12 +213,9 @@ class ConsumeMessageConcurrentlyService:
         """Right before a call, on any thread: is it still to be made?"""
         if request.process_queue.dropped or self._is_stopped:
             return False
-        reset_retry_topic(request.messages, self._retry_topic)
         request.context = ConsumeContext(request.queue)
         request.started_ms = self._clock.monotonic_ms()
-        started = str(self._clock.wall_ms())
-        for message in request.messages:
-            message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
+        self._mark_started(request.messages)
         self._running.add(request)
         return True
 
@@ -260,9 +251,9 @@ class ConsumeMessageConcurrentlyService:
     async def _settle(self, request: ConsumeRequest, failed: list[MessageExt]) -> None:
         try:
             self._finish(request, await self._hand_back(request, failed))
-        except Exception:
+        except Exception as error:
             # The messages stay in their ProcessQueue, so their offset is not committed.
-            log.exception("finishing %d messages of %s failed", len(failed), request.queue)
+            self._failures.report(error, "finishing %d messages of %s", len(failed), request.queue)
         finally:
             self._done_with(request)
 
@@ -295,7 +286,10 @@ class ConsumeMessageConcurrentlyService:
             await asyncio.sleep(timeout_ms / 1000)
             deadline_ms = self._clock.monotonic_ms() - timeout_ms
             for request in [request for request in list(self._running) if request.started_ms < deadline_ms]:
-                await self._expire(request)
+                try:
+                    await self._expire(request)
+                except Exception as error:
+                    self._failures.report(error, "giving back %d messages of %s", len(request.messages), request.queue)
 
     async def _expire(self, request: ConsumeRequest) -> None:
         """A listener hangs: let the broker deliver its messages to somebody else, so that the offset can move on. What

@@ -8,18 +8,19 @@ Source: apache/rocketmq client/impl/consumer/ConsumeMessageOrderlyService.java.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Literal
 
 from maxq.client.client_config import PushConsumerConfig
+from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import ConsumerStats
-from maxq.client.consumer.listener_caller import ListenerCaller, reset_retry_topic
+from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.consumer.offset_store import OffsetStore
 from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
+from maxq.client.failures import Failures
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.errors import MaxQError
 from maxq.protocol.enums import MessageModel
@@ -39,7 +40,7 @@ _SLICE = 64  # calls a runner makes before others get their turn
 SendToRetry = Callable[[MessageExt], Awaitable[bool]]
 
 
-class ConsumeMessageOrderlyService:
+class ConsumeMessageOrderlyService(ConsumeMessageService):
     """Runs the listener of one push consumer, queue by queue."""
 
     orderly = True
@@ -48,21 +49,17 @@ class ConsumeMessageOrderlyService:
         self,
         caller: ListenerCaller,
         config: PushConsumerConfig,
-        retry_topic: str,
+        stats: ConsumerStats,
+        clock: Clock,
+        failures: Failures,
         offset_store: OffsetStore,
         rebalance: RebalanceImpl,
         send_to_retry: SendToRetry,
-        stats: ConsumerStats,
-        clock: Clock,
     ) -> None:
-        self._caller = caller
-        self._config = config
-        self._retry_topic = retry_topic
+        super().__init__(caller, config, stats, clock, failures)
         self._offsets = offset_store
         self._rebalance = rebalance
         self._send_to_retry = send_to_retry
-        self._stats = stats
-        self._clock = clock
         self._clustering = config.message_model is MessageModel.CLUSTERING
         self._runners: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._consume_locks: dict[ProcessQueue, asyncio.Lock] = {}  # held during a listener call
@@ -78,19 +75,16 @@ class ConsumeMessageOrderlyService:
             self._lock_task = asyncio.create_task(self._lock_loop(), name="maxq-lock-queues")
 
     def stop(self) -> None:
-        """Begin no more calls."""
         self._stopped = True
         for shrinking in self._shrinking:
             shrinking.cancel()
 
     async def wait_for_calls(self) -> None:
-        """Until those under way have ended, and what came of them is settled."""
         for lock in list(self._consume_locks.values()):
             async with lock:
                 pass
 
     async def shutdown(self) -> None:
-        """End the runners; coroutines that still run are cancelled."""
         tasks = list(self._runners.values())
         if self._lock_task is not None:
             tasks.append(self._lock_task)
@@ -134,8 +128,12 @@ class ConsumeMessageOrderlyService:
     async def _lock_loop(self) -> None:
         await asyncio.sleep(1)
         while True:
-            with contextlib.suppress(MaxQError):
+            try:
                 await self._rebalance.lock_all()
+            except MaxQError as error:
+                log.warning("locks of queues were not renewed: %s", error)
+            except Exception as error:
+                self._failures.report(error, "renewing locks of queues")
             await self._rebalance.wait_for_next_locks(self._config.lock_interval)
 
     # --- one queue ---
@@ -154,8 +152,8 @@ class ConsumeMessageOrderlyService:
                     await asyncio.sleep(pause_ms / 1000)
                 elif calls % _SLICE == 0:
                     await asyncio.sleep(0)
-        except Exception:
-            log.exception("consuming queue %s failed", queue)
+        except Exception as error:
+            self._failures.report(error, "consuming queue %s", queue)
         finally:
             del self._runners[process_queue]
             del self._consume_locks[process_queue]
@@ -178,7 +176,7 @@ class ConsumeMessageOrderlyService:
             messages = process_queue.take_messages(self._config.consume_message_batch_max_size, now_ms)
             if not messages:
                 return 0
-            reset_retry_topic(messages, self._retry_topic)
+            self._caller.show_own_topics(messages)
             context = ConsumeContext(queue)
             is_done = False
             try:

@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from maxq.client.client_config import PushConsumerConfig
+from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import ConsumerStats
-from maxq.client.consumer.listener_caller import ListenerCaller, reset_retry_topic
+from maxq.client.consumer.listener_caller import ListenerCaller
 from maxq.client.consumer.send_back import DEFAULT_MAX_RECONSUME_TIMES
+from maxq.client.failures import Failures
 from maxq.client.instance.pop_api import INIT_MAX, INIT_MIN, PopAPI
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.client.results.pop_result import handle_of
@@ -28,7 +30,6 @@ from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.consumer_info import PopProcessQueueInfo
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeFromWhere
-from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
@@ -64,35 +65,31 @@ class _Batch:
     ends_ms: int  # when the messages may be seen by others; monotonic
 
 
-class ConsumeMessagePopService:
-    """Of one consumer."""
+class ConsumeMessagePopService(ConsumeMessageService):
+    """Pops from the queues that the broker assigns to one push consumer."""
 
     def __init__(
         self,
         caller: ListenerCaller,
         config: PushConsumerConfig,
-        api: PopAPI,
-        send_back: SendBack,
         stats: ConsumerStats,
         clock: Clock,
-        retry_topic: str,
+        failures: Failures,
+        api: PopAPI,
+        send_back: SendBack,
         *,
         subscription_of: Callable[[str], SubscriptionData | None],
         is_paused: Callable[[], bool],
     ) -> None:
         """
         Args:
-            retry_topic: of the group: messages from it are shown under their own topic.
-            subscription_of: what the group wants of a topic.
+            subscription_of: what the group wants of a topic; None: nothing any more.
+            is_paused: the consumer is suspended.
         """
-        self._caller = caller
-        self._config = config
+        super().__init__(caller, config, stats, clock, failures)
         self._api = api
         self._send_back = send_back
-        self._stats = stats
-        self._clock = clock
-        self._failures = Seldom(clock)  # of pops: each queue tries again every few seconds
-        self._retry_topic = retry_topic
+        self._failed_pops = Seldom(clock)  # of pops: each queue tries again every few seconds
         self._subscription_of = subscription_of
         self._is_paused = is_paused
         self._queues: dict[MessageQueue, PopProcessQueue] = {}
@@ -144,18 +141,15 @@ class ConsumeMessagePopService:
         }
 
     def stop(self) -> None:
-        """Pop no more, and begin no more calls."""
         for queue in list(self._queues):
             self._drop(queue)
 
     async def wait_for_calls(self) -> None:
-        """Until those under way have ended, and were answered."""
         if self._busy:
             self._idle.clear()
             await self._idle.wait()
 
     async def shutdown(self) -> None:
-        """End the workers; coroutines that still run are cancelled."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -174,9 +168,12 @@ class ConsumeMessagePopService:
                 await self._pop(process_queue)
             except (MaxQError, OSError) as error:
                 queue = process_queue.queue
-                if (left_out := self._failures.admits((queue.broker_name, type(error)))) is not None:
+                if (left_out := self._failed_pops.admits((queue.broker_name, type(error)))) is not None:
                     log.warning("pop of %s failed: %s%s", queue, error, and_more(left_out))
                 await self._api.pause(process_queue.queue, config.pull_time_delay_when_exception)
+            except Exception as error:
+                self._failures.report(error, "popping from %s", process_queue.queue)
+                await asyncio.sleep(config.pull_time_delay_when_exception / 1000)
 
     async def _pop(self, process_queue: PopProcessQueue) -> None:
         queue, config = process_queue.queue, self._config
@@ -211,8 +208,9 @@ class ConsumeMessagePopService:
             self._busy += 1
             try:
                 await self._consume(batch)
-            except Exception:  # the worker must live; the messages come again by themselves
-                log.exception("finishing %d messages of %s failed", len(batch.messages), batch.process_queue.queue)
+            except Exception as error:  # the worker must live; the messages come again by themselves
+                queue = batch.process_queue.queue
+                self._failures.report(error, "finishing %d messages of %s", len(batch.messages), queue)
             finally:
                 batch.process_queue.wait_ack -= len(batch.messages)
                 self._busy -= 1
@@ -226,10 +224,7 @@ class ConsumeMessagePopService:
         started_ms = self._clock.monotonic_ms()
         if not self._is_wanted(batch):
             return
-        reset_retry_topic(batch.messages, self._retry_topic)
-        started = str(self._clock.wall_ms())
-        for message in batch.messages:
-            message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
+        self._mark_started(batch.messages)
         context = ConsumeContext(batch.process_queue.queue)
         result = await self._caller.call(batch.messages, context, lambda: self._is_wanted(batch))
         if result is None:

@@ -1,23 +1,20 @@
-"""GroupConsumer: what push and lite pull consumers have in common as members of a consumer group.
+"""GroupConsumer: what all consumers have in common as members of a consumer group.
 
-Source: apache/rocketmq client/impl/consumer/MQConsumerInner.java, and what DefaultMQPushConsumerImpl.java and
-DefaultLitePullConsumerImpl.java repeat of each other.
+Source: apache/rocketmq client/impl/consumer/MQConsumerInner.java.
 """
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
 from maxq.client.client_config import ClientSeams, ConsumerConfig
-from maxq.client.consumer.moved_offsets import MovedOffsets
 from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.errors import NotRunningError
+from maxq.client.failures import Failures
 from maxq.client.instance.ending import Ending, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
@@ -30,7 +27,6 @@ from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.log_limits import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +49,14 @@ class GroupConsumer(ABC, Generic[Config]):
         self._config = config
         self._seams = seams
         self._clock = seams.clock
-        self._failures = Seldom(seams.clock)  # of pulls: each queue tries again every few seconds
+        self.failures = Failures(config.on_failure, seams.clock)
         self._manager = manager or MQClientManager(seams)
         self.group = wrap(config.namespace, config.consumer_group)
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._wanted: dict[str, SubscriptionData] = {}  # by topic on the wire, as the heartbeat tells it
         self._instance: MQClientInstance | None = None
         self._offsets: OffsetStore
-        self._rebalance: RebalanceImpl
         self._pull_api: PullAPIWrapper
-        self._moved_offsets = MovedOffsets(self.group)
         self._ending = Ending()
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
@@ -197,17 +191,9 @@ class GroupConsumer(ABC, Generic[Config]):
                 level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
                 log.log(level, "no route for topic %s of group %s yet: %s", topic, self.group, error)
 
+    @abstractmethod
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
-        self._rebalance.subscriptions = dict(self._wanted)
-        instance.rebalance_immediately()
-
-    async def _renew_subscription(self, topic: str) -> None:
-        """Queues changed hands: brokers are told a newer version of the subscription, as Java does."""
-        wanted = self._wanted.get(topic)
-        if wanted is not None and self._instance is not None:
-            self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
-            await self._instance.heartbeat_all()
-            self._rebalance.subscriptions[topic] = self._wanted[topic]
+        """Begin to pull from the topics that were subscribed, and end with the others."""
 
     # --- for the instance and for operators ---
 

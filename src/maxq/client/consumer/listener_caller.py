@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from maxq.client.hooks import ConsumeHooks
+from maxq.client.namespace import retry_topic
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.protocol.enums import CMResult
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 
 log = logging.getLogger(__name__)
+
 
 class ListenerCaller:
     """One listener.
@@ -22,7 +24,7 @@ class ListenerCaller:
         listener: plain function or coroutine function.
         executor: where plain functions run; None: on the event loop, for functions that do not block.
         later: what an exception counts as.
-        group: for the log.
+        group: the consumer group, for the log and for its retry topic.
         hooks: called around every call, where the listener runs.
     """
 
@@ -41,6 +43,7 @@ class ListenerCaller:
         self._executor = None if is_coroutine else executor
         self._later = later
         self._group = group
+        self.retry_topic = retry_topic(group)
         self._hooks = hooks
 
     @property
@@ -52,6 +55,12 @@ class ListenerCaller:
         """Later calls run there."""
         if self._executor is not None:
             self._executor = executor
+
+    def show_own_topics(self, messages: Sequence[MessageExt]) -> None:
+        """Give messages that came back through the group's retry topic the topic that they were sent to."""
+        for message in messages:
+            if message.topic == self.retry_topic:
+                message.topic = message.properties.get(const.PROPERTY_RETRY_TOPIC, message.topic)
 
     async def call(
         self, messages: list[MessageExt], context: ConsumeContext, is_wanted: Callable[[], bool] = lambda: True
@@ -142,10 +151,3 @@ def _is_for_us(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
-
-
-def reset_retry_topic(messages: Sequence[MessageExt], retry_topic: str) -> None:
-    """Messages that came back through the group's retry topic show the topic they were sent to."""
-    for message in messages:
-        if message.topic == retry_topic:
-            message.topic = message.properties.get(const.PROPERTY_RETRY_TOPIC, message.topic)

@@ -14,16 +14,16 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 
 from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
 from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
-from maxq.client.consumer.group_consumer import GroupConsumer
 from maxq.client.consumer.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
 from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
 from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
-from maxq.client.consumer.running_info import consumer_running_info
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.ending import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
@@ -40,16 +40,14 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.log_limits import and_more
 
 log = logging.getLogger(__name__)
 
-FLOW_CONTROL_WAIT_MS = 10
 PAUSED_WAIT_MS = 100
 _NO_TIMEOUT_MS = 1 << 62  # of hooks: a poll has none
 
 
-class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
+class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     """A pulling member of a consumer group.
 
     Args:
@@ -176,7 +174,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         self._wanted.pop(wire, None)
         if self._instance is not None:
             await self._announce()
-            await self._rebalance.do_rebalance()
+            await self._rebalance_round()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues.
@@ -200,9 +198,13 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
         await instance.heartbeat_all()
         for queue in sorted(queues - self._assigned.keys()):
             self._begin(queue, ProcessQueue(self._clock.monotonic_ms()), await self._rebalance.pull_from_where(queue))
+        self._look_at_assignment()
 
     def assignment(self) -> set[MessageQueue]:
         """The queues we read now."""
+        return self._held_queues()
+
+    def _held_queues(self) -> set[MessageQueue]:
         return {self._for_the_user(queue) for queue in self._assigned}
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
@@ -413,7 +415,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     async def do_rebalance(self) -> bool:
         if self._instance is None or not self._wanted:
             return True
-        return await self._rebalance.do_rebalance()
+        return await self._rebalance_round()
 
     async def persist_consumer_offset(self) -> None:
         if self._instance is not None:
@@ -430,10 +432,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
         held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
-        wanted = self._wanted.values()
-        return consumer_running_info(
-            self._running(), self._config, self.group, self.consume_type, wanted, held, self._offsets
-        )
+        return self._running_info_of(held)
 
     # --- for the rebalance ---
 
@@ -482,32 +481,27 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig]):
     # --- pulling ---
 
     async def _pull_loop(self, assigned: AssignedQueue, generation: int) -> None:
-        while not assigned.process_queue.dropped and assigned.generation == generation:
-            assigned.process_queue.last_pull_timestamp = self._clock.monotonic_ms()
-            wait_ms = self._hold_back_ms(assigned)
-            if wait_ms:
-                await asyncio.sleep(wait_ms / 1000)
-                continue
-            try:
-                result = await self._pull(assigned)
-                now_ms = self._clock.monotonic_ms()
-                if self._shares_queues and assigned.process_queue.may_be_anothers(now_ms):
-                    await self._go_where_another_is(assigned)
-                assigned.process_queue.last_answer_timestamp = now_ms
-            except (MaxQError, OSError) as error:
-                delay_ms = self._config.pull_time_delay_when_exception
-                if (left_out := self._failures.admits((assigned.queue.broker_name, type(error)))) is not None:
-                    more = and_more(left_out)
-                    log.warning("pull of %s failed, next try in %d ms: %s%s", assigned.queue, delay_ms, error, more)
-                await self._pull_api.pause(assigned.queue, delay_ms)
-                continue
-            except Exception:
-                log.exception("pulling %s failed", assigned.queue)
-                await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
-                continue
-            if assigned.generation != generation or assigned.process_queue.dropped:
-                return
+        held = assigned.process_queue
+
+        async def pull() -> PullResult:
+            result = await self._pull(assigned)
+            now_ms = self._clock.monotonic_ms()
+            if self._shares_queues and held.may_be_anothers(now_ms):
+                await self._go_where_another_is(assigned)
+            held.last_answer_timestamp = now_ms
+            return result
+
+        async def take(result: PullResult) -> None:
             self._take(assigned, result)
+
+        await self._pull_until_given_up(
+            assigned.queue,
+            held,
+            is_held=lambda: assigned.generation == generation and not held.dropped,
+            hold_back_ms=partial(self._hold_back_ms, assigned),
+            pull=pull,
+            take=take,
+        )
 
     @property
     def _shares_queues(self) -> bool:

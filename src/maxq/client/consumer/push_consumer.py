@@ -11,19 +11,20 @@ import logging
 from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 
 from maxq.client.argument_checks import check_callable
 from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
 from maxq.client.consumer.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consumer.consume_orderly import ConsumeMessageOrderlyService
 from maxq.client.consumer.consume_pop import ConsumeMessagePopService
+from maxq.client.consumer.consume_service import ConsumeMessageService
 from maxq.client.consumer.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats
 from maxq.client.consumer.flow_control import FlowControl
-from maxq.client.consumer.group_consumer import GroupConsumer
-from maxq.client.consumer.listener_caller import ListenerCaller, reset_retry_topic
-from maxq.client.consumer.process_queue import SILENCE_MAX_MS, ProcessQueue
+from maxq.client.consumer.listener_caller import ListenerCaller
+from maxq.client.consumer.process_queue import ProcessQueue
+from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
-from maxq.client.consumer.running_info import consumer_running_info
 from maxq.client.consumer.send_back import SendBack
 from maxq.client.hooks import ConsumeHooks
 from maxq.client.instance.ending import in_turn
@@ -31,31 +32,25 @@ from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pop_api import PopAPI
 from maxq.client.message_selector import MessageSelector, expression_of
-from maxq.client.namespace import retry_topic, wrap
+from maxq.client.namespace import wrap
 from maxq.client.producer.message_sender import MessageSender
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.results.pull_result import PullResult, PullStatus
 from maxq.client.trace.hooks import ConsumeMessageTraceHook
 from maxq.client.validators import check_topic
-from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.log_limits import and_more
 
 log = logging.getLogger(__name__)
 
-FLOW_CONTROL_WAIT_MS = 10  # Java waits 50; the check costs nothing here
 PAUSED_WAIT_MS = 1_000
-BROKER_FLOW_CONTROL_WAIT_MS = 20  # after FLOW_CONTROL 215
 CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-_UNKNOWN_TO_BROKER = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 
-class PushConsumer(GroupConsumer[PushConsumerConfig]):
+class PushConsumer(PullingConsumer[PushConsumerConfig]):
     """A member of a consumer group.
 
     Args:
@@ -84,7 +79,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     ) -> None:
         check_callable("the listener", listener, "listener(messages, context)")
         super().__init__(config, seams, manager)
-        self._retry_topic = retry_topic(self.group)
         self._orderly = orderly
         later = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
         timeout_ms = config.consume_timeout_minutes * 60_000
@@ -145,8 +139,8 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
 
     def _background_done(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s of group %s failed", task.get_name(), self.group, exc_info=error)
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.failures.report(error, "%s of group %s", task.get_name(), self.group)
 
     async def start(self) -> None:
         """Join the group.
@@ -187,22 +181,22 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             self._service = ConsumeMessageOrderlyService(
                 self._caller,
                 config,
-                self._retry_topic,
+                self.stats,
+                self._clock,
+                self.failures,
                 self._offsets,
                 self._rebalance,
                 self._send_back.send_to_retry,
-                self.stats,
-                self._clock,
             )
         else:
             self._service = ConsumeMessageConcurrentlyService(
                 self._caller,
                 config,
-                self._retry_topic,
-                self._offsets,
-                self._send_back.send_back,
                 self.stats,
                 self._clock,
+                self.failures,
+                self._offsets,
+                self._send_back.send_back,
             )
 
     def _make_pops(self, instance: MQClientInstance) -> ConsumeMessagePopService | None:
@@ -212,19 +206,18 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         return ConsumeMessagePopService(
             self._caller,
             self._config,
-            PopAPI(instance, self.group),
-            self._send_back.send_back,
             self.stats,
             self._clock,
-            self._retry_topic,
+            self.failures,
+            PopAPI(instance, self.group),
+            self._send_back.send_back,
             subscription_of=self._wanted.get,
             is_paused=lambda: self._paused,
         )
 
     def _subscribe_retry_topic(self) -> None:
-        self._wanted[self._retry_topic] = build_subscription_data(
-            self._retry_topic, "*", sub_version=self._clock.wall_ms()
-        )
+        topic = self._caller.retry_topic
+        self._wanted[topic] = build_subscription_data(topic, "*", sub_version=self._clock.wall_ms())
 
     async def shutdown(self, await_termination_ms: int | None = None) -> None:
         """Leave the group: begin no more listener calls, wait for those under way, commit what they did, unregister.
@@ -245,7 +238,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         instance, self._instance = self._instance, None
         if instance is None:
             return
-        services = [self._service] if self._pops is None else [self._service, self._pops]
+        services: list[ConsumeMessageService] = [self._service] if self._pops is None else [self._service, self._pops]
         for service in services:
             service.stop()
 
@@ -311,6 +304,9 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues we hold now, sorted; those we pop from, too (queue id -1: all of a broker)."""
         self._running()
+        return self._held_queues()
+
+    def _held_queues(self) -> list[MessageQueue]:
         popped = [] if self._pops is None else self._pops.queues()
         return sorted([*self._rebalance.process_queues, *popped])
 
@@ -326,7 +322,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             return True
         if self._pops is not None:
             self._pops.drop_unsubscribed(self._wanted)
-        return await self._rebalance.do_rebalance()
+        return await self._rebalance_round()
 
     async def persist_consumer_offset(self) -> None:
         """Tell the broker, or the file, what is done."""
@@ -373,45 +369,42 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
 
     async def _pull_loop(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         was_locked = False
-        while not process_queue.dropped:
+
+        async def pull() -> PullResult | None:
+            nonlocal offset, was_locked
+            if process_queue.locked and not was_locked:
+                # Somebody else had the queue until now: go on where they committed.
+                offset = await self._rebalance.pull_from_where(queue)
+            was_locked = process_queue.locked
+            result = await self._pull(queue, process_queue, offset)
+            if result is None:
+                return None
             now_ms = self._clock.monotonic_ms()
-            stood_still = now_ms - process_queue.last_pull_timestamp > SILENCE_MAX_MS
-            process_queue.last_pull_timestamp = now_ms
-            if stood_still and await self._is_anothers(queue, process_queue):
-                return
-            wait_ms = self._hold_back_ms(queue, process_queue)
-            if wait_ms:
-                await asyncio.sleep(wait_ms / 1000)
-                continue
-            try:
-                if process_queue.locked and not was_locked:
-                    # Somebody else had the queue until now: go on where they committed.
-                    offset = await self._rebalance.pull_from_where(queue)
-                was_locked = process_queue.locked
-                result = await self._pull(queue, process_queue, offset)
-                if result is None:
-                    continue
-                now_ms = self._clock.monotonic_ms()
-                if process_queue.may_be_anothers(now_ms) and await self._is_anothers(queue, process_queue):
-                    return
-                process_queue.last_answer_timestamp = now_ms
-                if result.status is PullStatus.OFFSET_ILLEGAL:
-                    self._moved_offsets.tell(queue, offset, result.next_begin_offset)
-                    await self._start_over(queue, process_queue, result)
-                    return
-            except (MaxQError, OSError) as error:
-                await self._after_failure(queue, error)
-                continue
-            except asyncio.CancelledError:
-                raise
-            except Exception:
-                log.exception("pulling %s failed", queue)
-                await asyncio.sleep(self._config.pull_time_delay_when_exception / 1000)
-                continue
+            if process_queue.may_be_anothers(now_ms) and await self._leave_to_another(queue, process_queue):
+                return None
+            process_queue.last_answer_timestamp = now_ms
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                self._moved_offsets.tell(queue, offset, result.next_begin_offset)
+                await self._start_over(queue, process_queue, result)
+                return None
+            return result
+
+        async def take(result: PullResult) -> None:
+            nonlocal offset
             offset = result.next_begin_offset
             self._take(queue, process_queue, result)
             if self._config.pull_interval > 0 and result.messages:
                 await asyncio.sleep(self._config.pull_interval / 1000)
+
+        await self._pull_until_given_up(
+            queue,
+            process_queue,
+            is_held=lambda: not process_queue.dropped,
+            hold_back_ms=partial(self._hold_back_ms, queue, process_queue),
+            pull=pull,
+            take=take,
+            after_standstill=partial(self._leave_to_another, queue, process_queue),
+        )
 
     def _hold_back_ms(self, queue: MessageQueue, process_queue: ProcessQueue) -> int:
         """How long to wait before pulling; 0: pull now."""
@@ -424,7 +417,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
             return self._config.pull_time_delay_when_exception if is_waiting else 0
         return 0
 
-    async def _is_anothers(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+    async def _leave_to_another(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         return not self._broadcasting and await self._rebalance.leave_to_another(queue, process_queue)
 
     async def _pull(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> PullResult | None:
@@ -468,21 +461,6 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
         if self._instance is not None:
             self._instance.rebalance_immediately()
 
-    async def _after_failure(self, queue: MessageQueue, error: Exception) -> None:
-        wait_ms = self._config.pull_time_delay_when_exception
-        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
-            wait_ms = BROKER_FLOW_CONTROL_WAIT_MS
-        elif isinstance(error, BrokerError) and error.code in _UNKNOWN_TO_BROKER and self._instance is not None:
-            log.info("the broker of %s does not know our subscription, it is told again: %s", queue, error)
-            self._instance.heartbeat_soon()
-        elif (left_out := self._failures.admits((queue.broker_name, type(error)))) is None:
-            pass  # said of another queue of this broker a moment ago
-        elif isinstance(error, RemoteProtocolError):
-            log.error("the answer to a pull of %s is not readable: %s%s", queue, error, and_more(left_out))
-        else:
-            log.warning("pull of %s failed, next try in %d ms: %s%s", queue, wait_ms, error, and_more(left_out))
-        await self._pull_api.pause(queue, wait_ms)
-
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
@@ -502,15 +480,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
 
     def running_info(self) -> ConsumerRunningInfo:
         """State for tools (GET_CONSUMER_RUNNING_INFO)."""
-        info = consumer_running_info(
-            self._running(),
-            self._config,
-            self.group,
-            self.consume_type,
-            self._wanted.values(),
-            self._rebalance.process_queues,
-            self._offsets,
-        )
+        info = self._running_info_of(self._rebalance.process_queues)
         info.properties[ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE] = str(self._config.consume_thread_nums)
         info.properties[ConsumerRunningInfo.PROP_CONSUME_ORDERLY] = "true" if self._orderly else "false"
         info.properties |= self.flow_control.figures()
@@ -523,7 +493,7 @@ class PushConsumer(GroupConsumer[PushConsumerConfig]):
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
         """Have the listener consume this one message now (CONSUME_MESSAGE_DIRECTLY)."""
         message.broker_name = broker_name
-        reset_retry_topic([message], self._retry_topic)
+        self._caller.show_own_topics([message])
         started_ms = self._clock.monotonic_ms()
         context = ConsumeContext(MessageQueue(message.topic, broker_name, message.queue_id))
         outcome, remark = await self._caller.consume_directly(message, context)

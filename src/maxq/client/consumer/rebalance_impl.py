@@ -84,6 +84,11 @@ class RebalanceImpl:
 
     # --- rounds ---
 
+    @property
+    def is_changing(self) -> bool:
+        """Is a round under way, which may have taken a part of our share only?"""
+        return self._lock.locked()
+
     async def do_rebalance(self) -> bool:
         """One round over all topics; True if we hold exactly what we should."""
         async with self._lock:

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, TypeVar
 
 from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.failures import Failures
 from maxq.client.instance.broker_table import BrokerAddress, BrokerTable
-from maxq.client.instance.broker_watch import BrokerWatch
+from maxq.client.instance.broker_watch import LOOK_MS_MAX, BrokerWatch
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.instance.request_reply import PendingRequests
 from maxq.client.instance.topic_routes import TopicRoutes
@@ -59,6 +60,7 @@ class ConsumerInner(Protocol):
     """What an instance asks of a consumer."""
 
     group: str
+    failures: Failures
 
     def consumer_data(self) -> ConsumerData:
         """Its part of the heartbeat."""
@@ -91,6 +93,7 @@ class MQClientInstance:
         self.config = config
         self.seams = seams
         self.remoting = remoting
+        self._failures = Failures(config.on_failure, seams.clock)
         self.api = MQClientAPI(
             remoting,
             vip_channel_enabled=config.vip_channel_enabled,
@@ -155,8 +158,8 @@ class MQClientInstance:
             await work()
         except MaxQError as error:
             log.warning("%s of client %s failed: %s", name, self.client_id, error)
-        except Exception:
-            log.exception("%s of client %s failed", name, self.client_id)
+        except Exception as error:
+            self._failures.report(error, "%s of client %s", name, self.client_id)
 
     # --- members ---
 
@@ -264,7 +267,11 @@ class MQClientInstance:
     async def _watch_loop(self) -> None:
         while True:
             changes = self.brokers.changes
-            pause_ms = self._watch.look()
+            try:
+                pause_ms = self._watch.look()
+            except Exception as error:
+                self._failures.report(error, "looking for silent brokers of client %s", self.client_id)
+                pause_ms = LOOK_MS_MAX
             await self.brokers.wait_for_change(pause_ms, since=changes)  # whose place was taken is left at once
 
     # --- brokers ---
@@ -286,8 +293,7 @@ class MQClientInstance:
         self.refresh_route_soon(topic)
 
     def note_failure(self, address: str, topic: str, error: Exception) -> None:
-        """A request to a broker of `topic` failed: if it could not be reached, or is not the one to ask, others may be.
-        """
+        """Ask others when a request to a broker of `topic` failed because it cannot be reached or is the wrong one."""
         if isinstance(error, RemotingError):
             self.broker_failed(address, topic)
         elif isinstance(error, BrokerError) and error.code in NOT_HERE_CODES:
@@ -436,9 +442,7 @@ class MQClientInstance:
         async with self._heartbeat_lock:
             groups = set(self._producer_groups)
             data = self.heartbeat_data()
-            await asyncio.gather(
-                *(self._heartbeat_one(name, address, data, groups) for name, address in brokers)
-            )
+            await asyncio.gather(*(self._heartbeat_one(name, address, data, groups) for name, address in brokers))
 
     async def _heartbeat_one(self, name: str, address: str, data: HeartbeatData, groups: set[str]) -> None:
         try:
@@ -471,8 +475,8 @@ class MQClientInstance:
         for consumer in list(self._consumers.values()):
             try:
                 balanced &= await consumer.do_rebalance()
-            except Exception:
-                log.exception("rebalance of group %s failed", consumer.group)
+            except Exception as error:
+                consumer.failures.report(error, "rebalance of group %s", consumer.group)
                 balanced = False
         return balanced
 

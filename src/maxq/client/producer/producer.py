@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from maxq.client.argument_checks import check_callable, check_messages, check_number, check_queue
 from maxq.client.client_config import ClientSeams, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
+from maxq.client.failures import Failures
 from maxq.client.instance.ending import Ending, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
@@ -104,6 +105,7 @@ class Producer:
         self._instance: MQClientInstance | None = None
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
+        self._failures = Failures(config.on_failure, seams.clock)
         self._ending = Ending()
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
@@ -183,8 +185,8 @@ class Producer:
             await asyncio.sleep(_DETECTOR_INTERVAL_MS / 1000)
             try:
                 await self._sender.probe_faulty()
-            except Exception:
-                log.exception("probing brokers failed")
+            except Exception as error:
+                self._failures.report(error, "probing the brokers that were slow")
 
     def _running(self) -> MessageSender:
         if self._instance is None:

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Final
 
 from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig
+from maxq.client.failures import Failures
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.producer.message_sender import MessageSender
 from maxq.errors import LocalProtocolError, MaxQError
@@ -67,6 +68,7 @@ class AsyncTraceDispatcher:
         self.sent = 0
         self.dropped = 0
         self.clock = seams.clock
+        self._failures = Failures(config.on_failure, seams.clock)
         self._request_prefix = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng).next()[:-8]
         self._request_numbers = itertools.count(1)
         self._config = config
@@ -153,7 +155,7 @@ class AsyncTraceDispatcher:
             except MaxQError as error:
                 self._drop(batch, str(error))
             except Exception as error:
-                log.exception("sending traces failed")
+                self._failures.report(error, "sending traces to topic %s", self.topic)
                 self._drop(batch, repr(error))
 
     def _encoded(self, batch: list[list[TraceRecord]]) -> Iterator[tuple[TraceRecord, str]]:

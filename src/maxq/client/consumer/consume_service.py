@@ -1,0 +1,62 @@
+"""ConsumeMessageService: what the three ways to call a push consumer's listener have in common.
+
+`ConsumeMessageConcurrentlyService` makes many calls at a time, `ConsumeMessageOrderlyService` one a queue, and
+`ConsumeMessagePopService` pops what it calls the listener with.
+
+Source: apache/rocketmq client/impl/consumer/ConsumeMessageService.java.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from maxq.client.client_config import PushConsumerConfig
+from maxq.client.consumer.consumer_stats import ConsumerStats
+from maxq.client.consumer.listener_caller import ListenerCaller
+from maxq.client.failures import Failures
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.message import MessageExt
+from maxq.runtime.interfaces import Clock
+
+
+class ConsumeMessageService(ABC):
+    """Calls the listener of one push consumer.
+
+    Args:
+        caller: makes single calls.
+        config: the consumer's settings.
+        stats: counts what the calls came to.
+        failures: told of programming errors that the service goes on after.
+    """
+
+    def __init__(
+        self,
+        caller: ListenerCaller,
+        config: PushConsumerConfig,
+        stats: ConsumerStats,
+        clock: Clock,
+        failures: Failures,
+    ) -> None:
+        self._caller = caller
+        self._config = config
+        self._stats = stats
+        self._clock = clock
+        self._failures = failures
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Begin no more calls."""
+
+    @abstractmethod
+    async def wait_for_calls(self) -> None:
+        """Wait until the calls under way have ended, and their outcome has been dealt with."""
+
+    @abstractmethod
+    async def shutdown(self) -> None:
+        """End the tasks of the service; coroutine listeners that still run are cancelled."""
+
+    def _mark_started(self, messages: Sequence[MessageExt]) -> None:
+        """Prepare messages for a call: they show the topic that they were sent to, and when the call began."""
+        self._caller.show_own_topics(messages)
+        started = str(self._clock.wall_ms())
+        for message in messages:
+            message.properties[const.PROPERTY_CONSUME_START_TIMESTAMP] = started
