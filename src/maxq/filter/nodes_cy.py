@@ -26,6 +26,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp
+    from cython.cimports.maxq.runtime.buffers import find_byte
+else:
+    from maxq.runtime.buffers import find_byte
 
 FALSE, TRUE, NULL, ERROR = range(4)
 #: How values relate: bits of what an order may be.
@@ -69,12 +72,8 @@ class PropertyScan:
         for slot in range(self._count):
             spans[4 * slot + 3] = -1
         while p < end:
-            middle = p
-            while middle < end and buf[middle] != 1 and buf[middle] != 2:
-                middle += 1
-            q = middle
-            while q < end and buf[q] != 2:
-                q += 1
+            q = find_byte(buf, p, end, 2)
+            middle = find_byte(buf, p, q, 1)
             if middle > p and q - middle > 1:
                 slot = self._slot(buf, p, middle - p)
                 if slot >= 0:

@@ -16,6 +16,8 @@ else:
     from maxq.filter.nodes_cy import Node, PropertyScan
     from maxq.runtime.buffers import i32, i64, u32
 
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 _DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
 _EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
@@ -128,7 +130,7 @@ class Predicate:
         if size < 91:
             return 2
         magic: cython.uint = u32(buf, p + 4)
-        if (magic != 0xDAA320A7 and magic != 0xDAA320AB) or i32(buf, p) != size:
+        if (magic != _V1 and magic != _V2) or i32(buf, p) != size:
             return 2
         sys_flag: cython.int = i32(buf, p + 36)
         q: cython.longlong = p + 68 + (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
@@ -139,7 +141,7 @@ class Predicate:
         if body_size < 0 or q + 4 + body_size + 3 > limit:
             return 2
         q += 4 + body_size
-        if magic == 0xDAA320A7:
+        if magic == _V1:
             q += 1 + buf[q]
         else:
             q += 2 + ((cython.cast(cython.longlong, buf[q]) << 8) | buf[q + 1])

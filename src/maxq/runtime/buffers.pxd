@@ -1,5 +1,5 @@
 # The compiled form of buffers.py: the same functions, inline in each module that imports them.
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 
 cdef inline unsigned int u32(const unsigned char *buf, Py_ssize_t p) noexcept nogil:
@@ -49,6 +49,11 @@ cdef inline bytes take_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t 
 
 cdef inline bint same_bytes(const unsigned char *buf, Py_ssize_t p, Py_ssize_t size, bytes word) noexcept:
     return size == len(word) and memcmp(buf + p, <const char *> word, size) == 0
+
+
+cdef inline Py_ssize_t find_byte(const unsigned char *buf, Py_ssize_t p, Py_ssize_t end, int byte) noexcept nogil:
+    cdef const void *found = memchr(buf + p, byte, end - p) if p < end else NULL
+    return end if found is NULL else <const unsigned char *> found - buf
 
 
 cdef inline long long digits(const unsigned char *buf, Py_ssize_t p, Py_ssize_t end) noexcept nogil:

@@ -54,6 +54,12 @@ def same_bytes(buf: Buffer | bytes, p: int, size: int, word: bytes) -> bool:
     return size == len(word) and buf[p : p + size] == word
 
 
+def find_byte(buf: Buffer | bytes, p: int, end: int, byte: int) -> int:
+    """Returns the position of the first `byte` in buf[p : end], or `end` when there is none."""
+    found = bytes(buf[p:end]).find(byte)
+    return max(p, end) if found < 0 else p + found
+
+
 def digits(buf: Buffer | bytes, p: int, end: int) -> int:
     """The decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
     text = bytes(buf[p:end])

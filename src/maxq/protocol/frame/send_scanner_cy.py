@@ -59,7 +59,7 @@ if cython.compiled:
         S_SIGNATURE_SIZE,
         SIGNED_WIDTH,
     )
-    from cython.cimports.maxq.runtime.buffers import same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import find_byte, same_bytes, take_bytes, u32
 else:
     from maxq.protocol.frame.frame_scanner_cy import FrameScanner
     from maxq.protocol.frame.send_rows import (
@@ -104,7 +104,7 @@ else:
         S_SIGNATURE_SIZE,
         SIGNED_WIDTH,
     )
-    from maxq.runtime.buffers import same_bytes, take_bytes, u32
+    from maxq.runtime.buffers import find_byte, same_bytes, take_bytes, u32
 
 #: Properties that need the general way: the broker sets, strips or acts on them.
 SPECIAL = frozenset(
@@ -535,17 +535,9 @@ class SendScanner(FrameScanner):
         self._no_wait = False
         self._half = False
         while p < end:
-            mid = p
-            while mid < end and buf[mid] != 1 and buf[mid] != 2:
-                mid += 1
-            if mid == end or buf[mid] == 2 or mid == p:
-                return 0
-            value_end = mid + 1
-            while value_end < end and buf[value_end] != 2:
-                if buf[value_end] == 1:
-                    return 0
-                value_end += 1
-            if value_end == mid + 1:
+            value_end = find_byte(buf, p, end, 2)
+            mid = find_byte(buf, p, value_end, 1)
+            if mid == p or value_end - mid < 2 or find_byte(buf, mid + 1, value_end, 1) != value_end:
                 return 0
             n = mid - p
             bit = 0

@@ -10,14 +10,15 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, digits, i64, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from cython.cimports.maxq.store.log.log_cy import LogTail
     from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
 else:
-    from maxq.runtime.buffers import copy_bytes, digits, i64, same_bytes, take_bytes, u32
+    from maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from maxq.store.log.log_cy import LogTail
     from maxq.store.log.tails_cy import QueueTail, TopicTail
 
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 #: Properties of a half message that make its final message a matter of the general way.
@@ -47,7 +48,7 @@ class _HalfRecord:
     def read(self, rec: cython.p_uchar, size: cython.longlong, group: bytes) -> cython.bint:
         """Is it a plain half message of this producer group?"""
         # 124: what stands before the body's length ends before that, however wide the hosts are
-        if size < 124 or u32(rec, 0) != size or u32(rec, 4) != 0xDAA320A7:
+        if size < 124 or u32(rec, 0) != size or u32(rec, 4) != _V1:
             return False
         sys_flag: cython.longlong = u32(rec, 36)
         self.stored_at = 48 + (20 if sys_flag & 0x10 else 8)
@@ -79,14 +80,10 @@ class _HalfRecord:
         name: bytes
         p: cython.longlong = self.properties
         while p < end:
-            mid = p
-            while mid < end and rec[mid] != 1 and rec[mid] != 2:
-                mid += 1
-            if mid == end or rec[mid] == 2:
+            value_end = find_byte(rec, p, end, 2)
+            mid = find_byte(rec, p, value_end, 1)
+            if mid == value_end:
                 return False
-            value_end = mid + 1
-            while value_end < end and rec[value_end] != 2:
-                value_end += 1
             n = mid - p
             name = take_bytes(rec, p, n)
             if n == 10 and name == b"REAL_TOPIC":

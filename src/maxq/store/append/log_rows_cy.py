@@ -41,7 +41,7 @@ if cython.compiled:
         R_UNIQUE_SIZE,
         ROW_WIDTH,
     )
-    from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
+    from cython.cimports.maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from cython.cimports.maxq.store.log.log_cy import LogTail
     from cython.cimports.maxq.store.log.record_cy import crc31_at
     from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
@@ -75,7 +75,7 @@ else:
         R_UNIQUE_SIZE,
         ROW_WIDTH,
     )
-    from maxq.runtime.buffers import copy_bytes, i32, put_bytes, take_bytes
+    from maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from maxq.store.log.log_cy import LogTail
     from maxq.store.log.record_cy import crc31_at
     from maxq.store.log.tails_cy import QueueTail, TopicTail
@@ -412,19 +412,17 @@ def _append_half(
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longlong) -> cython.int:
-    """1 unless the properties have one of NOT_IN_BATCHES."""
+    """1 unless the properties have one of NOT_IN_BATCHES, all of which begin with D, P or T."""
     end: cython.longlong = p + size
-    mid: cython.longlong
+    property_end: cython.longlong
+    name_end: cython.longlong
     while p < end:
-        mid = p
-        while mid < end and src[mid] != 1 and src[mid] != 2:
-            mid += 1
-        if mid - p > 4 and (src[p] == 0x54 or src[p] == 0x44 or src[p] == 0x50):  # T, D or P, and not TAGS
-            if take_bytes(src, p, mid - p) in _NOT_IN_BATCHES:
+        property_end = find_byte(src, p, end, 2)
+        if src[p] == 0x44 or src[p] == 0x50 or src[p] == 0x54:
+            name_end = find_byte(src, p, property_end, 1)
+            if name_end - p > 4 and take_bytes(src, p, name_end - p) in _NOT_IN_BATCHES:  # TAGS has 4
                 return 0
-        while mid < end and src[mid] != 2:
-            mid += 1
-        p = mid + 1
+        p = property_end + 1
     return 1
 
 

@@ -15,15 +15,17 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import digits, i64, put_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import digits, find_byte, i64, put_bytes, take_bytes, u32
 else:
-    from maxq.runtime.buffers import digits, i64, put_bytes, take_bytes, u32
+    from maxq.runtime.buffers import digits, find_byte, i64, put_bytes, take_bytes, u32
 
 #: Properties of records that are copied the general way.
 _NOT_PLAIN = frozenset(
     b"__CRC32# INNER_NUM INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET MAXQ_DAMAGED __LITE_TOPIC "
     b"TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS TIMER_DEL_UNIQKEY TRAN_MSG".split()
 )
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _DELAY = 1
 _REAL_TOPIC = 2
 _REAL_QUEUE = 4
@@ -77,8 +79,8 @@ class RecordCopy:
             rec = cython.cast(cython.p_uchar, cython.address(record[0]))
         else:
             rec = memoryview(record)
-        magic: cython.longlong = u32(rec, 4)
-        if u32(rec, 0) != size or (magic != 0xDAA320A7 and magic != 0xDAA320AB):
+        magic: cython.uint = u32(rec, 4)
+        if u32(rec, 0) != size or (magic != _V1 and magic != _V2):
             return False
         self.sys_flag = u32(rec, 36)
         transaction: cython.longlong = self.sys_flag & 0xC
@@ -96,7 +98,7 @@ class RecordCopy:
         at: cython.Py_ssize_t = self.body_end
         topic_size: cython.Py_ssize_t = rec[at]
         at += 1
-        if magic == 0xDAA320AB:
+        if magic == _V2:
             topic_size = (topic_size << 8) | rec[at]
             at += 1
         if topic_size == 0 or at + topic_size + 2 > size:
@@ -139,15 +141,9 @@ class RecordCopy:
         self.real_topic = self.retry_topic = b""
         self.real_queue_id = -1
         while p < end:
-            mid = p
-            while mid < end and rec[mid] != 1 and rec[mid] != 2:
-                mid += 1
-            if mid == p or mid == end or rec[mid] == 2:
-                return False
-            value_end = mid + 1
-            while value_end < end and rec[value_end] != 2:
-                value_end += 1
-            if value_end == mid + 1:
+            value_end = find_byte(rec, p, end, 2)
+            mid = find_byte(rec, p, value_end, 1)
+            if mid == p or value_end - mid < 2:
                 return False
             name = take_bytes(rec, p, mid - p)
             if name in _NOT_PLAIN or name in names:
@@ -186,12 +182,8 @@ class RecordCopy:
         value_end: cython.Py_ssize_t
         value: bytes
         while p < end:
-            mid = p
-            while rec[mid] != 1:
-                mid += 1
-            value_end = mid + 1
-            while value_end < end and rec[value_end] != 2:
-                value_end += 1
+            value_end = find_byte(rec, p, end, 2)
+            mid = find_byte(rec, p, value_end, 1)
             name: bytes = take_bytes(rec, p, mid - p)
             bit: cython.int = _NAMES.get(name, 0)
             if bit == _DELAY:

@@ -11,12 +11,15 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes, u32
+    from cython.cimports.maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
     from cython.cimports.maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 else:
-    from maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes, u32
+    from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
     from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
+_BLANK = cython.declare(cython.uint, 0xCBD43194)
 _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 
 
@@ -32,6 +35,10 @@ def _hash(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, h: 
             h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
         return h
     while p < end:
+        if end - p >= 4 and not (buf[p] | buf[p + 1] | buf[p + 2] | buf[p + 3]) & 0x80:
+            h = 923521 * h + 29791 * buf[p] + 961 * buf[p + 1] + 31 * buf[p + 2] + buf[p + 3]
+            p += 4
+            continue
         c = buf[p]
         if c < 0x80:
             p += 1
@@ -163,10 +170,10 @@ class Dispatcher:
         """Dispatch the record at p. Its size; 0 if there is none (whole); -1 for BLANK."""
         total: cython.longlong = i32(buf, p)
         magic: cython.uint = u32(buf, p + 4)
-        if magic == 0xCBD43194:
+        if magic == _BLANK:
             return -1
-        v2: cython.bint = magic == 0xDAA320AB
-        if (magic != 0xDAA320A7 and not v2) or total < 91 or total > end - p:
+        v2: cython.bint = magic == _V2
+        if (magic != _V1 and not v2) or total < 91 or total > end - p:
             return 0
         sys_flag: cython.int = i32(buf, p + 36)
         hosts: cython.longlong = (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
@@ -211,12 +218,8 @@ class Dispatcher:
         value_end: cython.longlong
         n: cython.longlong
         while name < limit:  # name 0x01 value 0x02, the last 0x02 may be missing
-            mid = name
-            while mid < limit and buf[mid] != 1 and buf[mid] != 2:
-                mid += 1
-            value_end = mid
-            while value_end < limit and buf[value_end] != 2:
-                value_end += 1
+            value_end = find_byte(buf, name, limit, 2)
+            mid = find_byte(buf, name, value_end, 1)
             n = mid - name
             if mid < value_end and n > 0 and value_end - mid > 1:
                 if (
@@ -260,9 +263,7 @@ class Dispatcher:
             if keys:
                 name = keys
                 while name < keys_end:
-                    mid = name
-                    while mid < keys_end and buf[mid] != 0x20:
-                        mid += 1
+                    mid = find_byte(buf, name, keys_end, 0x20)
                     if mid > name:
                         self._put_index(index, _hash(buf, name, mid, topic.key_hash), physical_offset, store_timestamp)
                     name = mid + 1

@@ -27,6 +27,10 @@ else:
     from maxq.runtime.buffers import copy_bytes, put32, put64, put_bytes
     from maxq.store.log.tails_cy import TopicMemory
 
+_V1 = cython.declare(cython.uint, 0xDAA320A7)
+_V2 = cython.declare(cython.uint, 0xDAA320AB)
+_BLANK = cython.declare(cython.uint, 0xCBD43194)
+
 
 @cython.cclass
 class LogTail:
@@ -65,7 +69,7 @@ class LogTail:
             put32(self.buf, self.wrote_position + 4, self.file_size - self.wrote_position)
         elif self.file_size - self.wrote_position >= 8:
             put32(self.buf, self.wrote_position, self.file_size - self.wrote_position)
-            put32(self.buf, self.wrote_position + 4, 0xCBD43194)
+            put32(self.buf, self.wrote_position + 4, _BLANK)
         self.wrote_position = self.file_size
 
     @cython.cfunc
@@ -135,7 +139,7 @@ class LogTail:
         buf: cython.p_uchar = self.buf
         v2: cython.bint = topic_size > 127
         put32(buf, p, total)
-        put32(buf, p + 4, 0xDAA320AB if v2 else 0xDAA320A7)
+        put32(buf, p + 4, _V2 if v2 else _V1)
         put32(buf, p + 8, body_crc)
         put32(buf, p + 12, queue_id)
         put32(buf, p + 16, flag)

@@ -316,7 +316,7 @@ def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
     while end - p >= 91:
         total = i32(buf, p)
         magic = u32(buf, p + 4)
-        if total < 91 or (magic != 0xDAA320A7 and magic != 0xDAA320AB):
+        if total < 91 or (magic != _V1 and magic != _V2):
             return False
         p += total
     return p == end

@@ -15,9 +15,9 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes
+    from cython.cimports.maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes
 else:
-    from maxq.runtime.buffers import digits, i32, i64, same_bytes, take_bytes
+    from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes
 
 _KEYS_MOST = cython.declare(cython.int, 64)  # index entries of one record that are looked at here
 _SECONDS_MOST = cython.declare(cython.longlong, 2147483647)
@@ -403,17 +403,9 @@ class Confirmation:
         self._tag_hash = -1
         self._tags_code = 0
         while p < end:
-            mid = p
-            while mid < end and buf[mid] != 1 and buf[mid] != 2:
-                mid += 1
-            if mid == end or buf[mid] == 2 or mid == p:
-                return 0
-            value_end = mid + 1
-            while value_end < end and buf[value_end] != 2:
-                if buf[value_end] == 1:
-                    return 0
-                value_end += 1
-            if value_end == mid + 1:
+            value_end = find_byte(buf, p, end, 2)
+            mid = find_byte(buf, p, value_end, 1)
+            if mid == p or value_end - mid < 2 or find_byte(buf, mid + 1, value_end, 1) != value_end:
                 return 0
             n = mid - p
             if n == 4 and same_bytes(buf, p, n, b"TAGS"):
