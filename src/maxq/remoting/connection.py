@@ -18,22 +18,22 @@ anything else is a frame (whose first byte is 0 or 1 for every length below 32 M
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, cast
 
 from maxq.errors import RemoteProtocolError, RemotingSendError, UntrustedServerError
 from maxq.protocol.frame.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
 from maxq.protocol.message.message_id import encode_host
 from maxq.remoting.addresses import address_text
-from maxq.remoting.connection_seams import BatchPath, Endpoint, Pieces, Processor
 from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.system_sockets import reset, unacknowledged
 from maxq.remoting.tls import untrusted
 from maxq.remoting.tls_channel import TlsChannel
-from maxq.remoting.unfinished_frames import COUNTED
-from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH
+from maxq.remoting.unfinished_frames import COUNTED, UnfinishedFrames
+from maxq.runtime.holds import ANSWER, BATCH, FRAME, LONG_BATCH, Holds
 from maxq.runtime.refusals import Cause, explain
 
 __all__ = ["RECEIVE_BUFFER_SIZE", "BatchPath", "Connection", "Processor"]
@@ -48,6 +48,90 @@ _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arriva
 
 _TLS_RECORD: Final = 0x16
 _PLAIN_ARRIVALS: Final = 4  # so many in a row, and a connection is one that sends
+
+# --- what a connection needs of others --------------------------------------------------------------------------------
+
+#: (connection, buffer, start, end) → new start: takes the leading frames it understands.
+BatchPath = Callable[["Connection", bytearray, int, int], int]
+
+#: Answers one request. None: answered later through `connection.send(request.reply(...))`, or never.
+Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitable[RemotingCommand | None] | None]
+
+
+class Reader(Protocol):
+    """Reads connections instead of their transports (arrivals.py)."""
+
+    def offer(self, connection: "Connection") -> None: ...
+
+    def withdraw(self, connection: "Connection") -> None: ...
+
+    def adopt(self, connection: "Connection", fd: int) -> bool: ...
+
+    def drop(self, fd: int) -> None: ...
+
+
+class Pieces(Protocol):
+    """A body that lies in pieces in a mapped file (store/hot_reader_cy)."""
+
+    @property
+    def view(self) -> memoryview:
+        """The file."""
+        ...
+
+    @property
+    def places(self) -> "array[int]":
+        """Of each piece its first byte and its size."""
+        ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def total_bytes(self) -> int: ...
+
+    def buffers(self) -> list[memoryview]: ...
+
+
+class Endpoint(Protocol):
+    """What a connection needs of the server or client it belongs to."""
+
+    turn_seconds: float  # processors work on requests of one arrival so long, then other connections get their turn
+    receive_buffer: bytearray
+    receive_view: memoryview
+    frame_limit: int  # bytes of a whole frame
+    answer_limit: int  # bytes of the frame of an answer: more than that a client does not take
+    header_limit: int  # bytes of its header
+    unsent_limit: int  # bytes a transport may hold
+    write_marks: tuple[int, int]  # bytes: stop reading above the first, go on below the second
+    request_limit: int  # requests of ours that may wait for answers on one connection
+    batch_path: BatchPath | None
+    holds: Holds  # what took long
+    unfinished: UnfinishedFrames  # what its connections keep of frames that have not come as a whole
+
+    @property
+    def arrivals(self) -> Reader:
+        """Reads connections on which only plain sends and known pulls come."""
+        ...
+
+    def next_opaque(self) -> int: ...
+
+    def server_tls(self) -> ssl.SSLContext | None:
+        """What to answer TLS with; None: TLS is disabled."""
+        ...
+
+    def plain_allowed(self) -> bool:
+        """May a connection go on without TLS?"""
+        ...
+
+    def trusts_balancer(self, address: str) -> bool:
+        """May a peer at this IP address say in a PROXY line who is behind it?"""
+        ...
+
+    def connected(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection", error: Exception | None) -> None: ...
+
+    def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
 
 
 class Connection(asyncio.BufferedProtocol):
