@@ -14,7 +14,7 @@ from typing import Any
 
 from maxq.client.admin import admin
 from maxq.client.argument_checks import config_of
-from maxq.client.blocking import sync, sync_admin
+from maxq.client.blocking import sync
 from maxq.client.client_config import (
     ClientConfig,
     LitePullConsumerConfig,
@@ -145,7 +145,7 @@ class SimpleConsumer(sync.SimpleConsumer):
         super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
 
 
-class Admin(sync_admin.Admin):
+class Admin(sync.Admin):
     """Blocking admin; settings of ClientConfig."""
 
     def __init__(self, namesrv_addr: str, **settings: Any) -> None:

@@ -1,23 +1,28 @@
-"""The blocking face: Producer, TransactionProducer, PushConsumer, LitePullConsumer and SimpleConsumer for programs
-without an event loop (Admin: sync_admin.py).
+"""The blocking clients: Producer, TransactionProducer, PushConsumer, LitePullConsumer, SimpleConsumer and Admin, for
+programs without an event loop.
 
-Each object runs the asynchronous client of the same name on an event loop in a thread of its own; every call waits
-for the outcome and raises what the asynchronous one raises. Objects may be used from several threads. `maxq.api` has
-the same classes with the machine's own clock, disk and chance filled in."""
+Each object runs the asynchronous client of the same name on an event loop in a thread of its own. Most methods are made
+from those of the asynchronous class (calls.py): they wait for the outcome and raise what the asynchronous one raises.
+Objects may be used from several threads. `maxq.api` has the same classes with the machine's own clock, disk and chance
+filled in."""
 
 import concurrent.futures
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from maxq.client.argument_checks import check_messages, check_number, check_transaction_listener, queues_of
+from maxq.client.admin.admin import Admin as AsyncAdmin
+from maxq.client.argument_checks import check_messages, check_number, check_transaction_listener
+from maxq.client.blocking import calls
+from maxq.client.blocking.face import Face
 from maxq.client.blocking.loop_thread import LoopFactory, LoopThread
 from maxq.client.client_config import (
     MAX_CONSUME_THREADS,
+    ClientConfig,
     ClientSeams,
     LitePullConsumerConfig,
     ProducerConfig,
@@ -26,53 +31,70 @@ from maxq.client.client_config import (
 )
 from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
 from maxq.client.errors import NotRunningError
-from maxq.client.message_selector import MessageSelector, expression_of
 from maxq.client.producer import producer, transaction_producer
-from maxq.client.producer.producer import Arg, QueueSelector
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.client.results.consume_result import MessageListener
 from maxq.client.results.send_result import SendResult, SendStatus
-from maxq.client.validators import check_topic
-from maxq.protocol.body.subscription import TAG
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
+Client = TypeVar("Client")
+Result = TypeVar("Result")
 
-class Blocking:
-    """A client on a loop thread."""
+
+class _Started(Face[Client], ABC):
+    """A client that is started and shut down, also as a context manager.
+
+    Attributes:
+        _client: the asynchronous client.
+    """
+
+    _client: Client
+    _what = "consumer"
 
     def __init__(self, loop_factory: LoopFactory | None) -> None:
         self._thread = LoopThread(loop_factory)
+        self._is_started = False
 
-    def _start(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Start the asynchronous client."""
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Shut the asynchronous client down."""
+
+    @property
+    def _running(self) -> Client:
+        if not self._is_started:
+            raise NotRunningError(f"the {self._what} is not running: start it first")
+        return self._client
+
+    @property
+    def _idle(self) -> Client | None:
+        return None if self._is_started else self._client
+
+    def start(self) -> None:
+        """Start the client; also again, after a shutdown.
+
+        Raises:
+            ClientError: it runs already, or no name server is given.
+        """
         self._thread.start()
         try:
-            self._thread.run(begin())
+            self._thread.run(self._begin())
         except BaseException:
             self._thread.stop()
             raise
+        self._is_started = True
 
-    def _stop(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """End client and thread; nothing in a process that was forked, for both are the parent's."""
-        try:
-            if self._thread.is_running:
-                self._thread.run(end())
-        finally:
-            self._thread.stop()
-
-
-class _Started(Blocking, ABC):
-    """One that is started and shut down, also as a context manager."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start the client."""
-
-    @abstractmethod
     def shutdown(self) -> None:
-        """End the client and its thread."""
+        """Shut the client down and end its thread; nothing if it does not run."""
+        if self._is_started:
+            self._is_started = False
+            _stop(self._thread, self._end)
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,42 +106,34 @@ class _Started(Blocking, ABC):
         self.shutdown()
 
 
-class Producer(_Started):
-    """Blocking `maxq.client.producer.producer.Producer`; see there for arguments, results and errors."""
+def _stop(thread: LoopThread, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """End a client and its thread; nothing in a process that was forked, for both are the parent's."""
+    try:
+        if thread.is_running:
+            thread.run(end())
+    finally:
+        thread.stop()
+
+
+class Producer(calls.ProducerCalls, _Started[producer.Producer]):
+    """Blocking `maxq.client.producer.producer.Producer`."""
+
+    _what = "producer"
 
     def __init__(self, config: ProducerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
         super().__init__(loop_factory)
         self._config = config
         self._seams = seams
-        self._client: producer.Producer | None = None
 
-    def start(self) -> None:
-        """Start; must come before the first send."""
-
-        async def begin() -> None:
-            self._client = self._make()
-            await self._client.start()
-
-        self._start(begin)
+    async def _begin(self) -> None:
+        self._client = self._make()
+        await self._client.start()
 
     def _make(self) -> producer.Producer:
         return producer.Producer(self._config, self._seams)
 
-    def shutdown(self) -> None:
-        """Leave and end the thread."""
-        client, self._client = self._client, None
-        if client is not None:
-            self._stop(client.shutdown)
-
-    @property
-    def _running(self) -> producer.Producer:
-        if self._client is None:
-            raise NotRunningError("the producer is not running: start it first")
-        return self._client
-
-    def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
-        """Send one message and wait."""
-        return self._thread.run(self._running.send(message, queue=queue, timeout_ms=timeout_ms))
+    async def _end(self) -> None:
+        await self._client.shutdown()
 
     def send_async(
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
@@ -135,22 +149,6 @@ class Producer(_Started):
 
             future.add_done_callback(done)
         return future
-
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send without an answer."""
-        self._thread.run(self._running.send_oneway(message, queue=queue))
-
-    def send_orderly(
-        self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
-    ) -> SendResult:
-        """Send to the queue the selector picks."""
-        return self._thread.run(self._running.send_orderly(message, selector, arg, timeout_ms=timeout_ms))
-
-    def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
-    ) -> SendResult:
-        """Send several messages in one request."""
-        return self._thread.run(self._running.send_batch(messages, queue=queue, timeout_ms=timeout_ms))
 
     def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
         """Send many messages, each in a request of its own, many at a time. `messages` is drawn in this thread, so it
@@ -178,18 +176,6 @@ class Producer(_Started):
             future.cancel()
             raise
         return [results[place] for place in sorted(results)]
-
-    def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
-        """Send a message and wait for its reply."""
-        return self._thread.run(self._running.request(message, timeout_ms=timeout_ms))
-
-    def recall_message(self, topic: str, recall_handle: str) -> str:
-        """Take back a message with a delivery time before it is due."""
-        return self._thread.run(self._running.recall_message(topic, recall_handle))
-
-    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues messages of a topic may go to."""
-        return self._thread.run(self._running.fetch_publish_message_queues(topic))
 
 
 class TransactionProducer(Producer):
@@ -241,7 +227,7 @@ class TransactionProducer(Producer):
         return run(client.end(half, state, remark))
 
 
-class PushConsumer(_Started):
+class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]):
     """Blocking `maxq.client.consumer.push_consumer.PushConsumer`. Plain listeners run in a pool of
     `consume_thread_nums` threads, so they may block; coroutine listeners run on the client's loop."""
 
@@ -259,89 +245,56 @@ class PushConsumer(_Started):
         self._pool = self._make_pool()
         # The constructor only keeps things: it needs no loop, and subscribe may be called before start.
         self._client = push_consumer.PushConsumer(config, seams, listener, orderly=orderly, executor=self._pool)
-        self._is_started = False
         self._is_pool_over = False
+        self._await_termination_ms: int | None = None
 
     def _make_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._width, thread_name_prefix="maxq-consume")
 
-    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
-        """Take messages of a topic."""
-        self._on_loop(lambda: self._client.subscribe(topic, expression, expression_type))
+    async def _begin(self) -> None:
+        if self._is_pool_over:
+            self._pool, self._is_pool_over = self._make_pool(), False
+            self._client.set_consume_thread_nums(self._width, self._pool)
+        await self._client.start()
 
-    def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
-        self._on_loop(lambda: self._client.unsubscribe(topic))
-
-    def _on_loop(self, work: Callable[[], None]) -> None:
-        if not self._is_started:
-            work()
-            return
-
-        async def call() -> None:
-            work()
-
-        self._thread.run(call())
-
-    def start(self) -> None:
-        """Join the group; also again, after a shutdown."""
-
-        async def begin() -> None:
-            if self._is_pool_over:
-                self._pool, self._is_pool_over = self._make_pool(), False
-                self._client.set_consume_thread_nums(self._width, self._pool)
-            await self._client.start()
-
-        self._start(begin)
-        self._is_started = True
+    async def _end(self) -> None:
+        await self._client.shutdown(self._await_termination_ms)
 
     def shutdown(self, await_termination_ms: int | None = None) -> None:
-        """Leave the group; listener calls under way get that long to end (None: await_termination_when_shutdown). No
-        call begins afterwards. What then still runs, runs on to its end; its messages come again."""
-        if self._is_started:
-            self._is_started = False
-            self._stop(lambda: self._client.shutdown(await_termination_ms))
+        """Leave the group and end the threads.
+
+        Args:
+            await_termination_ms: how long listener calls under way get to end; None: await_termination_when_shutdown.
+                No call begins afterwards. A call that still runs then goes on to its end; its messages come again.
+        """
+        self._await_termination_ms = await_termination_ms
+        super().shutdown()
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._is_pool_over = True
-
-    def suspend(self) -> None:
-        """Stop pulling."""
-        self._client.suspend()
-
-    def resume(self) -> None:
-        """Pull again."""
-        self._client.resume()
 
     def set_consume_thread_nums(self, count: int) -> None:
         """Change how many threads call the listener, also while running. Calls under way end where they are."""
         check_number("consume_thread_nums", count, low=1, high=MAX_CONSUME_THREADS)
         pool, old = ThreadPoolExecutor(count, thread_name_prefix="maxq-consume"), self._pool
-        self._on_loop(lambda: self._client.set_consume_thread_nums(count, pool))
+
+        async def change() -> None:
+            self._client.set_consume_thread_nums(count, pool)
+
+        if self._is_started:
+            self._thread.run(change())
+        else:
+            self._client.set_consume_thread_nums(count, pool)
         self._width, self._pool = count, pool
         old.shutdown(wait=False)
 
     @property
     def client_id(self) -> str:
-        """Who we are for the broker."""
+        """The id by which brokers know this client."""
         return self._client.client_id
 
-    def assigned_queues(self) -> list[MessageQueue]:
-        """The queues we hold now, sorted."""
 
-        async def call() -> list[MessageQueue]:
-            return self._client.assigned_queues()
-
-        return self._thread.run(call())
-
-    def wait_for_assignment(
-        self, is_enough: Callable[[Collection[MessageQueue]], bool] = bool, *, timeout_ms: int | None = None
-    ) -> Collection[MessageQueue]:
-        """Wait until this consumer holds queues, or as many as `is_enough` wants."""
-        return self._thread.run(self._client.wait_for_assignment(is_enough, timeout_ms=timeout_ms))
-
-
-class LitePullConsumer(_Started):
-    """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`; see there for arguments, results, errors."""
+class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.LitePullConsumer]):
+    """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`."""
 
     def __init__(
         self, config: LitePullConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
@@ -349,63 +302,38 @@ class LitePullConsumer(_Started):
         super().__init__(loop_factory)
         # The constructor only keeps things: it needs no loop.
         self._client = lite_pull_consumer.LitePullConsumer(config, seams)
-        self._before: list[Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]] = []
-        self._is_started = False
+        self._is_finished = True
 
-    def start(self) -> None:
-        """Join the group; also again, after a shutdown, with the same topics or queues."""
+    async def _begin(self) -> None:
+        await self._client.start()
 
-        async def begin() -> None:
-            while self._before:
-                await self._before[0](self._client)
-                del self._before[0]
-            await self._client.start()
-
-        self._start(begin)
-        self._is_started = True
+    async def _end(self) -> None:
+        await self._client.shutdown(is_finished=self._is_finished)
 
     def shutdown(self, *, is_finished: bool = True) -> None:
-        """Leave the group and end the thread; `is_finished`: what `poll` gave out last is done."""
-        if self._is_started:
-            self._is_started = False
-            self._stop(lambda: self._client.shutdown(is_finished=is_finished))
+        """Leave the group and end the thread.
+
+        Args:
+            is_finished: what `poll` gave out last is done.
+        """
+        self._is_finished = is_finished
+        super().shutdown()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown(is_finished=kind is None)
 
-    @property
-    def _running(self) -> lite_pull_consumer.LitePullConsumer:
-        if not self._is_started:
-            raise NotRunningError("the consumer is not running: start it first")
-        return self._client
-
-    def _now_or_at_start(
-        self, work: Callable[[lite_pull_consumer.LitePullConsumer], Coroutine[Any, Any, None]]
-    ) -> None:
-        if self._is_started:
-            self._thread.run(work(self._client))
-        else:
-            self._before.append(work)
-
-    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
-        """Share a topic's queues with the group; before or after `start`."""
-        check_topic(topic)
-        expression_of(expression, expression_type)
-        self._now_or_at_start(lambda client: client.subscribe(topic, expression, expression_type))
-
-    def unsubscribe(self, topic: str) -> None:
-        """Give the topic's queues up."""
-        self._now_or_at_start(lambda client: client.unsubscribe(topic))
-
-    def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues; before or after `start`."""
-        wanted = queues_of(queues)
-        self._now_or_at_start(lambda client: client.assign(wanted))
-
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages; those of this thread's last poll count as done. Several threads may poll."""
+        """The next messages of one queue, in order; those of this thread's last poll count as done. Several threads may
+        poll.
+
+        Args:
+            timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
+
+        Returns:
+            Messages of one pull; empty if nothing came in time.
+        """
         client, owner = self._running, threading.current_thread()
         try:
             return self._thread.run(client.poll_for(owner, timeout_ms))
@@ -414,62 +342,18 @@ class LitePullConsumer(_Started):
             raise
 
     def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Make progress last: these queue offsets, or everything that `poll` has given out to this thread, and to
-        others who have polled again."""
+        """Make progress last: the given queue offsets, or everything that `poll` has given out to this thread, and to
+        others who have polled again.
+
+        Raises:
+            RemotingError, BrokerError, ClientError: an offset is not committed; those of other queues are. ClientError,
+                if a queue is no longer this consumer's: its new owner's offset would be moved back.
+        """
         self._thread.run(self._running.commit_for(threading.current_thread(), offsets))
 
-    def committed(self, queue: MessageQueue) -> int:
-        """The group's committed queue offset, -1 if there is none."""
-        return self._thread.run(self._running.committed(queue))
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Read from `offset` on."""
-        self._thread.run(self._running.seek(queue, offset))
-
-    def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Read from the oldest message on."""
-        self._thread.run(self._running.seek_to_begin(queue))
-
-    def seek_to_end(self, queue: MessageQueue) -> None:
-        """Read only what comes from now on."""
-        self._thread.run(self._running.seek_to_end(queue))
-
-    def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Queue offset by store time."""
-        return self._thread.run(self._running.offset_for_timestamp(queue, timestamp_ms))
-
-    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted."""
-        return self._thread.run(self._running.fetch_message_queues(topic))
-
-    def assignment(self) -> set[MessageQueue]:
-        """The queues we read now."""
-
-        async def call() -> set[MessageQueue]:
-            return self._running.assignment()
-
-        return self._thread.run(call())
-
-    def wait_for_assignment(
-        self, is_enough: Callable[[Collection[MessageQueue]], bool] = bool, *, timeout_ms: int | None = None
-    ) -> Collection[MessageQueue]:
-        """Wait until this consumer holds queues, or as many as `is_enough` wants."""
-        return self._thread.run(self._running.wait_for_assignment(is_enough, timeout_ms=timeout_ms))
-
-    def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give out nothing of these queues for now."""
-        client, wanted = self._running, queues_of(queues)
-        self._thread.post(lambda: client.pause(wanted))
-
-    def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
-        client, wanted = self._running, queues_of(queues)
-        self._thread.post(lambda: client.resume(wanted))
-
-
-class SimpleConsumer(_Started):
-    """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`; see there for arguments, results and errors.
-    Several threads may receive at the same time."""
+class SimpleConsumer(calls.SimpleConsumerCalls, _Started[simple_consumer.SimpleConsumer]):
+    """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`. Several threads may receive at the same time."""
 
     def __init__(
         self, config: SimpleConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
@@ -477,67 +361,70 @@ class SimpleConsumer(_Started):
         super().__init__(loop_factory)
         # The constructor only keeps things: it needs no loop.
         self._client = simple_consumer.SimpleConsumer(config, seams)
-        self._before: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._is_started = False
 
-    def start(self) -> None:
-        """Join the group."""
+    async def _begin(self) -> None:
+        await self._client.start()
 
-        async def begin() -> None:
-            while self._before:
-                await self._before[0]()
-                del self._before[0]
-            await self._client.start()
+    async def _end(self) -> None:
+        await self._client.shutdown()
 
-        self._start(begin)
-        self._is_started = True
 
-    def shutdown(self) -> None:
-        """Leave the group and end the thread."""
-        if self._is_started:
-            self._is_started = False
-            self._stop(self._client.shutdown)
+class Admin:
+    """Blocking `maxq.client.admin.admin.Admin`: the same parts with the same methods. Use as a context manager."""
 
-    def _now_or_at_start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._is_started:
-            self._thread.run(work())
-        else:
-            self._before.append(work)
+    if TYPE_CHECKING:
+        access: calls.AccessCalls
+        brokers: calls.BrokerCalls
+        controllers: calls.ControllerCalls
+        dead_letters: calls.DeadLetterCalls
+        groups: calls.GroupCalls
+        lite_topics: calls.LiteTopicCalls
+        messages: calls.MessageCalls
+        name_servers: calls.NameServerCalls
+        offsets: calls.OffsetCalls
+        operations: calls.OperationsCalls
+        static_topics: calls.StaticTopicCalls
+        timers: calls.TimerCalls
+        topics: calls.TopicCalls
+        traces: calls.TraceCalls
+        transactions: calls.TransactionCalls
 
-    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
-        """Take messages of a topic; before or after `start`."""
-        check_topic(topic)
-        expression_of(expression, expression_type)
-        self._now_or_at_start(lambda: self._client.subscribe(topic, expression, expression_type))
+    def __init__(self, config: ClientConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
+        async def make() -> AsyncAdmin:
+            return AsyncAdmin(config, seams)
 
-    def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
-        self._now_or_at_start(lambda: self._client.unsubscribe(topic))
+        self._thread = LoopThread(loop_factory)
+        self._thread.start()
+        self._client = self._thread.run(make())
 
-    def receive(
-        self,
-        max_messages: int = simple_consumer.MAX_MESSAGES,
-        invisible_ms: int | None = None,
-        *,
-        wait_ms: int | None = None,
-    ) -> list[MessageExt]:
-        """Some messages, not to be seen by others for a while."""
-        return self._thread.run(self._running.receive(max_messages, invisible_ms, wait_ms=wait_ms))
+    if not TYPE_CHECKING:
 
-    def ack(self, message: MessageExt) -> None:
-        """The message is done."""
-        self._thread.run(self._running.ack(message))
+        def __getattr__(self, name: str) -> Any:
+            """A part that was not used yet."""
+            if name not in calls.ADMIN_PARTS:
+                parts = ", ".join(calls.ADMIN_PARTS)
+                raise AttributeError(f"{type(self).__name__} has no part {name!r}; there are {parts}")
+            made = getattr(calls, calls.ADMIN_PARTS[name].removesuffix("Admin") + "Calls")
+            part = made(self._thread, getattr(self._client, name))
+            setattr(self, name, part)
+            return part
 
-    def ack_all(self, messages: Sequence[MessageExt]) -> None:
-        """These messages are done."""
-        self._thread.run(self._running.ack_all(messages))
+    def __dir__(self) -> list[str]:
+        """Its attributes and its parts."""
+        return sorted({*super().__dir__(), *calls.ADMIN_PARTS})
 
-    def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """The message stays ours for so long from now."""
-        self._thread.run(self._running.change_invisible_duration(message, invisible_ms, suspend=suspend))
+    def run(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, Result]]) -> Result:
+        """Run `work(asynchronous admin)`: several calls at a time, for example."""
+        return self._thread.run(work(self._client))
 
-    @property
-    def _running(self) -> simple_consumer.SimpleConsumer:
-        if not self._is_started:
-            raise NotRunningError("the consumer is not running: start it first")
-        return self._client
+    def close(self) -> None:
+        """Close all connections and end the thread."""
+        _stop(self._thread, self._client.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

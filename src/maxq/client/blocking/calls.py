@@ -1,0 +1,97 @@
+"""The methods of the blocking clients that are made from those of the asynchronous ones (face.py).
+
+Those of Admin's parts are made when they are first used, for each part is a module that few programs need. The stub
+`calls.pyi` is written by `python -m tests.unit.client.blocking_stubs`.
+"""
+
+import importlib
+from typing import Any, Final
+
+from maxq.client.blocking.face import Face, Part
+from maxq.client.consumer import lite_pull_consumer, push_consumer, simple_consumer
+from maxq.client.producer import producer
+
+#: Part of Admin → its asynchronous class, in the module of maxq.client.admin that has the part's name.
+ADMIN_PARTS: Final = {
+    "access": "AccessAdmin",
+    "brokers": "BrokerAdmin",
+    "controllers": "ControllerAdmin",
+    "dead_letters": "DeadLetterAdmin",
+    "groups": "GroupAdmin",
+    "lite_topics": "LiteTopicAdmin",
+    "messages": "MessageAdmin",
+    "name_servers": "NameServerAdmin",
+    "offsets": "OffsetAdmin",
+    "operations": "OperationsAdmin",
+    "static_topics": "StaticTopicAdmin",
+    "timers": "TimerAdmin",
+    "topics": "TopicAdmin",
+    "traces": "TraceAdmin",
+    "transactions": "TransactionAdmin",
+}
+
+
+class ProducerCalls(
+    Face[producer.Producer],
+    of=producer.Producer,
+    calls=(
+        "send",
+        "send_oneway",
+        "send_orderly",
+        "send_batch",
+        "request",
+        "recall_message",
+        "fetch_publish_message_queues",
+    ),
+):
+    """Calls of a Producer."""
+
+
+class PushConsumerCalls(
+    Face[push_consumer.PushConsumer],
+    of=push_consumer.PushConsumer,
+    calls=("assigned_queues", "wait_for_assignment"),
+    before_start=("subscribe", "unsubscribe", "suspend", "resume"),
+):
+    """Calls of a PushConsumer."""
+
+
+class LitePullConsumerCalls(
+    Face[lite_pull_consumer.LitePullConsumer],
+    of=lite_pull_consumer.LitePullConsumer,
+    calls=(
+        "committed",
+        "seek",
+        "seek_to_begin",
+        "seek_to_end",
+        "offset_for_timestamp",
+        "fetch_message_queues",
+        "assignment",
+        "wait_for_assignment",
+        "pause",
+        "resume",
+    ),
+    before_start=("subscribe", "unsubscribe", "assign"),
+):
+    """Calls of a LitePullConsumer."""
+
+
+class SimpleConsumerCalls(
+    Face[simple_consumer.SimpleConsumer],
+    of=simple_consumer.SimpleConsumer,
+    calls=("receive", "ack", "ack_all", "change_invisible_duration"),
+    before_start=("subscribe", "unsubscribe"),
+):
+    """Calls of a SimpleConsumer."""
+
+
+def __getattr__(name: str) -> Any:
+    """The calls of a part of Admin: `TopicCalls` are made from TopicAdmin."""
+    owner = f"{name.removesuffix('Calls')}Admin"
+    for part, kind in ADMIN_PARTS.items():
+        if kind == owner and name.endswith("Calls"):
+            of = getattr(importlib.import_module(f"maxq.client.admin.{part}"), kind)
+            made = type(name, (Part,), {"__doc__": of.__doc__, "__module__": __name__}, of=of)
+            globals()[name] = made
+            return made
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,781 @@
+"""Written by `python -m tests.unit.client.blocking_stubs`; see calls.py."""
+
+from abc import ABCMeta
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from maxq.auth.info import AclInfo, UserInfo
+from maxq.client.admin.access import AccessAdmin
+from maxq.client.admin.brokers import BrokerAdmin
+from maxq.client.admin.controllers import ControllerAdmin
+from maxq.client.admin.dead_letters import DeadLetterAdmin, DeadLetterCount, Selection, Send
+from maxq.client.admin.groups import GroupAdmin
+from maxq.client.admin.lite_topics import LiteTopicAdmin
+from maxq.client.admin.messages import MessageAdmin, MessageTrack
+from maxq.client.admin.name_servers import NameServerAdmin
+from maxq.client.admin.offsets import OffsetAdmin
+from maxq.client.admin.operations import OperationsAdmin
+from maxq.client.admin.static_topic_plan import BrokerPart, Plan
+from maxq.client.admin.static_topics import StaticTopicAdmin
+from maxq.client.admin.timers import TimerAdmin
+from maxq.client.admin.topics import TopicAdmin
+from maxq.client.admin.traces import TraceAdmin, TraceView
+from maxq.client.admin.transactions import TransactionAdmin, TransactionHistory
+from maxq.client.blocking.face import Face, Part
+from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
+from maxq.client.consumer.push_consumer import PushConsumer
+from maxq.client.consumer.simple_consumer import SimpleConsumer
+from maxq.client.message_selector import MessageSelector
+from maxq.client.producer.producer import Arg, Producer, QueueSelector
+from maxq.client.results.pull_result import PullResult
+from maxq.client.results.send_result import SendResult
+from maxq.protocol.body.broker_stats import BrokerStatsData, QueryConsumeQueueResponseBody
+from maxq.protocol.body.consumer_info import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    SetMessageRequestModeRequestBody,
+)
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
+from maxq.protocol.body.heartbeat import ConsumerConnection, ProducerConnection, ProducerTableInfo
+from maxq.protocol.body.offsets import ConsumerOffsetSerializeWrapper, ConsumeStats, ConsumeStatsList, TopicStatsTable
+from maxq.protocol.body.route import BrokerData, ClusterInfo, TopicRouteData
+from maxq.protocol.body.subscription import (
+    GroupForbidden,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from maxq.protocol.body.topic_config import (
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicConfigAndQueueMapping,
+)
+from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message_queue import MessageQueue
+
+ADMIN_PARTS: dict[str, str]
+
+class ProducerCalls(Face[Producer], metaclass=ABCMeta):
+    """Calls of a Producer."""
+    def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
+        """Send one message; tries other brokers if the first cannot take it.
+
+        Args:
+            message: gets its UNIQ_KEY property here.
+            queue: this queue and no other.
+            timeout_ms: for all tries together; None: send_msg_timeout.
+
+        Returns:
+            Where it went. Look at `send_status` if flushing or replication in time matters.
+
+        Raises:
+            ClientError: an illegal message; SendFailedError when all tries failed.
+            NoRouteError: the topic does not exist and may not be created.
+            BrokerError: refused for a reason that is the same everywhere.
+            RemotingTimeoutError: no answer in time.
+        """
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
+    def send_orderly(
+        self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
+        order. Another try goes to the same queue. Raises as `send`.
+        """
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send several messages of one topic in one request: all of them are stored, one after the other in one
+        queue, or none. Not for delayed messages. `msg_id` of the result joins their ids by commas. Raises as
+        `send`.
+        """
+    def request(self, message: Message, *, timeout_ms: int | None = None) -> MessageExt:
+        """Send a message and wait for the reply that its consumer makes with `create_reply_message`.
+
+        Args:
+            timeout_ms: for sending and replying together; None: send_msg_timeout.
+
+        Raises:
+            RequestTimeoutError: sent, but no reply came in time. Otherwise as `send`.
+        """
+    def recall_message(self, topic: str, recall_handle: str) -> str:
+        """Take back a message with a delivery time before it is due.
+
+        Args:
+            recall_handle: `SendResult.recall_handle` of its send.
+
+        Returns:
+            Its id.
+
+        Raises:
+            ClientError: the handle is none, or the topic is one of a consumer group.
+            BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
+        """
+    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues messages of a topic may go to.
+
+        Raises:
+            NoRouteError: no such topic.
+        """
+
+class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
+    """Calls of a PushConsumer."""
+    def assigned_queues(self) -> list[MessageQueue]:
+        """The queues we hold now, sorted; those we pop from, too (queue id -1: all of a broker)."""
+    def wait_for_assignment(
+        self, is_enough: Callable[[Collection[MessageQueue]], bool] = ..., *, timeout_ms: int | None = None
+    ) -> Collection[MessageQueue]:
+        """Wait until this consumer holds queues.
+
+        Args:
+            is_enough: called with the queues that are held, at once and after each rebalance; True ends the wait. By
+                default any queue is enough.
+            timeout_ms: how long to wait; None: for ever.
+
+        Returns:
+            The queues that are held.
+
+        Raises:
+            NotRunningError: the consumer does not run, or was shut down meanwhile.
+            TimeoutError: it was not enough in time.
+        """
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
+        """Take messages of a topic.
+
+        Args:
+            expression: `*`, or tags separated by `||`; with another `expression_type` (SQL92) that language's text; or
+                a MessageSelector.
+
+        Raises:
+            ClientError: illegal topic.
+            LocalProtocolError: an expression without a tag.
+            FilterExpressionError: an SQL92 expression that is wrong.
+        """
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic."""
+    def suspend(self) -> None:
+        """Stop pulling; what is here is still consumed."""
+    def resume(self) -> None:
+        """Pull again."""
+
+class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
+    """Calls of a LitePullConsumer."""
+    def committed(self, queue: MessageQueue) -> int:
+        """The group's committed queue offset, -1 if there is none."""
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Read `queue` from `offset` on.
+
+        Raises:
+            ClientError: the queue is not ours, or the offset is outside of it; names the range.
+        """
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Read `queue` from its oldest message on."""
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Read only what comes into `queue` from now on."""
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Queue offset of the first message stored at or after a time."""
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+    def assignment(self) -> set[MessageQueue]:
+        """The queues we read now."""
+    def wait_for_assignment(
+        self, is_enough: Callable[[Collection[MessageQueue]], bool] = ..., *, timeout_ms: int | None = None
+    ) -> Collection[MessageQueue]:
+        """Wait until this consumer holds queues.
+
+        Args:
+            is_enough: called with the queues that are held, at once and after each rebalance; True ends the wait. By
+                default any queue is enough.
+            timeout_ms: how long to wait; None: for ever.
+
+        Returns:
+            The queues that are held.
+
+        Raises:
+            NotRunningError: the consumer does not run, or was shut down meanwhile.
+            TimeoutError: it was not enough in time.
+        """
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Give out nothing of these queues for now."""
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with these queues."""
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
+        """Share a topic's queues with the other members of the group.
+
+        Args:
+            expression: as PushConsumer.subscribe takes it.
+
+        Raises:
+            ClientError: illegal topic, or queues were assigned before.
+            FilterExpressionError: an SQL92 expression that is wrong.
+            BrokerError: the consumer runs, and its broker does not select by SQL92.
+        """
+    def unsubscribe(self, topic: str) -> None:
+        """Give the topic's queues up."""
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues.
+
+        Raises:
+            ClientError: topics were subscribed before.
+        """
+
+class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
+    """Calls of a SimpleConsumer."""
+    def receive(
+        self, max_messages: int = 32, invisible_ms: int | None = None, *, wait_ms: int | None = None
+    ) -> list[MessageExt]:
+        """Some messages, not to be seen by others for `invisible_ms`.
+
+        Args:
+            max_messages: at most so many, 32 or fewer.
+            invisible_ms: None: invisible_duration of the settings.
+            wait_ms: how long to wait for some; None: await_duration of the settings.
+
+        Returns:
+            Messages of one topic and broker; empty if nothing came in time.
+
+        Raises:
+            ClientError: nothing is subscribed, or no broker of it is known.
+            RemotingError, BrokerError: no broker could be asked; what the last one said.
+        """
+    def ack(self, message: MessageExt) -> None:
+        """The message is done, and does not come again.
+
+        Raises:
+            RemotingError, BrokerError: it may come again.
+            RemoteProtocolError: it was not received here.
+        """
+    def ack_all(self, messages: Sequence[MessageExt]) -> None:
+        """The same for many messages, in one request for each broker."""
+    def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
+        """The message stays ours for `invisible_ms` from now (0: give it again at once), and has a new receipt handle.
+
+        Args:
+            suspend: it is not counted as a try when it comes again.
+        """
+    def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
+        """Take messages of a topic.
+
+        Args:
+            expression: as PushConsumer.subscribe takes it.
+
+        Raises:
+            ClientError: illegal topic.
+            FilterExpressionError: an SQL92 expression that is wrong.
+            BrokerError: the consumer runs, and its broker does not select by SQL92.
+        """
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic."""
+
+class AccessCalls(Part[AccessAdmin]):
+    """`admin.access`. `address` is host:port of a server."""
+    def create_user(self, address: str, user: UserInfo) -> None:
+        """Make a user (3001)."""
+    def update_user(self, address: str, user: UserInfo) -> None:
+        """Change what is given (3002)."""
+    def delete_user(self, address: str, username: str) -> None:
+        """Delete a user and its policies (3003)."""
+    def get_user(self, address: str, username: str) -> UserInfo | None:
+        """A user (3004); None if there is none. The password is told to super users only."""
+    def list_users(self, address: str, text: str | None = None) -> list[UserInfo]:
+        """Users whose name contains the text (3005)."""
+    def copy_users(self, source: str, target: str, usernames: Sequence[str] = ()) -> list[str]:
+        """Make or change them on the target as they are on the source; all if none is named. Their names."""
+    def create_acl(self, address: str, acl: AclInfo) -> None:
+        """Add entries to the policies of a subject (3006)."""
+    def update_acl(self, address: str, acl: AclInfo) -> None:
+        """The same (3007)."""
+    def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:
+        """Delete the entry for a resource, or all policies of the subject (3008)."""
+    def get_acl(self, address: str, subject: str) -> AclInfo | None:
+        """The policies of a subject (3009); None if it has none."""
+    def list_acls(self, address: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
+        """Policies of the subjects, and for the resources, that contain these texts (3010)."""
+    def copy_acls(self, source: str, target: str, subjects: Sequence[str] = ()) -> list[str]:
+        """Give subjects on the target the policies they have on the source; all if none is named. The subjects."""
+
+class BrokerCalls(Part[BrokerAdmin]):
+    """`admin.brokers`. Addresses are host:port."""
+    def cluster_info(self) -> ClusterInfo:
+        """All clusters and brokers (106)."""
+    def of_cluster(self, cluster: str) -> list[BrokerData]:
+        """Broker groups of a cluster, by name."""
+    def masters_of_cluster(self, cluster: str) -> list[str]:
+        """Addresses of the masters of a cluster."""
+    def addresses_of_cluster(self, cluster: str) -> list[str]:
+        """Addresses of all brokers of a cluster."""
+    def runtime_info(self, address: str) -> dict[str, str]:
+        """State and statistics (28)."""
+    def config(self, address: str) -> dict[str, str]:
+        """All settings (26)."""
+    def config_version(self, address: str) -> DataVersion:
+        """How often settings were changed (26)."""
+    def update_config(self, address: str, properties: dict[str, str]) -> None:
+        """Change settings (25). BrokerError names what may not be changed."""
+    def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
+        """One counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
+    def consume_stats(self, address: str, *, is_order: bool = False, timeout_ms: int = 50000) -> ConsumeStatsList:
+        """Progress of all groups on one broker (317)."""
+    def ha_status(self, address: str) -> HARuntimeInfo:
+        """Replication as the broker sees it (907)."""
+    def clean_expired_consume_queue(self, address: str) -> None:
+        """Delete queue files whose messages are gone (306)."""
+    def clean_unused_topic(self, address: str) -> None:
+        """Delete queues of topics that are gone (316)."""
+    def delete_expired_commit_log(self, address: str) -> None:
+        """Delete log files that are older than they must be kept (329)."""
+    def reset_master_flush_offset(self, address: str, offset: int) -> None:
+        """Tell a slave how far its master has flushed (908), physical offset."""
+    def epoch_cache(self, address: str) -> dict[str, Any]:
+        """Epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList, maxOffset."""
+    def cold_data_flow_control(self, address: str) -> dict[str, Any] | None:
+        """Thresholds of cold reads and what counts against them (2003); None: the broker has no such table."""
+    def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
+        """Let a group read so many cold bytes a second (2001)."""
+    def remove_cold_data_flow_control(self, address: str, group: str) -> None:
+        """The group has the common threshold again (2002)."""
+    def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
+        """0 the kernel reads ahead, 1 it does not (2004); what the broker says to it."""
+    def switch_timer_engine(self, address: str, engine: str) -> None:
+        """Keep delayed messages elsewhere (5001): ROCKSDB_TIMELINE or FILE_TIME_WHEEL."""
+    def export_pop_records(self, address: str, *, timeout_ms: int = 30000) -> None:
+        """Move pop's records out of RocksDB into the revive topics (200056)."""
+    def check_rocksdb_cq_write_progress(self, address: str, topic: str, check_store_time: int) -> dict[str, Any]:
+        """Compare the queues in files with those in RocksDB (354): checkStatus, checkResult."""
+    def export_rocksdb_config(self, address: str, types: Sequence[str]) -> None:
+        """Write the broker's settings in RocksDB to JSON files beside them (355).
+
+        Args:
+            types: of topics, subscriptionGroups, consumerOffsets.
+        """
+    def add_to_container(self, address: str, config_path: str) -> None:
+        """Start a broker in a broker container (902); the path is on the container's machine."""
+    def remove_from_container(self, address: str, cluster: str, broker_name: str, broker_id: int) -> None:
+        """Stop a broker of a broker container (903)."""
+
+class ControllerCalls(Part[ControllerAdmin]):
+    """`admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of it."""
+    def metadata(self, address: str) -> dict[str, str]:
+        """Group, leader and peers (1005): group, controllerLeaderId, controllerLeaderAddress, isLeader, peers."""
+    def leader(self, address: str) -> str:
+        """Address of the leader; the one that was asked where none is named."""
+    def sync_state(self, address: str, broker_names: Sequence[str]) -> dict[str, Any]:
+        """Broker name → masterBrokerId, masterAddress, masterEpoch, syncStateSetEpoch, inSyncReplicas,
+        notInSyncReplicas (1006).
+        """
+    def config(self, address: str) -> dict[str, str]:
+        """Settings (1010)."""
+    def update_config(self, address: str, properties: dict[str, str]) -> None:
+        """Change settings (1009)."""
+    def elect_master(
+        self, address: str, cluster: str, broker_name: str, broker_id: int
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """Make a broker the master of its group (1002): masterAddress, masterEpoch, syncStateSetEpoch; the group."""
+    def clean_broker_data(
+        self, address: str, cluster: str | None, broker_name: str, broker_ids: str | None, *, clean_living: bool
+    ) -> None:
+        """Make the controller forget a broker group, or some of its brokers (1011).
+
+        Args:
+            broker_ids: separated by ';'; None: all.
+            clean_living: also those that are alive.
+        """
+
+class DeadLetterCalls(Part[DeadLetterAdmin]):
+    """`admin.dead_letters`."""
+    def groups(self) -> list[DeadLetterCount]:
+        """Every group that has a dead-letter topic, by name."""
+    def scan(self, group: str, selection: Selection) -> Iterator[MessageExt]:
+        """A group's dead letters, queue after queue, from the first one on.
+
+        Raises:
+            ClientError: its topic cannot be read.
+        """
+    def redrive(
+        self, group: str, selection: Selection, send: Send, *, topic: str | None = None, again: bool = False
+    ) -> int:
+        """Send dead letters again: to the group's retry topic, where only that group gets them.
+
+        Args:
+            selection: everything: what was not sent again yet, and it is kept in mind how far it went; a part: that
+                part, each time.
+            send: sends messages; what it raises ends the work.
+            topic: where to instead; empty: each to the topic it came from, where every group gets it.
+            again: all of them, also those that were sent again before.
+
+        Returns:
+            How many were sent.
+
+        Raises:
+            ClientError: the topic cannot be read, or what was sent became a dead letter at once.
+        """
+
+class GroupCalls(Part[GroupAdmin]):
+    """`admin.groups`. Addresses are host:port of brokers."""
+    def create(self, address: str, config: SubscriptionGroupConfig) -> None:
+        """Create or change a consumer group on one broker (200)."""
+    def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
+        """The same on all masters of a cluster; returns their addresses."""
+    def create_list(self, address: str, configs: list[SubscriptionGroupConfig]) -> None:
+        """Create or change several groups on one broker (225)."""
+    def delete(self, address: str, group: str, *, clean_offset: bool = False) -> None:
+        """Delete a consumer group on one broker (207), with `clean_offset` its offsets too."""
+    def config(self, address: str, group: str) -> SubscriptionGroupConfig:
+        """A group's settings on one broker (352)."""
+    def all_configs(self, address: str) -> SubscriptionGroupWrapper:
+        """All groups of one broker (201)."""
+    def forbid(self, address: str, group: str, topic: str, readable: bool | None = None) -> GroupForbidden:
+        """Allow or forbid a group to read a topic, or (None) look (353)."""
+    def set_message_request_mode(self, address: str, body: SetMessageRequestModeRequestBody) -> None:
+        """Pull or pop for one topic and group (401)."""
+    def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
+        """Members and subscriptions of a consumer group (203), from all brokers it uses or from one.
+
+        Raises:
+            BrokerError: 206, no member is online.
+            ClientError: nobody knows the group.
+        """
+    def consumer_ids(self, address: str, group: str) -> list[str]:
+        """Client ids of a group's members at one broker (38)."""
+    def producer_connections(self, group: str, topic: str) -> ProducerConnection:
+        """Members of a producer group (204) at the brokers of a topic."""
+    def all_producers(self, address: str) -> ProducerTableInfo:
+        """All producers of one broker (328)."""
+    def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
+        """What one member says of itself (307), asked through a broker it is connected to."""
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What a group wants of a topic (345)."""
+    def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
+        """Committed offsets and backlog of a group, of one topic or all (208). Of static topics, the global queues.
+
+        Args:
+            via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
+
+        Raises:
+            ClientError: nobody knows the group.
+        """
+    def names(self) -> list[str]:
+        """Consumer groups the name server has a retry topic of, sorted."""
+    def is_online(self, group: str) -> bool:
+        """Has the group a member right now?"""
+    def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
+        """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
+
+class LiteTopicCalls(Part[LiteTopicAdmin]):
+    """`admin.lite_topics`. Addresses are host:port of brokers."""
+    def broker_info(self, address: str) -> dict[str, Any]:
+        """Counts of one broker, and its parent topics and groups (200074)."""
+    def parent_topic(self, address: str, topic: str) -> dict[str, Any]:
+        """A parent topic: lifetime, lite topics, groups (200075)."""
+    def lite_topic(self, address: str, parent: str, lite: str) -> dict[str, Any]:
+        """One lite topic: offsets and subscribers (200076)."""
+    def client(self, address: str, parent: str, group: str, client_id: str, *, max_count: int = 1000) -> dict[str, Any]:
+        """What one client has subscribed (200077)."""
+    def group(self, address: str, group: str, lite: str | None = None, *, top_k: int = 20) -> dict[str, Any]:
+        """How far behind a group is, in one lite topic or in those where it is most (200078)."""
+    def trigger_dispatch(self, address: str, group: str, client_id: str | None = None) -> None:
+        """Look again for messages of a group's clients (200079)."""
+
+class MessageCalls(Part[MessageAdmin]):
+    """`admin.messages`. Bodies come inflated.
+
+    Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
+    LMQ, which has no route of its own."""
+    def view(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt:
+        """By offset message id, else by unique key.
+
+        Raises:
+            ClientError: no such message.
+        """
+    def view_by_offset_id(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
+        """Asks the broker whose address is in the id (33).
+
+        Raises:
+            RemoteProtocolError: not an offset message id.
+            BrokerError: no message there.
+        """
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 9223372036854775807,
+        via: str | None = None,
+    ) -> list[MessageExt]:
+        """Messages of a topic that carry `key` (12), by store time."""
+    def query_by_tag(
+        self,
+        topic: str,
+        tag: str,
+        *,
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 9223372036854775807,
+        via: str | None = None,
+    ) -> list[MessageExt]:
+        """Messages of a topic with a tag; RocketMQ 5.5 brokers only."""
+    def query_by_unique_key(
+        self,
+        topic: str,
+        unique_key: str,
+        *,
+        max_num: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = 9223372036854775807,
+        via: str | None = None,
+    ) -> list[MessageExt]:
+        """Messages with this client id (12), by store time; more than one if the producer tried more than once."""
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        max_nums: int = 32,
+        expression: str = "*",
+        address: str | None = None,
+        group: str = "TOOLS_CONSUMER",
+    ) -> PullResult:
+        """Read a queue from a queue offset on, without being a member of anything (11)."""
+    def view_by_queue_offset(self, queue: MessageQueue, offset: int, *, via: str | None = None) -> MessageExt:
+        """The message at one queue offset.
+
+        Raises:
+            ClientError: none there; names the range of the queue.
+        """
+    def scan(
+        self,
+        topic: str,
+        *,
+        queues: list[MessageQueue] | None = None,
+        begin_ms: int | None = None,
+        end_ms: int | None = None,
+        expression: str = "*",
+        via: str | None = None,
+        group: str = "TOOLS_CONSUMER",
+    ) -> Iterator[MessageExt]:
+        """All messages of a topic, queue after queue, from the oldest (or `begin_ms`) to what is the end now (or
+        `end_ms`). Times are store times.
+        """
+    def query_consume_queue(
+        self, address: str, queue: MessageQueue, index: int, count: int = 10, group: str | None = None
+    ) -> QueryConsumeQueueResponseBody:
+        """Units of a ConsumeQueue from `index` on (321)."""
+    def consume_directly(self, group: str, client_id: str, topic: str, msg_id: str) -> ConsumeMessageDirectlyResult:
+        """Have one member consume one message now (309)."""
+    def resume_check_half_message(self, address: str, topic: str, msg_id: str) -> None:
+        """Check a half message again that was given up (323)."""
+    def track(self, message: MessageExt) -> list[MessageTrack]:
+        """Which groups have consumed a message, by group name."""
+
+class NameServerCalls(Part[NameServerAdmin]):
+    """`admin.name_servers`. Writes go to every name server, for they do not talk to each other, or to `servers`."""
+    def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
+        """Set one value (100)."""
+    def get_kv(self, namespace: str, key: str) -> str | None:
+        """One value (101); None if there is none."""
+    def delete_kv(self, namespace: str, key: str, *, servers: Sequence[str] | None = None) -> None:
+        """Remove one value (102)."""
+    def list_kv(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace (219); empty if there is none."""
+    def config(self, *, servers: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
+        """Settings of every name server (319), by address."""
+    def update_config(self, properties: dict[str, str], *, servers: Sequence[str] | None = None) -> None:
+        """Change settings of every name server (318)."""
+    def wipe_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
+        """Take a broker out of service for producers (205): topics changed, by name server."""
+    def add_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
+        """Put it back (327): topics changed, by name server."""
+
+class OffsetCalls(Part[OffsetAdmin]):
+    """`admin.offsets`. All offsets are queue offsets."""
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """All readable queues of a topic, sorted."""
+    def max(self, queue: MessageQueue) -> int:
+        """One past the newest message (30)."""
+    def min(self, queue: MessageQueue) -> int:
+        """The oldest message (31)."""
+    def search(self, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
+        """By store time (29): LOWER the first not older, UPPER the last not younger."""
+    def earliest_store_time(self, queue: MessageQueue) -> int:
+        """Store time of the oldest message in ms, -1 if there is none (32)."""
+    def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Where a group is in a queue (14); None: nowhere."""
+    def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Move a group in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
+    def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
+        """All offsets of one broker (43), in pages if it is MaxQ's."""
+    def reset_by_time(
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None
+    ) -> dict[MessageQueue, int]:
+        """Let a group go on at a store time, LATEST for the end (222); brokers that know no such reset get the offsets
+        committed directly.
+
+        Returns:
+            The new offsets.
+        """
+    def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
+        """A queue whose broker is given by name or by address.
+
+        Raises:
+            ClientError: the topic is not on that broker; lists where it is.
+        """
+    def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
+        """Let a group go on at one offset of one queue (222); returns the new offset."""
+    def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
+        """Put a group where another one is, queue by queue (43 and 15); returns the offsets. Queues in which the other
+        one is nowhere are left alone: consume statistics (208, mqadmin) call that 0, and the group would begin anew.
+        """
+    def of_members(
+        self, group: str, topic: str, client_address: str | None = None
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Offsets as the running members have them (223): client id → queue → offset."""
+
+class OperationsCalls(Part[OperationsAdmin]):
+    """`admin.operations`. Answers are the broker's JSON objects."""
+    def why_slow(self, address: str) -> dict[str, Any]:
+        """Stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
+    def purge_topic(
+        self,
+        address: str,
+        topic: str,
+        *,
+        queue_id: int | None = None,
+        before_ms: int | None = None,
+        before_offset: int | None = None,
+        dry_run: bool = True,
+    ) -> dict[str, Any]:
+        """Hide messages of a topic on one master, or say what would be hidden (PURGE_TOPIC, a request of MaxQ)."""
+
+class StaticTopicCalls(Part[StaticTopicAdmin]):
+    """`admin.static_topics`. Brokers are named, not addressed; their masters must be there."""
+    def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
+        """Make a static topic with so many global queues, or give one more of them.
+
+        Raises:
+            ClientError: illegal name, unknown broker, or not possible; nothing was changed.
+            BrokerError: a broker refused; repeat the command, or use `force`.
+        """
+    def remap(self, topic: str, broker_names: Iterable[str], *, force: bool = False) -> Plan:
+        """Move the queues of a static topic to these brokers.
+
+        Writing goes on at the new brokers as soon as the old ones have been told; readers find the old messages where
+        they are. What a command before has begun and not finished is finished first. Raises as `create`.
+        """
+    def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
+        """What each broker has of a static topic.
+
+        Raises:
+            ClientError: a broker has it as an ordinary topic.
+        """
+
+class TimerCalls(Part[TimerAdmin]):
+    """`admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
+    def pages(
+        self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
+    ) -> Iterator[dict[str, Any]]:
+        """What waits on one broker, in the order of time; each page costs it some milliseconds at most."""
+    def inspect(self, address: str, key: str, topic: str = "") -> dict[str, Any]:
+        """One message by its id (UNIQ_KEY); a page without entries if it does not wait there."""
+    def cancel(self, address: str, key: str, topic: str = "") -> None:
+        """Take it back. BrokerError if it does not wait there, or is due already."""
+
+class TopicCalls(Part[TopicAdmin]):
+    """`admin.topics`. Addresses are host:port of brokers."""
+    def create(self, address: str, config: TopicConfig) -> None:
+        """Create or change a topic on one broker (17). Attributes are given as `+key=value` or `-key` names.
+
+        Raises:
+            ClientError: illegal name. BrokerError: refused.
+        """
+    def create_in_cluster(self, cluster: str, config: TopicConfig) -> list[str]:
+        """Create or change a topic on all masters of a cluster; returns their addresses."""
+    def create_list(self, address: str, configs: list[TopicConfig]) -> None:
+        """Create or change several topics on one broker (18)."""
+    def delete(self, topic: str, cluster: str) -> None:
+        """Delete a topic: on every broker of the cluster, then on every name server."""
+    def delete_in_broker(self, address: str, topic: str, *, follows_master: bool = False) -> None:
+        """Delete a topic on one broker (215).
+
+        Args:
+            follows_master: it is a slave whose master is asked, too. Java's deletes then its own queues; MaxQ's answers
+                that it does what its master does, and that is no error.
+        """
+    def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
+        """Make all name servers forget a topic (216), in one cluster or everywhere."""
+    def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
+        """A topic's settings on one broker (351)."""
+    def all_configs(self, address: str) -> TopicConfigAndMappingSerializeWrapper:
+        """All topics of one broker (21)."""
+    def names(self) -> list[str]:
+        """All topics the name server knows (206), sorted."""
+    def names_of_cluster(self, cluster: str) -> list[str]:
+        """Topics of one cluster (224), sorted."""
+    def system_names(self, address: str) -> list[str]:
+        """Names of one broker's own topics (305), sorted."""
+    def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is (105); NoRouteError if nobody knows it."""
+    def clusters(self, topic: str) -> list[str]:
+        """Clusters that have the topic, sorted."""
+    def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
+        """Offsets and last update of all queues on all brokers (202), and messages a second coming in.
+
+        A static topic has its global queues in the table as well, under the broker name `__syslo__global__`.
+
+        Args:
+            via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
+        """
+    def consumed_by(self, topic: str) -> list[str]:
+        """Consumer groups of a topic (300), sorted."""
+    def consumed_by_group(self, group: str) -> list[str]:
+        """Topics a consumer group has offsets of (343), sorted."""
+
+class TraceCalls(Part[TraceAdmin]):
+    """`admin.traces`."""
+    def of_message(
+        self,
+        msg_id: str,
+        *,
+        trace_topic: str = "RMQ_SYS_TRACE_TOPIC",
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 9223372036854775807,
+    ) -> list[TraceView]:
+        """What is traced of a message (12 on the trace topic), by time; also of one that was sent in a batch.
+
+        Args:
+            msg_id: the client's id, as a send gives it.
+            max_num: look into so many trace messages.
+            begin_ms, end_ms: of their store times.
+
+        Raises:
+            NoRouteError: there is no such trace topic.
+        """
+
+class TransactionCalls(Part[TransactionAdmin]):
+    """`admin.transactions`."""
+    def open(self, address: str, *, limit: int = 1000) -> list[MessageExt]:
+        """Open transactions of one broker, by the half messages that count, the oldest first.
+
+        Args:
+            limit: at most so many.
+        """
+    def history(self, transaction: str) -> TransactionHistory:
+        """What became of a transaction.
+
+        Args:
+            transaction: its id, which is the unique key of its message; or an offset message id of a half message.
+
+        Raises:
+            ClientError: no half message of it is left.
+        """
+    def resume(self, transaction: str) -> str:
+        """Have the producer of a transaction that was given up asked again, from the first time on; the offset message
+        id of the message that was given up.
+
+        Raises:
+            ClientError: it was not given up.
+            BrokerError: the broker says why not.
+        """
