@@ -44,13 +44,13 @@ java: setup # for Spark: the machine's own of release 17 or later, or one from t
 	@$(BIN)/python -m maxq.pipeline.spark.java >/dev/null
 
 run: setup java ## set up, run the demonstration, and (with a terminal) leave a server running
-	$(BIN)/python -m maxq.cli.demo
+	$(BIN)/python -m examples.python_source
 
 demo-ha: setup ## a master is killed, its slave serves the readers, the master comes back
-	$(BIN)/python -m maxq.cli.demo_ha
+	$(BIN)/python -m examples.master_and_slave
 
 demo-dledger: setup ## three brokers elect their master, which is killed three times under load
-	$(BIN)/python -m maxq.cli.demo_dledger
+	$(BIN)/python -m examples.elected_master
 
 test: setup java ## set up and run every check in its short form
 	@# Three processes on two cores: many tests wait, for clocks, disks and each other.

@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
+from benches.load.frames import encode
+from benches.load.request import Target
 from maxq.auth.signature import Credentials, sign
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.protocol.message.message import Message, encode_batch
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, QUEUES = "BenchAcl", 8
 CONNECTIONS, IN_FLIGHT = 8, 32
@@ -148,11 +148,11 @@ def running(kind: str, settings: dict[str, str]) -> Iterator[tuple[int, tuple[st
     """A broker: process and address."""
     if kind == "java":
         with JavaServer(rocketmq_jars(), settings) as java:
-            yield java.pid, java.target.address
+            yield java.pid, Target.at(java.broker_address).address
         return
     ours = StandaloneProcess(settings).start()
     try:
-        yield ours.pid, ours.target.address
+        yield ours.pid, Target.at(ours.broker_address).address
     finally:
         ours.stop()
 

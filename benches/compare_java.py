@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' way to the jars
 from tests.interop.processes.peers import ROCKETMQ_VERSION, PeerUnavailableError, rocketmq_jars
 from tests.interop.processes.servers import free_port_base, java_command, port_answers, wait_until
 
-from maxq.cli.load.measure import LoadError, measure
-from maxq.cli.load.request import RefusedError, Target
-from maxq.cli.load.server_process import StandaloneProcess
-from maxq.cli.load.workloads import WORKLOADS, plan_of
+from benches.load.measure import LoadError, measure
+from benches.load.request import RefusedError, Target
+from benches.load.workloads import WORKLOADS, plan_of
+from maxq.testing.server_process import StandaloneProcess
 
 JAVA_WARM_UP_SECONDS = 25.0
 BROKER_HEAP = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=4g")
@@ -61,7 +61,7 @@ class JavaServer:
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="java-mq-"))
         self._namesrv_port = free_port_base()
-        self.target = Target("127.0.0.1", free_port_base())
+        self._broker_port = free_port_base()
         self.ready_seconds = 0.0
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -73,6 +73,10 @@ class JavaServer:
     @property
     def namesrv_address(self) -> str:
         return f"127.0.0.1:{self._namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        return f"127.0.0.1:{self._broker_port}"
 
     def __enter__(self) -> "JavaServer":
         namesrv_conf = self._folder / "namesrv.conf"
@@ -96,8 +100,8 @@ class JavaServer:
             "brokerName": "broker-a",
             "brokerId": "0",
             "brokerIP1": "127.0.0.1",
-            "listenPort": str(self.target.port),
-            "haListenPort": str(self.target.port + 1),
+            "listenPort": str(self._broker_port),
+            "haListenPort": str(self._broker_port + 1),
             "namesrvAddr": f"127.0.0.1:{self._namesrv_port}",
             "storePathRootDir": str(self._folder / "store"),
             "storePathCommitLog": str(self._folder / "store" / "commitlog"),
@@ -143,9 +147,9 @@ def one_round(
     with server:
         results["start"] = {"ready_s": server.ready_seconds, "idle_rss_anon_mb": rss_anon_mib(server.pid)}
         warm_up = JAVA_WARM_UP_SECONDS if kind == "java" and not options.quick else options.warm
-        measure(plan_of("send_1k", server.target, secs=0.1, warm=warm_up), [])
+        measure(plan_of("send_1k", Target.at(server.broker_address), secs=0.1, warm=warm_up), [])
         for name in names:
-            plan = plan_of(name, server.target, secs=options.secs, warm=options.warm)
+            plan = plan_of(name, Target.at(server.broker_address), secs=options.secs, warm=options.warm)
             try:
                 results[name] = measure(plan, [server.pid])
             except (LoadError, RefusedError, OSError) as error:

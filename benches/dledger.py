@@ -36,7 +36,7 @@ from tests.interop.processes.peers import ROCKETMQ_VERSION, PeerUnavailableError
 from tests.interop.processes.servers import free_port_base, java_command, port_answers
 
 import maxq
-from maxq.cli.load.request import RefusedError, Target
+from benches.load.request import RefusedError, Target
 from maxq.errors import MaxQError
 from maxq.protocol.json.json_dialect import loads
 
@@ -196,14 +196,14 @@ def until(holds: Callable[[], Any], what: str) -> Any:
 
 
 def load(group: Group, options: argparse.Namespace, *arguments: str) -> dict[str, Any]:
-    """`maxq bench send` at the master, with the CPU of all three."""
+    """`benches.load send` at the master, with the CPU of all three."""
     master = group.first_acknowledged(but=None)
     pids = ",".join(str(group.processes[member].pid) for member in MEMBERS if member in group.processes)
     command = [
-        sys.executable, "-m", "maxq", "bench", "send", "--address", f"127.0.0.1:{group.ports[master]}", "--pid", pids,
+        sys.executable, "-m", "benches.load", "send", "--address", f"127.0.0.1:{group.ports[master]}", "--pid", pids,
         "--topic", TOPIC, "--secs", str(options.secs), "--warm", "2", *arguments,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     if done.returncode:
         raise SystemExit(f"the load failed: {done.stderr[-1000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
+from benches.load.frames import code_and_opaque, encode, ext_field
+from benches.load.measure import measure
+from benches.load.request import Target
+from benches.load.worker import Plan
 from benches.loop_turns import LoopTurns
-from maxq.cli.load.frames import code_and_opaque, encode, ext_field
-from maxq.cli.load.measure import measure
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
-from maxq.cli.load.worker import Plan
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP, QUEUES = "BenchFailing", "bench_failing_group", 4
 RETRY, DLQ = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
@@ -227,7 +227,12 @@ def main() -> None:
     options = parser.parse_args()
     server: Any = JavaServer(rocketmq_jars(), {}) if options.kind == "java" else StandaloneProcess({})
     with LoopTurns() if options.turns else nullcontext() as turns, server:
-        print(json.dumps({"kind": options.kind, **measured(server.target, server.pid, options, turns)}), flush=True)
+        print(
+            json.dumps(
+                {"kind": options.kind, **measured(Target.at(server.broker_address), server.pid, options, turns)}
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -48,10 +48,10 @@ from tests.interop.processes.servers import (
     wait_until,
 )
 
-from maxq.cli.load.frames import encode
-from maxq.cli.load.measure import measure
-from maxq.cli.load.request import Target
-from maxq.cli.load.worker import Plan
+from benches.load.frames import encode
+from benches.load.measure import measure
+from benches.load.request import Target
+from benches.load.worker import Plan
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
 
 GET_BROKER_HA_STATUS = 907
@@ -385,9 +385,9 @@ def _sends(pair: Pair, secs: float, rate: float = COLD_RATE) -> dict[str, Any]:
 def readers(port: int, secs: float, core: int | None = None) -> Iterator[Callable[[], int]]:
     """Pulls of 32 from offset 0 on, closed loop; gives what says how many messages a second came."""
     command = [] if core is None else ["taskset", "-c", str(core)]
-    command += [sys.executable, "-m", "maxq", "bench", "consume", "--address", f"127.0.0.1:{port}"]
+    command += [sys.executable, "-m", "benches.load", "consume", "--address", f"127.0.0.1:{port}"]
     command += ["--conns", str(PULLERS), "--secs", str(secs - 1), "--warm", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
     try:
         yield lambda: int(json.loads(process.communicate()[0])["received_per_s"])
     finally:

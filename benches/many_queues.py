@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the other benches and the 
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer, rss_anon_mib
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import RefusedError, Target
-from maxq.cli.load.server_process import StandaloneProcess
+from benches.load.frames import encode
+from benches.load.request import RefusedError, Target
+from maxq.testing.server_process import StandaloneProcess
 
 SEND_MESSAGE_V2 = 310
 WINDOW = 64  # sends in flight
@@ -106,15 +106,15 @@ def run(server: JavaServer | StandaloneProcess, topics: list[str], per_topic: in
     with server:
         began = time.monotonic()
         for topic in topics:
-            create(server.target, topic, per_topic)
+            create(Target.at(server.broker_address), topic, per_topic)
         created = time.monotonic()
-        send_each(server.target, topics, per_topic)
+        send_each(Target.at(server.broker_address), topics, per_topic)
         sent = time.monotonic()
         memory = rss_anon_mib(server.pid)
         os.kill(server.pid, signal.SIGKILL)
         restarted = time.monotonic()
         server.start_again()
-        ready = first_acknowledged(server.target, topics[0], restarted, server.pid)
+        ready = first_acknowledged(Target.at(server.broker_address), topics[0], restarted, server.pid)
         return {
             "create_s": round(created - began, 2),
             "first_sends_s": round(sent - created, 2),

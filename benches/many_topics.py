@@ -30,10 +30,10 @@ from tests.interop.processes.peers import rocketmq_jars
 from tests.interop.processes.servers import free_port_base
 
 from benches.compare_java import JavaServer, rss_anon_mib
+from benches.load.frames import encode
+from benches.load.request import RefusedError, Target
 from benches.many_queues import SEND_MESSAGE_V2, fields, send_each
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import RefusedError, Target
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC_LIST, GROUP_LIST, COMMIT, TOPICS_OF_CLUSTER = 18, 225, 15, 206
 ALL_TOPICS, GROUP_PROGRESS, ALL_PROGRESS = 21, 208, 317
@@ -154,9 +154,9 @@ def run(
 ) -> dict[str, float | None]:
     with server:
         began = time.monotonic()
-        fill(server.target, topics, groups)
+        fill(Target.at(server.broker_address), topics, groups)
         filled = time.monotonic() - began
-        broker = Asker(server.target)
+        broker = Asker(Target.at(server.broker_address))
         namesrv_port = int(server.namesrv_address.rpartition(":")[2])
         namesrv = Asker(Target("127.0.0.1", namesrv_port))
         some = list(groups)[:100]
@@ -171,10 +171,10 @@ def run(
             "scrape": median_ms(lambda: scrape(port)),
             "scrape_bytes": scrape(port),
             "scrape_cpu": scrape_cpu(server.pid, port),
-            "send_p99": send_p99(server.target, topics[0], seconds=5),
+            "send_p99": send_p99(Target.at(server.broker_address), topics[0], seconds=5),
         }
         with scraper(port):
-            found["send_p99_scraped"] = send_p99(server.target, topics[0], seconds=5)
+            found["send_p99_scraped"] = send_p99(Target.at(server.broker_address), topics[0], seconds=5)
         return found | {"rss_anon_mb": round(rss_anon_mib(server.pid), 1)}
 
 

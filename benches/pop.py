@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
+from benches.load.frames import encode, ext_field
+from benches.load.request import Target
 from benches.transactions import answers, cpu_seconds
-from maxq.cli.load.frames import encode, ext_field
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP, QUEUES = "BenchPop", "bench_pop", 8
 ACKS = ("together", "single", "batch")
@@ -225,10 +225,10 @@ def main() -> None:
         sides = []
         if "ours" in names:
             ours = stack.enter_context(StandaloneProcess({}))
-            sides.append(Side("ours", ours.target, ours.pid, options))
+            sides.append(Side("ours", Target.at(ours.broker_address), ours.pid, options))
         if "java" in names:
             java = stack.enter_context(JavaServer(rocketmq_jars(), {}))
-            sides.append(Side("java", java.target, java.pid, options))
+            sides.append(Side("java", Target.at(java.broker_address), java.pid, options))
         measure(sides, options)
 
 

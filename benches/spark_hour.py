@@ -28,11 +28,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benches.load.frames import encode
+from benches.load.request import Target
 from benches.spark_source import QUEUES, SEND_BATCH, message
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.protocol.message.message import encode_batch
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, SIZE = "hour", 200
 TRIGGER = "5 seconds"
@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace, server: StandaloneProcess, work: Path) ->
     spark = local_session("hour", master="local[2]")
     register(spark)
     sender = multiprocessing.get_context("spawn").Process(
-        target=send_for, args=(server.target, arguments.rate, arguments.minutes * 60), daemon=True
+        target=send_for, args=(Target.at(server.broker_address), arguments.rate, arguments.minutes * 60), daemon=True
     )
     sender.start()
     began, samples = time.monotonic(), list[tuple[float, dict[str, float]]]()

@@ -32,8 +32,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benches.load.request import Target
 from benches.spark_source import SEVEN, fill
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 
 SIZES = {"s200": 200, "s1k": 1024}
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
@@ -304,9 +305,9 @@ def main() -> None:
         servers = {name: running.enter_context(StandaloneProcess(SETTINGS)) for name in (*rows, "w")}
         servers["micro"] = servers["w"]
         for topic, count in rows.items():
-            asyncio.run(fill(servers[topic].target, topic, count, SIZES[topic]))
+            asyncio.run(fill(Target.at(servers[topic].broker_address), topic, count, SIZES[topic]))
         for topic, count in {"micro": MICRO_ROWS * TRIGGERS * 10, "w_s200": 4, "w_s1k": 4}.items():
-            asyncio.run(fill(servers["w"].target, topic, count, 200))
+            asyncio.run(fill(Target.at(servers["w"].broker_address), topic, count, 200))
         bench = Bench(arguments, servers, running.enter_context(kafka(arguments.peers, rows)), rows)
         bench.register_floor()
         emit(ready=True, machine=os.cpu_count(), spark=bench.spark.version)

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow as pa
 
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.pipeline.options.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
 from maxq.pipeline.sink.sink_commit import BatchName, commit
 from maxq.pipeline.sink.sink_task import SinkTask
+from maxq.testing.server_process import StandaloneProcess
 
 SIZES = {"200B": 200, "1KiB": 1024}
 ARROW_ROWS = 10_000  # as Spark cuts them

@@ -23,13 +23,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
+from benches.load.frames import encode
+from benches.load.request import Target
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.message.message import Message, encode_batch
+from maxq.testing.server_process import StandaloneProcess
 
 SEVEN = "body,keys,topic,queueId,queueOffset,storeTimestamp,tags"
 QUEUES, BATCH, SEND_BATCH = 4, 256, 320
@@ -70,8 +70,8 @@ def serve(folder: Path, rows: int) -> None:
     settings = {"maxMessageSize": str(8 << 20), "defaultTopicQueueNums": str(QUEUES)}
     with StandaloneProcess(settings, folder=folder) as server:
         for topic, size in TOPICS.items():
-            asyncio.run(fill(server.target, topic, rows if size < 1000 else rows // 3, size))
-        asyncio.run(fill(server.target, "micro", 20_000, 200))
+            asyncio.run(fill(Target.at(server.broker_address), topic, rows if size < 1000 else rows // 3, size))
+        asyncio.run(fill(Target.at(server.broker_address), "micro", 20_000, 200))
         print(f"namesrv {server.namesrv_address} broker pid {server.pid}", flush=True)
         while True:
             time.sleep(3600)

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JAVA_WARM_UP_SECONDS, JavaServer
+from benches.load.frames import encode
+from benches.load.request import Target
 from benches.transactions import cpu_seconds
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.protocol.message.message import Message, encode_batch
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP, QUEUES = "BenchSql", "bench_sql_group", 8
 EXPRESSION = "price BETWEEN 100 AND 199 AND color = 'red' OR region IN ('mars', 'venus')"
@@ -134,7 +134,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
     server: Any = JavaServer(rocketmq_jars(), SETTINGS) if kind == "java" else StandaloneProcess(SETTINGS)
     with server:
         warm_seconds = JAVA_WARM_UP_SECONDS if kind == "java" else 0.0
-        result = {"kind": kind, **measured(server.target, server.pid, options, warm_seconds)}
+        result = {"kind": kind, **measured(Target.at(server.broker_address), server.pid, options, warm_seconds)}
     print(json.dumps(result), flush=True)
     return result
 

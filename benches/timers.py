@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JAVA_WARM_UP_SECONDS, JavaServer, rss_anon_mib
-from maxq.cli.load.frames import encode
-from maxq.cli.load.request import RefusedError, Target
-from maxq.cli.load.server_process import StandaloneProcess
+from benches.load.frames import encode
+from benches.load.request import RefusedError, Target
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP, QUEUES = "BenchTimers", "bench_timer_group", 4
 SEND_MESSAGE_V2, PULL_MESSAGE, RUNTIME_INFO = 310, 11, 28
@@ -213,7 +213,7 @@ def restart(server: Any, target: Target, number: int) -> Iterator[float]:
 
 
 def pending(server: Any, options: argparse.Namespace) -> dict[str, Any]:
-    target = server.target
+    target = Target.at(server.broker_address)
     idle = rss_anon_mib(server.pid)
     target.create_topic(TOPIC, QUEUES)
     began = time.monotonic()
@@ -239,7 +239,7 @@ def measured(what: str, kind: str, options: argparse.Namespace) -> dict[str, Any
             found = pending(server, options)
         else:
             warm = options.warm if options.warm is not None else JAVA_WARM_UP_SECONDS if kind == "java" else 2.0
-            found = asyncio.run(lateness_of(server.target, options.rate, warm, options.secs))
+            found = asyncio.run(lateness_of(Target.at(server.broker_address), options.rate, warm, options.secs))
     found = {"what": what, "kind": kind, **found}
     print(json.dumps(found), flush=True)
     return found

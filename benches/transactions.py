@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.interop.processes.peers import rocketmq_jars
 
 from benches.compare_java import JavaServer
-from maxq.cli.load.frames import encode, ext_field
-from maxq.cli.load.request import Target
-from maxq.cli.load.server_process import StandaloneProcess
+from benches.load.frames import encode, ext_field
+from benches.load.request import Target
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP, QUEUES = "BenchTransactions", "bench_group", 8
 CONNECTIONS, IN_FLIGHT = 8, 32
@@ -141,10 +141,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.kind == "java":
         with JavaServer(rocketmq_jars(), {}) as java:
-            print(json.dumps({"kind": "java", **measured(java.target, java.pid, options)}))
+            print(json.dumps({"kind": "java", **measured(Target.at(java.broker_address), java.pid, options)}))
         return
     with StandaloneProcess({}) as ours:
-        print(json.dumps({"kind": "ours", **measured(ours.target, ours.pid, options)}))
+        print(json.dumps({"kind": "ours", **measured(Target.at(ours.broker_address), ours.pid, options)}))
 
 
 if __name__ == "__main__":

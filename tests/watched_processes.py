@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli.load.server_process import ServerProcess
+from maxq.testing.server_process import ServerProcess
 
 
 @pytest.fixture(scope="session", autouse=True)

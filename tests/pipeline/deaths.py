@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 
 _SLOW_SECONDS = 240
 

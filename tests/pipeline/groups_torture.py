@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from maxq.api import Admin, ConsumeContext, ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer
-from maxq.cli.load.server_process import ServerProcess
 from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.pipeline import register
@@ -41,6 +40,7 @@ from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.testing.server_process import ServerProcess
 from tests.interop.processes.servers import free_port_base, wait_until
 from tests.pipeline.spark_cluster import QUICK_START
 

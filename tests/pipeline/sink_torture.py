@@ -32,7 +32,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.pipeline import register
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
@@ -42,6 +41,7 @@ from maxq.pipeline.sink.writers import StreamSink, TaskCommit
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.topic_source import RocketMQDataSource
 from maxq.pipeline.wire.wire_reader import WireReader
+from maxq.testing.server_process import StandaloneProcess
 from tests.pipeline.deaths import Deaths, who_died
 from tests.pipeline.spark_cluster import QUICK_START, SparkCluster
 

@@ -30,13 +30,11 @@ EXCEPTIONS: Final = {
     "remoting/self_signed.py": {"Path(name).unlink": "a key for OpenSSL to read, gone at once"},
     "pipeline/spark/home.py": {"link.unlink": "a link in a temporary folder"},
     "pipeline/spark/java.py": {"os.replace": "a script in a temporary folder"},
-    "cli/load/server_process.py": {"ready_file.unlink": "a ready file", "shutil.rmtree": "a temporary folder"},
     "cli/commands/workers.py": {"ready_file.unlink": "ready files"},
     "cli/commands/servers.py": {"ready_file.unlink": "ready files"},
-    "cli/demo_dledger.py": {"shutil.rmtree": "a temporary folder", "conf.write_text": "in that"},
-    "cli/demo_ha.py": {"shutil.rmtree": "a temporary folder", "conf.write_text": "in that"},
     "pipeline/reports/page.py": {"path.write_text": "a page, made again at will"},
     "standalone.py": {"shutil.rmtree": "a temporary folder"},
+    "testing/server_process.py": {"ready_file.unlink": "a ready file", "shutil.rmtree": "a temporary folder"},
     "testing/sim_disk.py": {"self._directory.unlink": "of the simulated disk"},
 }
 

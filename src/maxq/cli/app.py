@@ -32,7 +32,6 @@ COMMANDS = {
     "store": Entry("maxq.cli.commands.store", "Look into, check and recover store directories, offline."),
     "sql": Entry("maxq.cli.pipeline.sql", "Ask SQL of topics, consumer groups and store directories (Spark)."),
     "pipeline": Entry("maxq.cli.pipeline.group", "Jobs on Spark: archive, audit, rebuild, replay, trace, stats, dlq."),
-    "bench": Entry("maxq.cli.bench", "Generate load and measure."),
     "shell": Entry("maxq.cli.commands.shell", "Take commands one a line, with history and completion."),
     "completion": Entry("maxq.cli.terminal.completion", "Print the script that makes bash or zsh complete commands."),
 }

@@ -1,4 +1,4 @@
-"""A Spark session for commands, notebooks, tests and the demonstration.
+"""A Spark session for commands, notebooks, tests and examples.
 
     from maxq.pipeline.session import local_session
 

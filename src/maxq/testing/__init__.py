@@ -2,4 +2,6 @@
 
 `run_simulation` (simulation.py) is the way in; `SimLoop`, `SimNetwork`, `SimClock`, `SimDisk` and `SimRng` are its
 parts. Everything drawn comes from one seed.
+
+server_process.py is for the other kind of test: it runs servers as processes of this machine, which can be killed.
 """

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from maxq.api import LitePullConsumer, Message, Producer
 from maxq.cli.app import group
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 TOPIC, GROUP = "Every", "G_every"
@@ -161,10 +161,6 @@ dledger --group g --id n0 --peers n0-127.0.0.1:{free_port} --base-dir {folder}/d
 tail Every
 consume Every --group G_every_reads
 admin clusterList -i 1
-bench send --address {broker} --warm 0 --secs 60 --conns 1 --inflight 1 --topic EveryBench
-bench consume --address {broker} --warm 0 --secs 60 --conns 1 --topic Every
-bench both --address {broker} --warm 0 --secs 60 --conns 1 --inflight 1 --topic EveryBench
-bench suite --secs 60
 """
 
 #: What starts Spark; each takes seconds.
@@ -240,7 +236,7 @@ class Surroundings:
         self._folder = folder
         self._names = {
             "namesrv": server.namesrv_address,
-            "broker": f"{server.target.host}:{server.target.port}",
+            "broker": server.broker_address,
             "group": GROUP,
             "query": f"SELECT count(*) AS n FROM {TOPIC}",
             "topics": self._json("topics", [{"topicName": "EveryOfList"}]),

@@ -8,7 +8,7 @@ import resource
 import pytest
 
 from maxq.cli.admin import ENTRIES, group
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import Outcome, maxq, maxq_cold
 
 
@@ -17,7 +17,7 @@ class Admin:
 
     def __init__(self, server: StandaloneProcess) -> None:
         self.namesrv = server.namesrv_address
-        self.broker = f"127.0.0.1:{server.target.port}"
+        self.broker = server.broker_address
 
     def run(self, *arguments: str) -> Outcome:
         return maxq("admin", *arguments, namesrv=self.namesrv)

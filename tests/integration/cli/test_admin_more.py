@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.protocol.message.message import MessageExt, encode_host, encode_record
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 from tests.integration.cli.test_admin_commands import Admin
 

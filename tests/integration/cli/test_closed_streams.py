@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli.terminal.ready import facts_of
+from maxq.testing.server_process import facts_of
 from tests.integration.cli.every_command import free_port
 from tests.integration.cli.harness import maxq
 from tests.interop.processes.servers import wait_until

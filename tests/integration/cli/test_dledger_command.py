@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli.load.server_process import ServerProcess
+from maxq.testing.server_process import ServerProcess
 from tests.integration.cli.harness import maxq
 from tests.interop.processes.servers import free_port_base, wait_until
 

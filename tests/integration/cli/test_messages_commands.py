@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 

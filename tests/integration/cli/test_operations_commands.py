@@ -2,12 +2,12 @@
 
 import json
 
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 
 def test_why_slow_and_purge_topic(server: StandaloneProcess) -> None:
-    namesrv, broker = server.namesrv_address, f"127.0.0.1:{server.target.port}"
+    namesrv, broker = server.namesrv_address, server.broker_address
     text = "".join(json.dumps({"body": f"b{number}"}) + "\n" for number in range(12))
     assert maxq("admin", "updateTopic", "-b", broker, "-t", "Doomed", "-r", "2", "-w", "2", namesrv=namesrv).code == 0
     assert maxq("produce", "Doomed", "--json", text=text, namesrv=namesrv).code == 0
@@ -32,7 +32,7 @@ def test_why_slow_and_purge_topic(server: StandaloneProcess) -> None:
 
 
 def test_quotas_of_groups_and_topics_are_set_by_their_attributes(server: StandaloneProcess) -> None:
-    namesrv, broker = server.namesrv_address, f"127.0.0.1:{server.target.port}"
+    namesrv, broker = server.namesrv_address, server.broker_address
     quota = "+quota.messages=5,+quota.bytes=1000"
     done = maxq("admin", "updateSubGroup", "-b", broker, "-g", "Slow", "--attributes", quota, namesrv=namesrv)
     assert done.code == 0 and "quota.messages" in done.out, done.err

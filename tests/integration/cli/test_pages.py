@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from maxq.cli.app import group
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import maxq
 
 ROOT = Path(__file__).parents[3]

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from benches.load.request import Target
 
 import maxq as maxq_package
-from maxq.cli.load.server_process import ServerProcess, StandaloneProcess
-from maxq.cli.terminal.ready import facts_of
 from maxq.errors import StoreRefusedError
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.standalone import AddressRefusedError, PortInUseError, StandaloneServer
+from maxq.testing.server_process import ServerProcess, StandaloneProcess, facts_of
 from tests.integration.cli.harness import maxq
 from tests.interop.processes.servers import free_port_base
 
@@ -69,7 +69,7 @@ def test_standalone_says_when_it_is_ready_and_ends_cleanly(tmp_path: Path, numbe
 
 def test_set_takes_any_broker_property_and_warns_of_unknown_ones(tmp_path: Path) -> None:
     with StandaloneProcess({"fileReservedTime": "33", "fileReservdTime": "1"}) as server:
-        assert server.target.settings()["fileReservedTime"] == "33"
+        assert Target.at(server.broker_address).settings()["fileReservedTime"] == "33"
         assert "unknown setting fileReservdTime; did you mean fileReservedTime?" in server.log.read_text()
 
 
@@ -96,7 +96,7 @@ def test_messages_outlive_a_restart_of_standalone(tmp_path: Path) -> None:
 
 
 def test_busy_port_is_named(tmp_path: Path, server: StandaloneProcess) -> None:
-    port = server.target.port
+    port = Target.at(server.broker_address).port
     options = ["--store", str(tmp_path), "--namesrv-port", "0", "--broker-port", str(port)]
     done = maxq("standalone", *options)
     assert done.code == 1 and f"port {port} of 127.0.0.1 (broker) is in use" in done.err.splitlines()[-1]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maxq.api import Message, async_producer
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.cli.harness import Outcome, maxq
 
 HOUR_MS = 3_600_000
@@ -59,7 +59,7 @@ def test_what_waits_is_listed_in_the_order_of_time_and_can_be_taken_back(
     soon = now_ms() + HOUR_MS
     second, first = asyncio.run(send(namesrv, "TimerCli", soon + 60_000, soon))
     asyncio.run(send(namesrv, "TimerOther", soon + 30_000))
-    broker = f"{server.target.host}:{server.target.port}"
+    broker = server.broker_address
     rows = listed(2, "-b", broker, "-t", "TimerCli", namesrv=namesrv)
     assert [row["msgId"] for row in rows] == [first, second]
     assert [row["dueMs"] for row in rows] == [-(-due // 1000) * 1000 for due in (soon, soon + 60_000)]
@@ -80,7 +80,7 @@ def test_what_waits_is_listed_in_the_order_of_time_and_can_be_taken_back(
 
 
 def test_late_messages_say_why_and_files_tell_the_same(stopped: StandaloneProcess) -> None:
-    namesrv, broker = stopped.namesrv_address, f"{stopped.target.host}:{stopped.target.port}"
+    namesrv, broker = stopped.namesrv_address, stopped.broker_address
     due = now_ms()
     dues = [due + 3_000 + number * 5 for number in range(MANY)] + [due + HOUR_MS]
     ids = asyncio.run(send(namesrv, "TimerLate", *dues))
@@ -111,7 +111,7 @@ def test_late_messages_say_why_and_files_tell_the_same(stopped: StandaloneProces
 
 def test_a_message_that_is_not_in_the_wheel_yet_can_be_inspected_and_taken_back(tmp_path: Path) -> None:
     with StandaloneProcess({"timerStopEnqueue": "true"}, folder=tmp_path) as server:
-        namesrv, broker = server.namesrv_address, f"{server.target.host}:{server.target.port}"
+        namesrv, broker = server.namesrv_address, server.broker_address
         (unread,) = asyncio.run(send(namesrv, "TimerUnread", now_ms() + HOUR_MS))
         (one,) = objects(maxq("timer", "inspect", unread, "-b", broker, "--json", namesrv=namesrv))
         assert (one["state"], one["why"]) == ("UNREAD", "timerStopEnqueue is true")

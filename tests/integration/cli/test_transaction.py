@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_transaction_producer
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.broker.harness import until
 from tests.integration.cli.harness import Outcome, maxq
 
@@ -53,7 +53,7 @@ def objects(outcome: Outcome) -> Any:
 
 def test_open_transactions_are_listed_and_each_can_be_inspected(server: StandaloneProcess, namesrv: str) -> None:
     ids = asyncio.run(send(namesrv, "TxCli", "committed", "rolled back", "undecided", "open too"))
-    broker = f"{server.target.host}:{server.target.port}"
+    broker = server.broker_address
 
     def listed() -> list[dict[str, Any]]:
         found = objects(maxq("transaction", "list", "-b", broker, "--json", namesrv=namesrv))

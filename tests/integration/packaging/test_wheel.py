@@ -85,7 +85,7 @@ def test_wheel_holds_sources_types_and_compiled_modules(wheel: Path) -> None:
     assert {"maxq/py.typed", "maxq/store/log/log_cy.py", "maxq/store/log/log_cy.pyi", "maxq/cli/app.py"} <= set(names)
     assert {"maxq/pipeline/log4j2.properties", "maxq/pipeline/records/arrow_cy.pyi"} <= set(names)
     assert {name.split("/")[0] for name in names if name.startswith("pyspark_")} == DISCOVERED
-    assert not [name for name in names if name.startswith(("tests/", "benches/"))]
+    assert not [name for name in names if name.startswith(("tests/", "benches/", "examples/"))]
     if shutil.which("cc"):
         compiled = {name.split(".")[0] for name in names if name.endswith(".so")}
         source = ROOT / "src"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benches.load.request import RefusedError, Target
 
 from maxq.api import Message, MessageQueue, Producer
-from maxq.cli.load.request import RefusedError, Target
 from maxq.codes import RequestCode
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch

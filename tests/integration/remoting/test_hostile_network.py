@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from benches.load.request import Target
 
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.codes import RequestCode as Code
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import RemotingError
@@ -23,6 +23,7 @@ from maxq.protocol.message.message import decode_records
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.tls import ClientTls
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.remoting.frame_adversary import FrameAdversary
 
 TOPICS = 6  # S1 has one queue and one message, S2 two of each …
@@ -62,7 +63,7 @@ class Place:
 
     @property
     def direct(self) -> str:
-        return f"{self.server.target.host}:{self.server.target.port}"
+        return self.server.broker_address
 
     def memory_kib(self) -> int:
         status = Path(f"/proc/{self.server.pid}/status").read_text()
@@ -136,7 +137,7 @@ async def placed(folder: Path, seed: int, *, tls: bool) -> AsyncIterator[Place]:
     await asyncio.to_thread(server.start)
     rng = random.Random(seed)
     name_server_port = int(server.namesrv_address.rpartition(":")[2])
-    ways = [FrameAdversary(port, rng, tls=tls) for port in (name_server_port, server.target.port)]
+    ways = [FrameAdversary(port, rng, tls=tls) for port in (name_server_port, Target.at(server.broker_address).port)]
     client = remoting_client(tls)
     try:
         for way in ways:

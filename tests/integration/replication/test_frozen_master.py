@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from benches.load.request import RefusedError, Target
 
 from maxq.api import Message, async_producer, async_push_consumer
-from maxq.cli.load.request import RefusedError, Target
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendStatus
 from maxq.codes import RequestCode, ResponseCode

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from maxq.api import Message, async_producer, system_seams
 from maxq.auth.signature import Credentials
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.client_config import ClientSeams
+from maxq.testing.server_process import StandaloneProcess
 from tests import visitors
 from tests.integration.torture.pop_places import until
 from tests.interop.processes.servers import free_port_base
@@ -92,7 +92,7 @@ class RealPlace:
 
     def __init__(self, server: StandaloneProcess, pages: str, seed: int) -> None:
         self.namesrv = server.namesrv_address
-        self.broker = f"{server.target.host}:{server.target.port}"
+        self.broker = server.broker_address
         self.pages = pages
         self.rng = random.Random(seed)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.cli.load.server_process import StandaloneProcess
+from maxq.testing.server_process import StandaloneProcess
 from tests.watched_processes import assert_nothing_held
 
 HOLDING = """

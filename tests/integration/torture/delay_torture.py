@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maxq.api import Message, MessageExt, async_admin, async_producer
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.torture.pop_places import until
 
 TOPIC = "Torture"

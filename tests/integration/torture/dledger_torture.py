@@ -22,7 +22,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from maxq.cli.load.frames import code_and_opaque, encode, ext_field
+from benches.load.frames import code_and_opaque, encode, ext_field
+
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
 from maxq.codes import RequestCode, ResponseCode

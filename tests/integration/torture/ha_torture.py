@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from maxq.cli.load.request import RefusedError, Target
+from benches.load.request import RefusedError, Target
 from tests.integration.processes.fault_proxy import Direction
 from tests.integration.processes.ha_torture_cluster import BrokerProcess, Cluster
 from tests.integration.torture.broker_torture import entries_of, units_of

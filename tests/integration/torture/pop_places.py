@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from maxq.api import Message, async_admin, async_producer
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.testing.server_process import StandaloneProcess
 from tests.integration.processes.dledger_cluster import Cluster as Group
 from tests.integration.processes.ha_torture_cluster import MASTER, SLAVE, BrokerProcess
 from tests.integration.processes.maxq_process import Process

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, system_seams
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.client.client_config import ProducerConfig
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.producer.transaction_producer import TransactionProducer
 from maxq.errors import MaxQError
+from maxq.testing.server_process import StandaloneProcess
 
 TOPIC, GROUP = "Torture", "TortureGroup"
 COMMIT, ROLLBACK = LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE

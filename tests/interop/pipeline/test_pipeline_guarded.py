@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from benches.load.request import Target
 
 from maxq.auth.info import UserInfo
-from maxq.cli.load.request import Target
 from maxq.client.admin.access import custom_acl
 from maxq.codes import RequestCode
 from maxq.errors import BrokerError, PipelineError

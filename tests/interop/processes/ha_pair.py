@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from maxq.cli.load.request import RefusedError, Target
+from benches.load.request import RefusedError, Target
+
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.processes.ha_torture_cluster import Log

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from maxq.cli.load.request import RefusedError, Target
+from benches.load.request import RefusedError, Target
 
 OPENS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benches.load.request import RefusedError, Target
 
-from maxq.cli.load.request import RefusedError, Target
 from maxq.protocol.body.route import TopicRouteData
 from tests.interop.conftest import or_skip
 from tests.interop.processes import peers

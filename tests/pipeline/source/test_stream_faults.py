@@ -11,10 +11,10 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from maxq.api import Admin, Message, MessageQueue, Producer
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.topic_source import RocketMQDataSource, SourcePartition, StreamReader
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.testing.server_process import StandaloneProcess
 from tests.pipeline.deaths import Deaths, who_died
 
 TOPIC, QUEUES, MORE = "Mortal", 2, 30
@@ -89,7 +89,7 @@ def test_each_message_is_there_once_whoever_died(spark: SparkSession, tmp_path: 
     spark.dataSource.register(killing(deaths.folder))
     with StandaloneProcess(folder=tmp_path / "server") as server:
         with Admin(server.namesrv_address) as admin:
-            admin.topics.create(f"127.0.0.1:{server.target.port}", TopicConfig(TOPIC, QUEUES, QUEUES))
+            admin.topics.create(server.broker_address, TopicConfig(TOPIC, QUEUES, QUEUES))
         for steps in (*([step] for step in STEPS), BROKER_STEPS):
             send()
             assert who_died(server, deaths, steps, run) == [*steps]

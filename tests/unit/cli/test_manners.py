@@ -42,7 +42,6 @@ def test_help_explains_a_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["dlq", "redriv"], "redrive"),
         (["timer", "canel"], "cancel"),
         (["transaction", "lst"], "list"),
-        (["bench", "snd"], "send"),
         (["dledger", "apend", "text"], "append"),
         (["pipeline", "adit"], "audit"),
         (["pipeline", "dlq", "shw"], "show"),

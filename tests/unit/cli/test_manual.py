@@ -19,7 +19,7 @@ def test_every_command_stands_in_the_manual_with_its_summary(name: str, entry) -
     assert f"| `{name}` | {entry.summary} |" in MANUAL
 
 
-@pytest.mark.parametrize("name", ["admin", "dlq", "timer", "transaction", "store", "bench"])
+@pytest.mark.parametrize("name", ["admin", "dlq", "timer", "transaction", "store"])
 def test_a_group_lists_its_commands_with_whole_sentences(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     context = typer.Context(group)

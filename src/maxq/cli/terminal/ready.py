@@ -20,18 +20,3 @@ def ready_text(command: str, name: str, seconds: float, facts: Mapping[str, str]
     who = f": {name}" if name else ""
     first = f"maxq {command}{_IS_READY}{who} ({seconds:.2f} s)"
     return "\n".join([first, *(f"{_INDENT}{fact}: {value}" for fact, value in facts.items())])
-
-
-def facts_of(text: str) -> dict[str, str]:
-    """The facts of the server in `text` that said last that it was ready; none if no server did."""
-    facts: dict[str, str] = {}
-    is_inside = False
-    for line in text.splitlines():
-        if line.startswith("maxq ") and _IS_READY in line:
-            facts, is_inside = {}, True
-        elif is_inside and line.startswith(_INDENT) and ": " in line:
-            fact, _, value = line.strip().partition(": ")
-            facts[fact] = value
-        else:
-            is_inside = False
-    return facts

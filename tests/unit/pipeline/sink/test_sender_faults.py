@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from maxq.cli.load.server_process import StandaloneProcess
 from maxq.errors import MaxQError, PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_task import SinkTask
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader
+from maxq.testing.server_process import StandaloneProcess
 from tests.unit.pipeline.sink.test_sink_task import bodies
 
 

@@ -3,8 +3,9 @@
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from maxq.cli.load.frames import code_and_opaque, encode, ext_field
+from benches.load.frames import code_and_opaque, encode, ext_field
 
 _TIMEOUT_SECONDS = 20
 UPDATE_AND_CREATE_TOPIC, GET_BROKER_CONFIG, GET_MAX_OFFSET = 17, 26, 30
@@ -20,6 +21,14 @@ class Target:
 
     host: str
     port: int
+
+    @classmethod
+    def at(cls, address: str) -> Self:
+        """The broker at `address`, host:port; ValueError if it is not of that form."""
+        host, colon, port = address.rpartition(":")
+        if not colon or not host or not port.isdecimal():
+            raise ValueError(f"{address!r} is not host:port")
+        return cls(host, int(port))
 
     @property
     def address(self) -> tuple[str, int]:

@@ -1,9 +1,9 @@
 """The generator's own frames, held against the protocol's codec, which the generator itself must not use."""
 
 import pytest
+from benches.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode, ext_field
+from benches.load.histogram import Histogram
 
-from maxq.cli.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode, ext_field
-from maxq.cli.load.histogram import Histogram
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType, decode_frame
 from maxq.protocol.message.message import decode_batch, decode_properties
 

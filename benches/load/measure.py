@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maxq.cli.load.connections import Counts
-from maxq.cli.load.histogram import Histogram
-from maxq.cli.load.worker import MEASURING, STOPPED, WARMING, Plan, run_worker
+from benches.load.connections import Counts
+from benches.load.histogram import Histogram
+from benches.load.worker import MEASURING, STOPPED, WARMING, Plan, run_worker
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SHOWN_SETTINGS = (

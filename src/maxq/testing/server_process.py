@@ -1,4 +1,10 @@
-"""Servers in processes of their own, for benchmarks and demonstrations."""
+"""Servers in processes of their own: for tests that kill them, for benchmarks and for the examples.
+
+with StandaloneProcess() as server:
+    ...  # clients of server.namesrv_address
+    server.kill()
+    server.start_again()
+"""
 
 import shutil
 import signal
@@ -10,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from maxq.cli.load.request import Target
-from maxq.cli.terminal.ready import facts_of
 from maxq.errors import MaxQError
 
 _START_SECONDS = 60
 _STOP_SECONDS = 60
 _POLL_SECONDS = 0.005
+_IS_READY = " is ready"
+_INDENT = "  "
 
 
 class ServerProcess:
@@ -141,9 +147,9 @@ class StandaloneProcess(ServerProcess):
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
-    def target(self) -> Target:
-        """The broker."""
-        return Target("127.0.0.1", self._ports[1])
+    def broker_address(self) -> str:
+        """host:port of the broker."""
+        return f"127.0.0.1:{self._ports[1]}"
 
     def start(self) -> Self:
         super().start()
@@ -165,3 +171,18 @@ class StandaloneProcess(ServerProcess):
 
 def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
+
+
+def facts_of(text: str) -> dict[str, str]:
+    """The facts of the server in `text` that said last that it was ready; none if no server did."""
+    facts: dict[str, str] = {}
+    is_inside = False
+    for line in text.splitlines():
+        if line.startswith("maxq ") and _IS_READY in line:
+            facts, is_inside = {}, True
+        elif is_inside and line.startswith(_INDENT) and ": " in line:
+            fact, _, value = line.strip().partition(": ")
+            facts[fact] = value
+        else:
+            is_inside = False
+    return facts

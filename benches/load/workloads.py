@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from maxq.cli.load.request import Target
-from maxq.cli.load.worker import Plan
+from benches.load.request import Target
+from benches.load.worker import Plan
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "send_1k": {"mode": "send", "conns": 8, "inflight": 32, "size": 1024},

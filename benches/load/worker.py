@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from maxq.cli.load.connections import Connection, Counts, Puller, Sender
-from maxq.cli.load.frames import SendRing
-from maxq.cli.load.request import Target
+from benches.load.connections import Connection, Counts, Puller, Sender
+from benches.load.frames import SendRing
+from benches.load.request import Target
 
 WARMING, MEASURING, STOPPED = 0, 1, 2
 _RING_BYTES = 8 << 20

@@ -9,8 +9,8 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from maxq.cli.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode
-from maxq.cli.load.histogram import Histogram
+from benches.load.frames import OPAQUE_BASE, SendRing, code_and_opaque, encode
+from benches.load.histogram import Histogram
 
 _LENGTH = struct.Struct(">I")
 _LONG = struct.Struct(">q")
