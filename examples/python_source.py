@@ -115,7 +115,7 @@ def send(namesrv: str, title: str, lines: list[Line], account: Account) -> list[
     with Producer("source", namesrv, send_msg_timeout=30_000) as producer:
         for at in range(0, len(lines), CHUNK):
             chunk = lines[at : at + CHUNK]
-            results = producer.send_many(line.to_message() for line in chunk)
+            results = producer.send_many([line.to_message() for line in chunk])
             if any(result.send_status is not SendStatus.SEND_OK for result in results):
                 raise MaxQError("a message was not stored in good order")
             samples.append((chunk[0], results[0]))
@@ -128,25 +128,25 @@ def send(namesrv: str, title: str, lines: list[Line], account: Account) -> list[
 def receive(namesrv: str, title: str, count: int, account: Account) -> None:
     """Read `count` further messages with two members of a group.
 
-    The members pull nothing until each has its part of the queues: what a member has read and not committed when it
+    The members take nothing until each has its part of the queues: what a member has read and not committed when it
     gives a queue away is read again by the next one (at least once), and this account is to come out even.
     """
+    begin = threading.Event()
     by_member: Counter[str] = Counter()
-
-    def listener(name: str, messages: list[MessageExt]) -> None:
-        by_member[name] += len(messages)
-        account.enter(messages)
 
     def member(name: str) -> PushConsumer:
         def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
-            listener(name, messages)
+            begin.wait()
+            if context.message_queue in consumer.assigned_queues():
+                by_member[name] += len(messages)
+                account.enter(messages)
 
         consumer = PushConsumer(GROUP, namesrv, listen, instance_name=name, consume_message_batch_max_size=32)
         consumer.subscribe(TOPIC)
-        consumer.suspend()
         return consumer
 
     with ExitStack() as running:
+        running.callback(begin.set)  # so that no listener waits when the members end
         members = [running.enter_context(member(name)) for name in ("one", "two")]
         end = time.monotonic() + PATIENCE_SECONDS
         while any(topic_queues(consumer) != QUEUES // len(members) for consumer in members):
@@ -154,8 +154,7 @@ def receive(namesrv: str, title: str, count: int, account: Account) -> None:
                 raise MaxQError("the members did not share the queues within a minute")
             time.sleep(0.01)
         started = time.monotonic()
-        for consumer in members:
-            consumer.resume()
+        begin.set()
         account.wait_for(len(account.seen) + count)
         seconds = time.monotonic() - started
     parts = " + ".join(f"{part:,}" for part in by_member.values())
