@@ -144,11 +144,11 @@ class RuntimeInfo:
             "pull": (fast_failure.pulls.count + self._hold_service.held_count, broker.pull_thread_pool_queue_capacity),
             "litePull": (0, broker.lite_pull_thread_pool_queue_capacity),
             "query": (0, broker.query_thread_pool_queue_capacity),
-            "ack": (0, broker.ack_thread_pool_queue_capacity),
+            "ack": (0, broker.accepted_value("ackThreadPoolQueueCapacity")),
         }
         table = {
             "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": str(broker.end_transaction_pool_queue_capacity),
+            "EndTransactionThreadPoolQueueCapacity": str(broker.accepted_value("endTransactionPoolQueueCapacity")),
         }
         for kind, (size, capacity) in kinds.items():
             table[f"{kind}ThreadPoolQueueSize"] = str(size)

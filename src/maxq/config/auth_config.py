@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from maxq.config.forms import CODES
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import SettingsTable, setting
 
 _JAVA: Final = "org.apache.rocketmq.auth"
 _AUTHENTICATION: Final = f"{_JAVA}.authentication"
@@ -92,16 +92,3 @@ class AuthConfig(SettingsTable):
     migrate_auth_from_v1_enabled: bool = setting(
         False, "Make users and policies of the accounts of plain_acl.yml at the start, where there are none yet."
     )
-
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    config_name: str = parity("")
-    user_cache_max_num: int = parity(1000)
-    user_cache_expired_second: int = parity(600)
-    user_cache_refresh_second: int = parity(60)
-    acl_cache_max_num: int = parity(1000)
-    acl_cache_expired_second: int = parity(600)
-    acl_cache_refresh_second: int = parity(60)
-    stateful_authentication_cache_max_num: int = parity(10_000)
-    stateful_authentication_cache_expired_second: int = parity(60)
-    stateful_authorization_cache_max_num: int = parity(10_000)
-    stateful_authorization_cache_expired_second: int = parity(60)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import ADDRESS, ADDRESSES, NAME, USER_QUOTAS
-from maxq.config.setting import HOUR_MS, MONTH_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, parity, setting
+from maxq.config.setting import HOUR_MS, MONTH_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -296,14 +296,7 @@ class BrokerConfig(SettingsTable):
     enable_request_metrics: bool = setting(True, "Show messages and bytes in and out.")
     enable_lag_and_dlq_metrics: bool = setting(True, "Show how far groups are behind, and dead letters.")
 
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    max_stats_idle_time_in_minutes: int = parity(-1)
-    heartbeat_thread_pool_queue_capacity: int = parity(50_000)
-    consumer_manager_thread_pool_queue_capacity: int = parity(1_000_000)
-    client_manager_thread_pool_queue_capacity: int = parity(1_000_000)
-    admin_broker_thread_pool_queue_capacity: int = parity(10_000)
-    wait_time_mills_in_ack_queue: int = parity(3000)
-    wait_time_mills_in_transaction_queue: int = parity(3000)
+    # --- Groups, pop, transactions ---
     subscription_expired_timeout: int = setting(
         600_000,
         "So long after its last pop a group without heartbeats is forgotten.",
@@ -316,53 +309,12 @@ class BrokerConfig(SettingsTable):
         "PULL", "How groups whose broker assigns their queues ask for messages, unless setConsumeMode says otherwise.",
         choices=("PULL", "POP"), live=True,
     )  # fmt: skip
-    use_static_subscription: bool = parity(False)
-    recover_concurrently: bool = parity(False)
-    message_store_plug_in: str = parity("")
-    send_message_thread_pool_nums: int = parity(0)
-    put_message_future_thread_pool_nums: int = parity(0)
-    pull_message_thread_pool_nums: int = parity(0)
-    lite_pull_message_thread_pool_nums: int = parity(0)
-    ack_message_thread_pool_nums: int = parity(16)
-    process_reply_message_thread_pool_nums: int = parity(0)
-    query_message_thread_pool_nums: int = parity(0)
-    admin_broker_thread_pool_nums: int = parity(16)
-    client_manage_thread_pool_nums: int = parity(32)
-    consumer_manage_thread_pool_nums: int = parity(32)
-    load_balance_processor_thread_pool_nums: int = parity(32)
-    heartbeat_thread_pool_nums: int = parity(0)
-    recover_thread_pool_nums: int = parity(32)
-    end_transaction_thread_pool_nums: int = parity(0)
-    flush_consumer_offset_history_interval: int = parity(60_000)
-    fetch_name_srv_addr_by_dns_lookup: bool = parity(False)
-    fetch_namesrv_addr_by_address_server: bool = parity(False)
-    put_thread_pool_queue_capacity: int = parity(10_000)
-    ack_thread_pool_queue_capacity: int = parity(100_000)
-    end_transaction_pool_queue_capacity: int = parity(100_000)
-    load_balance_thread_pool_queue_capacity: int = parity(100_000)
-    high_speed_mode: bool = parity(False)
-    commercial_base_count: int = parity(1)
-    commercial_size_per_msg: int = parity(4096)
-    account_stats_enable: bool = parity(True)
-    account_stats_print_zero_values: bool = parity(True)
-    transfer_msg_by_heap: bool = parity(True)
-    enable_net_work_flow_control: bool = parity(False)
-    enable_broadcast_offset_store: bool = parity(True)
-    broadcast_offset_expire_second: int = parity(120)
-    broadcast_offset_expire_max_second: int = parity(300)
     pop_polling_size: int = setting(1024, "Pops that may wait for the same topic, group and queue.", low=0, live=True)
-    pop_polling_map_size: int = parity(100_000)
-    pop_polling_map_expire_time_seconds: int = parity(600)
     max_pop_polling_size: int = setting(100_000, "Pops that may wait altogether.", low=0, live=True)
     revive_interval: int = setting(1000, "How often the revive topic is looked at.", unit="ms", low=10, live=True)
-    revive_max_slow: int = parity(3)
     revive_scan_time: int = setting(
         10_000, "Longest reading of one queue of the revive topic at a time.", unit="ms", low=1, live=True
     )
-    enable_skip_long_awaiting_ack: bool = parity(False)
-    revive_ack_wait_ms: int = parity(180_000)
-    enable_pop_log: bool = parity(False)
-    enable_pop_buffer_merge: bool = parity(False)
     pop_ck_stay_buffer_time: int = setting(
         10_000, "Age at which a check point that is still open goes to the revive topic.", unit="ms", low=0, live=True
     )
@@ -376,10 +328,6 @@ class BrokerConfig(SettingsTable):
     pop_ck_max_buffer_size: int = setting(
         200_000, "Check points in memory; the oldest of more go to the revive topic.", low=1, live=True
     )
-    pop_ck_offset_max_queue_size: int = parity(20_000)
-    enable_pop_batch_ack: bool = parity(False)
-    pop_long_polling_force_notify_interval: int = parity(800)
-    enable_notify_before_pop_calculate_lag: bool = parity(True)
     enable_notify_after_pop_order_lock_release: bool = setting(
         True, "Wake who waits for a queue popped in order when it may be read again.", live=True
     )
@@ -401,14 +349,6 @@ class BrokerConfig(SettingsTable):
     priority_order_asc: bool = setting(
         True, "Pops read queues from the highest id down: a larger number is a higher priority.", live=True
     )
-    pop_consumer_fs_service_init: bool = parity(True, wire="popConsumerFSServiceInit")
-    pop_consumer_kv_service_log: bool = parity(False, wire="popConsumerKVServiceLog")
-    pop_consumer_kv_service_init: bool = parity(False, wire="popConsumerKVServiceInit")
-    pop_consumer_kv_service_enable: bool = parity(False, wire="popConsumerKVServiceEnable")
-    pop_revive_max_return_size_per_read: int = parity(16_384)
-    pop_revive_concurrency: int = parity(32)
-    pop_revive_max_attempt_times: int = parity(16)
-    pop_revive_skip_if_group_absent: bool = parity(True)
     use_separate_retry_queue: bool = setting(
         False, "Retry topics of pop consumption have as many queues as the topic.", live=True
     )
@@ -416,7 +356,6 @@ class BrokerConfig(SettingsTable):
         True, "A notification with tags looks at the tags of the messages that wait.", live=True
     )
     max_message_filter_num_for_notification: int = setting(64, "If fewer messages than this wait.", low=0, live=True)
-    clean_offline_broker_interval: int = parity(30_000)
     server_load_balancer_enable: bool = setting(
         True, "Divide queues among members that ask for an assignment; false: each gets all.", live=True
     )
@@ -440,9 +379,6 @@ class BrokerConfig(SettingsTable):
     transaction_metric_flush_interval: int = setting(
         10_000, "How often transactionMetrics is written.", unit="ms", low=1, high=HOUR_MS, live=True
     )
-    transaction_check_rocksdb_core_threads: int = parity(2)
-    transaction_check_rocksdb_max_threads: int = parity(5)
-    transaction_check_rocksdb_queue_capacity: int = parity(2000)
     transaction_op_msg_max_size: int = setting(
         4096,
         "Bytes of ended half offsets that are written as one op message at once.",
@@ -454,26 +390,9 @@ class BrokerConfig(SettingsTable):
     transaction_op_batch_interval: int = setting(
         3000, "Longest wait of an ended half offset for its op message.", unit="ms", low=1, live=True
     )
-    isolate_log_enable: bool = parity(False)
-    async_send_enable: bool = parity(True)
     delay_offset_update_version_step: int = setting(
         200, "Deliveries of delayed messages that make one new version of delayOffset.json.", low=1, live=True
     )
-    lock_in_strict_mode: bool = parity(False)
-    enable_controller_mode: bool = parity(False, unsupported="the controller protocol is not built yet")
-    controller_addr: str = parity("")
-    fetch_controller_addr_by_dns_lookup: bool = parity(False)
-    sync_broker_metadata_period: int = parity(5000)
-    check_sync_state_set_period: int = parity(5000)
-    sync_controller_metadata_period: int = parity(10_000)
-    controller_heart_beat_timeout_mills: int = parity(10_000)
-    broker_election_priority: int = parity(2_147_483_647)
-    estimate_accumulation: bool = parity(True)
-    cold_ctr_strategy_enable: bool = parity(False)
-    use_pid_cold_ctr_strategy: bool = parity(True, wire="usePIDColdCtrStrategy")
-    cg_cold_read_threshold: int = parity(3_145_728)
-    global_cold_read_threshold: int = parity(104_857_600)
-    fetch_namesrv_addr_interval: int = parity(10_000)
     pop_response_return_actual_retry_topic: bool = setting(
         False, "Messages from a retry topic are answered under that, not under the topic they came from.", live=True
     )
@@ -486,34 +405,6 @@ class BrokerConfig(SettingsTable):
     enable_pop_message_threshold: bool = setting(
         False, "Stop giving out messages of a queue of which too many are open.", live=True
     )
-    enable_fast_channel_event_process: bool = parity(False)
-    print_channel_groups: bool = parity(False)
-    print_channel_groups_min_num: int = parity(5)
     skip_when_ck_re_put_reach_max_times: bool = setting(
         False, "Give a message up that could not be revived 17 times.", live=True, wire="skipWhenCKRePutReachMaxTimes"
     )
-    append_ack_async: bool = parity(False)
-    append_ck_async: bool = parity(False)
-    enable_lmq_stats: bool = parity(False)
-    config_manager_version: str = parity("v1")
-    use_single_rocks_db_for_all_configs: bool = parity(
-        False, wire="useSingleRocksDBForAllConfigs", unsupported="there is no RocksDB here"
-    )
-    enable_lite_event_mode: bool = parity(True)
-    lite_event_check_interval: int = parity(10_000)
-    lite_ttl_check_interval: int = parity(120_000)
-    min_lite_ttl: int = parity(900_000, wire="minLiteTTl")
-    lite_subscription_check_interval: int = parity(120_000)
-    lite_subscription_check_timeout_mills: int = parity(180_000)
-    persist_consumer_offset_incrementally: bool = parity(False)
-    max_lite_subscription_count: int = parity(100_000)
-    enable_lite_pop_log: bool = parity(False)
-    max_client_event_count: int = parity(100)
-    lite_event_full_dispatch_delay_time: int = parity(10_000)
-    lite_event_full_dispatch_delay_time_for_wildcard_group: int = parity(10_000)
-    lite_lag_latency_collect_enable: bool = parity(False)
-    lite_lag_latency_metrics_enable: bool = parity(False)
-    lite_lag_count_metrics_enable: bool = parity(False)
-    lite_lag_latency_top_k: int = parity(50)
-    is_broker_container: bool = parity(False, unsupported="there is no broker container here")
-    is_in_broker_container: bool = parity(False, unsupported="there is no broker container here")

@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from maxq.config.setting import Setting, Value, settings_of
@@ -31,7 +30,7 @@ def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Lo
     Raises:
         ConfigError: names source, setting, value and what is allowed.
     """
-    changes: list[dict[str, Value]] = [{} for _ in bases]
+    changes: list[dict[Setting, Value]] = [{} for _ in bases]
     warnings = []
     for name, text in mapping.items():
         rows = [(i, row) for i, base in enumerate(bases) for row in _rows_by_name(type(base)).get(name, ())]
@@ -39,11 +38,11 @@ def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Lo
             warnings.append(unknown(name, [type(base) for base in bases], source))
             continue
         for i, row in rows:
-            changes[i][row.attribute] = row.parse(text, source)
-        ignored = _ignored([(row, changes[i][row.attribute]) for i, row in rows], source)
+            changes[i][row] = row.parse(text, source)
+        ignored = _ignored([(row, changes[i][row]) for i, row in rows], source)
         if ignored:
             warnings.append(ignored)
-    configs = tuple(replace(base, **change) if change else base for base, change in zip(bases, changes, strict=True))
+    configs = tuple(base.with_values(change) if change else base for base, change in zip(bases, changes, strict=True))
     return Loaded(configs, tuple(warnings))
 
 
@@ -64,7 +63,7 @@ def texts(configs: Iterable[Any], *, secrets: bool = False) -> dict[str, str]:
     found: dict[str, str] = {}
     for config in configs:
         for row in settings_of(type(config)):
-            text = row.format(getattr(config, row.attribute))
+            text = row.format(row.value_in(config))
             found[row.name] = "***" if row.secret and text and not secrets else text
     return dict(sorted(found.items()))
 

@@ -29,7 +29,8 @@ name, and a request with one of those changes nothing: no request from the netwo
 path, a command or an address (CVE-2023-33246, CVE-2023-37582).
 
 **Accepted for compatibility** means: the setting loads, is listed and checked for its type, and nothing acts on it; a
-value other than the default is warned about at start. Where silence would be dangerous, such a value is refused.
+value other than the default is warned about at start. Where silence would be dangerous, such a value is refused. The
+table of these settings is `src/maxq/config/accepted_settings.tsv`.
 """
 
 _CLASSES: tuple[tuple[type, str], ...] = (
@@ -61,10 +62,14 @@ def _section(config: type, title: str) -> Iterator[str]:
         yield "Only the default is accepted:\n"
         yield from (f"* `{row.name}` = {_value(row)}: {row.unsupported}" for row in refused)
         yield ""
-    silent = [row for row in rows if not row.acted and not row.unsupported]
+    silent: dict[str, list[Setting]] = {}
+    for row in rows:
+        if not row.acted and not row.unsupported:
+            silent.setdefault(row.doc, []).append(row)
     if silent:
         yield "Accepted for compatibility:\n"
-        yield ", ".join(f"`{row.name}` {_value(row)}" for row in silent) + ".\n"
+        for why, members in silent.items():
+            yield ", ".join(f"`{row.name}` {_value(row)}" for row in members) + f" ({why}).\n"
 
 
 def _row(row: Setting) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import DELAYS, HOST_PORT, HOURS, NETWORKS
-from maxq.config.setting import HOUR_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, parity, setting
+from maxq.config.setting import HOUR_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -308,28 +308,7 @@ class MessageStoreConfig(SettingsTable):
         86_400_000, "Pause between two such checks of the whole log.", unit="ms", low=1000, high=YEAR_MS, live=True
     )
 
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    max_async_put_message_requests: int = parity(5000)
-    put_message_timeout: int = parity(8000)
-    max_consume_queue_scan: int = parity(20_000)
-    pull_batch_max_message_count: int = parity(160)
-    travel_cq_file_num_when_get_message: int = parity(1)
-    disk_fall_recorded: bool = parity(True)
-    replicas_per_disk_partition: int = parity(1)
-    correct_logic_min_offset_force_interval: int = parity(300_000)
-    redelete_hanged_file_interval: int = parity(120_000)
-    destroy_maped_file_interval_forcibly: int = parity(120_000)
-    max_recovery_commitlog_files: int = parity(30)
-    wake_flush_when_put_message: bool = parity(False)
-    flush_commit_log_timed: bool = parity(True)
-    auto_message_version_on_topic_len: bool = parity(True)
-    max_topic_length: int = parity(127)
-    duplication_enable: bool = parity(False)
-    store_path_epoch_file: str = parity("")
-    store_path_broker_identity: str = parity("")
-    read_only_commit_log_store_paths: str = parity(
-        "", unsupported="the log lies in one folder here; move all its files into storePathCommitLog"
-    )
+    # --- Compaction, DLedger, timer messages and the rest ---
     compaction_mapped_file_size: int = setting(
         104_857_600, "Size of a log file of a compaction topic, about.", unit="bytes", low=4096, high=2_147_483_640
     )
@@ -343,58 +322,9 @@ class MessageStoreConfig(SettingsTable):
     compaction_schedule_internal: int = setting(
         900_000, "Interval between two compactions of a queue.", unit="ms", low=1, live=True
     )
-    max_offset_map_size: int = parity(104_857_600)
-    compaction_thread_num: int = parity(6)
     enable_compaction: bool = setting(
         True, "Keep compaction topics compacted; if not, their messages expire as those of other topics."
     )
-    timer_get_message_thread_num: int = parity(3)
-    timer_put_message_thread_num: int = parity(3)
-    timer_enable_disruptor: bool = parity(False)
-    timer_enable_check_metrics: bool = parity(True)
-    timer_intercept_delay_level: bool = parity(False)
-    timer_wheel_snapshot_flush: bool = parity(False)
-    timer_check_metrics_when: str = parity("05")
-    timer_skip_unknown_error: bool = parity(False)
-    timer_warm_enable: bool = parity(False)
-    timer_enable_retry_until_success: bool = parity(False)
-    timer_metric_small_threshold: int = parity(1_000_000)
-    timer_progress_log_interval_ms: int = parity(10_000)
-    timer_wheel_snapshot_interval_ms: int = parity(10_000)
-    commit_log_recover_max_num: int = parity(10)
-    timer_rocks_db_enable: bool = parity(False, wire="timerRocksDBEnable", unsupported="there is no RocksDB here")
-    timer_rocks_db_stop_scan: bool = parity(False, wire="timerRocksDBStopScan")
-    timer_rocks_db_precision_ms: int = parity(1000, wire="timerRocksDBPrecisionMs")
-    timer_rocks_db_roll_max_tps: float = parity(8000.0, wire="timerRocksDBRollMaxTps")
-    timer_rocks_db_time_expired_max_tps: float = parity(200000.0, wire="timerRocksDBTimeExpiredMaxTps")
-    timer_rocks_db_roll_interval_hours: int = parity(1, wire="timerRocksDBRollIntervalHours")
-    timer_rocks_db_roll_range_hours: int = parity(2, wire="timerRocksDBRollRangeHours")
-    timer_recall_to_time_wheel_enable: bool = parity(True)
-    timer_recall_to_timeline_enable: bool = parity(True)
-    timer_reput_service_core_pool_size: int = parity(6)
-    timer_reput_service_max_pool_size: int = parity(6)
-    timer_reput_service_queue_capacity: int = parity(10_000)
-    trans_rocks_db_enable: bool = parity(False, wire="transRocksDBEnable", unsupported="there is no RocksDB here")
-    trans_write_origin_trans_half_enable: bool = parity(True)
-    index_rocks_db_enable: bool = parity(False, wire="indexRocksDBEnable", unsupported="there is no RocksDB here")
-    max_rocks_db_index_query_days: int = parity(7, wire="maxRocksDBIndexQueryDays")
-    index_file_write_enable: bool = parity(True)
-    index_file_read_enable: bool = parity(True)
-    iterator_when_use_rocksdb_consume_queue: bool = parity(True)
-    bit_map_length_consume_queue_ext: int = parity(64)
-    commit_interval_commit_log: int = parity(200)
-    use_reentrant_lock_when_put_message: bool = parity(True)
-    put_msg_index_hight_water: int = parity(600_000)
-    check_commit_log_offset_on_recover: bool = parity(False)
-    commit_commit_log_least_pages: int = parity(4)
-    flush_least_pages_when_warm_maped_file: int = parity(4096)
-    commit_commit_log_thorough_interval: int = parity(200)
-    warm_maped_file_enable: bool = parity(False)
-    debug_lock_enable: bool = parity(False)
-    transient_store_pool_enable: bool = parity(False)
-    transient_store_pool_size: int = parity(5)
-    fast_fail_if_no_buffer_in_store_pool: bool = parity(False)
-    write_without_mmap: bool = parity(False)
     enable_dleger_commit_log: bool = setting(
         False,
         "This broker is a member of a DLedger group, which elects its master and whose majority must have a message on "
@@ -423,69 +353,3 @@ class MessageStoreConfig(SettingsTable):
         167_772_160, "Size of a file of DLedger's index, 32 bytes an entry.",
         unit="bytes", low=4096, high=2_147_479_552, wire="mappedFileSizeDLedgerIndex",
     )  # fmt: skip
-    enable_batch_push: bool = parity(False)
-    enable_lmq_quota: bool = parity(False)
-    max_batch_delete_files_num: int = parity(50)
-    dispatch_cq_threads: int = parity(10)
-    dispatch_cq_cache_num: int = parity(4096)
-    enable_async_reput: bool = parity(True)
-    recheck_reput_offset_from_cq: bool = parity(False)
-    enable_running_flags_in_flush: bool = parity(False)
-    correct_logic_min_offset_sleep_interval: int = parity(1)
-    mapped_file_swap_enable: bool = parity(True)
-    commit_log_force_swap_map_interval: int = parity(43_200_000)
-    commit_log_swap_map_interval: int = parity(3_600_000)
-    commit_log_swap_map_reserve_file_num: int = parity(100)
-    logic_queue_force_swap_map_interval: int = parity(43_200_000)
-    logic_queue_swap_map_interval: int = parity(3_600_000)
-    clean_swaped_map_interval: int = parity(300_000)
-    logic_queue_swap_map_reserve_file_num: int = parity(20)
-    search_bcq_by_cache_enable: bool = parity(True)
-    dispatch_from_sender_thread: bool = parity(False)
-    wake_commit_when_put_message: bool = parity(True)
-    enable_clean_expired_offset: bool = parity(False)
-    all_ack_in_sync_state_set: bool = parity(False)
-    ha_max_time_slave_not_catchup: int = parity(15_000)
-    max_checksum_range: int = parity(1_073_741_824)
-    logical_disk_space_clean_forcibly_threshold: float = parity(0.8)
-    max_slave_resend_length: int = parity(268_435_456)
-    sync_from_last_file: bool = parity(False)
-    async_learner: bool = parity(False)
-    sample_count_threshold: int = parity(5000)
-    cold_data_flow_control_enable: bool = parity(False)
-    cold_data_scan_enable: bool = parity(False)
-    data_read_ahead_enable: bool = parity(True)
-    timer_cold_data_check_interval_ms: int = parity(60_000)
-    sample_steps: int = parity(32)
-    access_message_in_memory_hot_ratio: int = parity(26)
-    enable_build_consume_queue_concurrently: bool = parity(False)
-    batch_dispatch_request_thread_pool_nums: int = parity(16)
-    clean_rocks_db_dirty_cq_interval_min: int = parity(60, wire="cleanRocksDBDirtyCQIntervalMin")
-    stat_rocks_dbcq_interval_sec: int = parity(10, wire="statRocksDBCQIntervalSec")
-    mem_table_flush_interval_ms: int = parity(3_600_000)
-    real_time_persist_rocks_db_config: bool = parity(True, wire="realTimePersistRocksDBConfig")
-    enable_rocks_db_log: bool = parity(False, wire="enableRocksDBLog")
-    topic_queue_lock_num: int = parity(32)
-    read_un_committed: bool = parity(False)
-    put_consume_queue_data_by_file_channel: bool = parity(True)
-    rocksdb_cq_double_write_enable: bool = parity(
-        False, wire="rocksdbCQDoubleWriteEnable", unsupported="there is no RocksDB here"
-    )
-    combine_cq_loading_cq_types: str = parity("default;defaultRocksDB", wire="combineCQLoadingCQTypes")
-    combine_cq_prefer_cq_type: str = parity("default", wire="combineCQPreferCQType")
-    combine_assign_offset_cq_type: str = parity("default", wire="combineAssignOffsetCQType")
-    combine_cq_enable_check_self: bool = parity(False, wire="combineCQEnableCheckSelf")
-    combine_cq_max_extra_search_commit_log_files: int = parity(3, wire="combineCQMaxExtraSearchCommitLogFiles")
-    combine_cq_use_rocksdb_for_lmq: bool = parity(
-        False, wire="combineCQUseRocksdbForLmq", unsupported="there is no RocksDB here"
-    )
-    bottom_most_compression_type_for_consume_queue_store: str = parity("zstd")
-    rocksdb_compression_type: str = parity("lz4")
-    rocksdb_flush_wal_frequency: int = parity(1024)
-    rocksdb_wal_file_rolling_threshold: int = parity(1_073_741_824)
-    enable_accelerated_recovery: bool = parity(False)
-    shared_byte_buffer_num: int = parity(16)
-    use_separate_store_path_for_rocksdb_cq: bool = parity(False, wire="useSeparateStorePathForRocksdbCQ")
-    spin_lock_collision_retreat_optimal_degree: int = parity(1000)
-    use_abs_lock: bool = parity(False, wire="useABSLock")
-    enable_log_consume_queue_repeatedly_build_when_recover: bool = parity(False)

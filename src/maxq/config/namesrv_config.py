@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import SettingsTable, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -52,13 +52,3 @@ class NamesrvConfig(SettingsTable):
     rocketmq_home: str = setting(
         "", "Folder that holds `conf` with the files of ACL 1.0; empty means the environment's ROCKETMQ_HOME."
     )
-
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    product_env_name: str = parity("center")
-    cluster_test: bool = parity(False)
-    client_request_thread_pool_nums: int = parity(8)
-    default_thread_pool_nums: int = parity(16)
-    client_request_thread_pool_queue_capacity: int = parity(50_000)
-    default_thread_pool_queue_capacity: int = parity(10_000)
-    enable_controller_in_namesrv: bool = parity(False, unsupported="the controller is not built yet")
-    un_register_broker_queue_capacity: int = parity(3000)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import SettingsTable, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -63,17 +63,3 @@ class NettyClientConfig(SettingsTable):
         high=2_147_483_647,
         wire="com.rocketmq.remoting.frameMaxLength",
     )
-
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    max_reconnect_interval_time_seconds: int = parity(60)
-    client_socket_rcv_buf_size: int = parity(0)
-    client_socket_snd_buf_size: int = parity(0)
-    client_oneway_semaphore_value: int = parity(65_535)
-    client_worker_threads: int = parity(4)
-    client_callback_executor_threads: int = parity(2)
-    channel_not_active_interval: int = parity(60_000)
-    is_scan_available_name_srv: bool = parity(True)
-    client_pooled_byte_buf_allocator_enable: bool = parity(False)
-    socks_proxy_config: str = parity("{}")
-    disable_callback_executor: bool = parity(False)
-    disable_netty_worker_group: bool = parity(False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from maxq.config.forms import ADDRESS, NETWORKS
-from maxq.config.setting import SettingsTable, parity, setting
+from maxq.config.setting import SettingsTable, setting
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -105,14 +105,3 @@ class NettyServerConfig(SettingsTable):
         "the process may open, less 512 or half of it.",
         low=0,
     )
-
-    # --- taken so that existing files load; MaxQ does not act on these ---
-    server_oneway_semaphore_value: int = parity(256)
-    server_socket_rcv_buf_size: int = parity(0)
-    server_socket_snd_buf_size: int = parity(0)
-    server_worker_threads: int = parity(8)
-    server_callback_executor_threads: int = parity(0)
-    server_selector_threads: int = parity(3)
-    server_netty_worker_group_enable: bool = parity(True)
-    server_pooled_byte_buf_allocator_enable: bool = parity(True)
-    use_epoll_native_selector: bool = parity(False)

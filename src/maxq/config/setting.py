@@ -1,17 +1,21 @@
 """One row per setting: the field, its text form, its bounds, and whether a running broker may change it.
 
-A settings class is a frozen dataclass whose fields are made by `setting` (MaxQ acts on it) or `parity` (RocketMQ
-has the property, MaxQ takes it so that existing files load, and says that it does nothing). Everything that reads
-settings reads these rows: the properties loader, the command line, GET_BROKER_CONFIG, live updates, the manual.
+A settings class is a frozen dataclass whose fields are made by `setting`. What RocketMQ has besides, and has no effect
+here, is in `accepted_settings.tsv`: it loads, so that existing files do, is checked for its type and is listed, but is
+no attribute. Everything that reads settings reads the rows of both: the properties loader, the command line,
+GET_BROKER_CONFIG, live updates, the manual.
 
 Names on the wire and in files are RocketMQ's; attributes are the same in snake case. Where that way back does not
 give the same name, the row states it (`wire=`).
 """
 
+import dataclasses
 import re
-from collections.abc import Sequence
-from dataclasses import Field, field, fields
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass
@@ -22,6 +26,7 @@ LONG_LOW = -(2**63)
 LONG_HIGH = 2**63 - 1
 
 _ROW = "maxq.setting"
+_ACCEPTED_SETTINGS = Path(__file__).with_name("accepted_settings.tsv")
 
 #: The largest value of a number that states no bound of its own, by its unit. Nothing that a server waits for or keeps
 #: is sensibly longer, and sums of these stay far below what clocks, timers and files take.
@@ -81,24 +86,7 @@ def setting(
     """
     if high is None and type(default) in (int, float):
         high = MOST_BY_UNIT[unit]
-    row = _Row(
-        default, doc, unit, low, high, live, wire, tuple(choices), form, secret, acted=True, unsupported=unsupported
-    )
-    made: T = field(default=default, metadata={_ROW: row})
-    return made
-
-
-def parity(default: T, *, wire: str = "", secret: bool = False, unsupported: str = "") -> T:
-    """A row that exists because RocketMQ has it; MaxQ does not act on it.
-
-    Args:
-        default: RocketMQ's.
-        wire, secret: as for `setting`.
-        unsupported: reason why any other value than the default is refused, for settings whose silent neglect
-            would be dangerous (access control that is believed to be on); empty: a warning is enough.
-    """
-    doc = f"Only the default is accepted: {unsupported}." if unsupported else ""
-    row = _Row(default, doc, "", None, None, False, wire, (), None, secret, acted=False, unsupported=unsupported)
+    row = _Row(default, doc, unit, low, high, live, wire, tuple(choices), form, secret, unsupported)
     made: T = field(default=default, metadata={_ROW: row})
     return made
 
@@ -114,29 +102,38 @@ class _Row(NamedTuple):
     choices: tuple[str, ...]
     form: Form | None
     secret: bool
-    acted: bool
     unsupported: str
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row together with where it stands. `name` is RocketMQ's, `attribute` ours."""
+    """A row together with where it stands. `name` is RocketMQ's, `attribute` ours; one that is accepted and has no
+    effect has no attribute."""
 
     owner: str  # the class, such as BrokerConfig
     attribute: str
     name: str
     kind: type
     default: Value
-    doc: str
-    unit: str
-    low: float | None
-    high: float | None
-    live: bool
-    choices: tuple[str, ...]
-    form: Form | None
-    secret: bool
-    acted: bool
-    unsupported: str
+    doc: str  # of an accepted setting: why it has no effect
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    live: bool = False
+    choices: tuple[str, ...] = ()
+    form: Form | None = None
+    secret: bool = False
+    unsupported: str = ""
+
+    @property
+    def acted(self) -> bool:
+        """Whether it has an effect; else it is accepted only."""
+        return bool(self.attribute)
+
+    def value_in(self, config: "SettingsTable") -> Value:
+        """Its value in a settings object of its class."""
+        value: Value = getattr(config, self.attribute) if self.acted else config.accepted.get(self.name, self.default)
+        return value
 
     def parse(self, text: str, source: str) -> Value:
         """The value that `text` stands for.
@@ -232,32 +229,47 @@ def wire_name(attribute: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
+@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class SettingsTable:
     """Base of the settings classes: the methods that dataclasses would compile for hundreds of fields at every start.
     Values are given by name; what is not given has its default."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    #: By RocketMQ's name the values of settings that are accepted and have no effect, where they are not the default.
+    accepted: Mapping[str, Value] = field(default_factory=dict)
 
-    def __init__(self, **values: Value) -> None:
+    def __init__(self, **values: Any) -> None:
         rows = self.__dataclass_fields__
         if unknown := values.keys() - rows.keys():
             raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
         own = vars(self)
         own.update((name, row.default) for name, row in rows.items())
+        own["accepted"] = {}
         own.update(values)
+
+    def with_values(self, values: Mapping[Setting, Value]) -> Self:
+        """The same with other values of these rows of its class."""
+        accepted = {**self.accepted, **{row.name: value for row, value in values.items() if not row.acted}}
+        defaults = {row.name: row.default for row in values}
+        kept = {name: value for name, value in accepted.items() if defaults.get(name) != value}
+        return replace(self, accepted=kept, **{row.attribute: value for row, value in values.items() if row.acted})
+
+    def accepted_value(self, name: str) -> Value:
+        """The value of a setting that is accepted and has no effect, for those who show it; KeyError if none is."""
+        return next(row for row in settings_of(type(self)) if row.name == name).value_in(self)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
+        given = {**vars(self), "accepted": tuple(sorted(self.accepted.items()))}
+        return hash(tuple(given.values()))
 
     def __repr__(self) -> str:
         """Only what differs from the default, and no secret."""
         given = (
-            f"{row.attribute}={'***' if row.secret else repr(value)}"
+            f"{row.attribute or row.name}={'***' if row.secret else repr(value)}"
             for row in settings_of(type(self))
-            if (value := getattr(self, row.attribute)) != row.default
+            if (value := row.value_in(self)) != row.default
         )
         return f"{type(self).__name__}({', '.join(given)})"
 
@@ -266,13 +278,15 @@ _rows_of_class: dict[type, tuple[Setting, ...]] = {}
 
 
 def settings_of(config: type) -> tuple[Setting, ...]:
-    """The rows of a settings class, in the order they are written there."""
+    """The rows of a settings class, in the order they are written there; then those that are only accepted."""
     known = _rows_of_class.get(config)
     if known is not None:
         return known
     rows = []
     for item in fields(config):
-        row: _Row = item.metadata[_ROW]
+        row: _Row | None = item.metadata.get(_ROW)
+        if row is None:  # `accepted`
+            continue
         rows.append(
             Setting(
                 owner=config.__name__,
@@ -288,9 +302,22 @@ def settings_of(config: type) -> tuple[Setting, ...]:
                 choices=row.choices,
                 form=row.form,
                 secret=row.secret,
-                acted=row.acted,
                 unsupported=row.unsupported,
             )
         )
-    _rows_of_class[config] = tuple(rows)
+    _rows_of_class[config] = (*rows, *_accepted_settings().get(config.__name__, ()))
     return _rows_of_class[config]
+
+
+@cache
+def _accepted_settings() -> dict[str, list[Setting]]:
+    """The rows of accepted_settings.tsv by class."""
+    kinds: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
+    lines = _ACCEPTED_SETTINGS.read_text().splitlines()
+    found: dict[str, list[Setting]] = {}
+    for line in [line for line in lines if not line.startswith("#")][1:]:
+        owner, name, kind, text, refused, why = line.split("\t")
+        default = text == "true" if kind == "bool" else kinds[kind](text)
+        row = Setting(owner, "", name, kinds[kind], default, why, unsupported=why if refused else "")
+        found.setdefault(owner, []).append(row)
+    return found

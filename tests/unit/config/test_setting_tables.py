@@ -118,7 +118,7 @@ def code_outside_config() -> str:
 
 
 def test_rows_we_say_we_act_on_are_read() -> None:
-    """A setting that nothing reads must be a `parity` row, so that its user is told."""
+    """A setting that nothing reads belongs in accepted_settings.tsv, so that its user is told."""
     # through the listing of all settings, and by having one choice, or several that come to the same
     read_by_name = {
         "configBlackList", "storeType", "authorizationStrategy", "authenticationProvider",
@@ -129,7 +129,15 @@ def test_rows_we_say_we_act_on_are_read() -> None:
     assert [row.name for row in acted if row.attribute not in words] == []
 
 
-# Read, but only to be shown or to say why something is refused.
+def test_a_setting_that_is_only_accepted_is_no_attribute_and_says_why() -> None:
+    silent = [row for row in ROWS if not row.acted]
+    assert len(silent) > 250
+    assert [row.name for row in silent if not row.doc] == []
+    attributes = {name for config in CLASSES for name in vars(config())}
+    assert [row.name for row in silent if re.sub(r"(?<!^)(?=[A-Z])", "_", row.name).lower() in attributes] == []
+
+
+# Shown to tools that ask for them, as RocketMQ does.
 SHOWN = {
     "ackThreadPoolQueueCapacity",
     "endTransactionPoolQueueCapacity",
@@ -138,20 +146,25 @@ SHOWN = {
 }
 
 
-def test_rows_we_say_do_nothing_are_not_read() -> None:
-    acted = {row.name for row in ROWS if row.acted}  # a class may leave to another what both have
-    silent = [row for row in ROWS if not row.unsupported and row.name not in acted | SHOWN]
-    holders = r"\b(?:store|broker|settings|config|server|client|namesrv|_config)\."
-    read = set(re.findall(holders + r"(\w+)", code_outside_config()))
-    assert [row.name for row in silent if row.attribute in read] == []
+def test_a_setting_that_is_only_accepted_is_at_most_shown() -> None:
+    assert set(re.findall(r'accepted_value\("(\w+)"\)', code_outside_config())) == SHOWN
+
+
+def test_a_setting_that_is_only_accepted_keeps_its_value() -> None:
+    row = next(row for row in ROWS if row.name == "highSpeedMode")
+    given = BrokerConfig(broker_name="b").with_values({row: True})
+    assert row.value_in(given) is True is given.accepted_value("highSpeedMode")
+    assert row.value_in(replace(given, broker_name="c")) is True
+    assert given != BrokerConfig(broker_name="b") == given.with_values({row: False})
+    assert repr(given) == "BrokerConfig(broker_name='b', highSpeedMode=True)" and hash(given) == hash(copy(given))
 
 
 @pytest.mark.parametrize("config", CLASSES)
 def test_settings_are_given_by_name_and_stay(config: type) -> None:
-    assert {row.attribute: getattr(config(), row.attribute) for row in settings_of(config)} == {
-        row.attribute: row.default for row in settings_of(config)
+    assert {row.name: row.value_in(config()) for row in settings_of(config)} == {
+        row.name: row.default for row in settings_of(config)
     }
-    row = next(row for row in settings_of(config) if row.kind is bool)
+    row = next(row for row in settings_of(config) if row.kind is bool and row.acted)
     other = config(**{row.attribute: not row.default})
     assert getattr(other, row.attribute) is not row.default
     assert replace(other, **{row.attribute: row.default}) == config() != other

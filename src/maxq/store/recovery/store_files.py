@@ -78,11 +78,6 @@ def refuse_foreign_store(context: StoreContext) -> None:
                 f"not read. Let the Java broker write files (rocksdbCQDoubleWriteEnable), or move {path.parent} away: "
                 "the queues are then built anew from the log."
             )
-    if context.config.combine_cq_use_rocksdb_for_lmq:
-        raise StoreRefusedError(
-            "combineCQUseRocksdbForLmq=true: light queues would be in RocksDB only, which MaxQ does not read. "
-            "Set it to false."
-        )
     if "," in context.config.store_path_commit_log:
         raise StoreRefusedError(
             f"storePathCommitLog={context.config.store_path_commit_log}: MaxQ keeps the log in one folder, and would "

@@ -157,10 +157,10 @@ class AdminStoreProcessor(RequestProcessor):
         """2003."""
         broker = self._settings.broker
         info: dict[str, Any] = {
-            "cgColdReadThreshold": broker.cg_cold_read_threshold,
+            "cgColdReadThreshold": broker.accepted_value("cgColdReadThreshold"),
             "configTable": dict(self._cold_read_thresholds),
             "globalAcc": 0,
-            "globalColdReadThreshold": broker.global_cold_read_threshold,
+            "globalColdReadThreshold": broker.accepted_value("globalColdReadThreshold"),
             "runtimeTable": {},
         }
         return request.reply(body=json_dialect.dumps(info))
