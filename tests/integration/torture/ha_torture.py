@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benches.load.request import RefusedError, Target
+
 from tests.integration.processes.fault_proxy import Direction
 from tests.integration.processes.ha_torture_cluster import BrokerProcess, Cluster
 from tests.integration.torture.broker_torture import entries_of, units_of
