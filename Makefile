@@ -16,11 +16,12 @@ HISTORIES ?= 40
 SEEDS ?= 2000
 RAFT_SEEDS ?= 10000
 BENCH ?=
+BASE ?= main
 FIRST ?= 0
 SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger test lint types collected fmt sim torture hostile fuzz interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger check test lint types affected collected fmt sim torture hostile fuzz interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +53,9 @@ demo-ha: setup ## a master is killed, its slave serves the readers, the master c
 demo-dledger: setup ## three brokers elect their master, which is killed three times under load
 	$(BIN)/python -m examples.elected_master
 
+check: setup ## for the loop of work, 90 s: lint, types, unit tests of what changed since BASE=main, and of the core
+	@$(MAKE) --no-print-directory -j3 lint types affected
+
 test: setup java ## set up and run every check in its short form
 	@# Three processes on two cores: many tests wait, for clocks, disks and each other.
 	@$(MAKE) --no-print-directory -j2 lint types collected
@@ -63,6 +67,10 @@ lint: setup ## ruff and the import contracts
 
 types: setup ## mypy --strict
 	$(BIN)/mypy
+
+affected: setup
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+	  -m 'not interop and not slow' $$($(BIN)/python -m tests.affected --base $(BASE))
 
 collected: setup # bytecode of the tests' modules, which else each of pytest's processes makes for itself
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -qq -m 'not interop and not slow' tests >/dev/null || true
