@@ -21,7 +21,7 @@ from maxq.api import (
     async_admin,
     async_producer,
     async_push_consumer,
-    system_seams,
+    system_environment,
 )
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
@@ -141,8 +141,8 @@ async def tell(group: Group) -> None:
     """All steps in order; MaxQError if one does not hold."""
     began = time.monotonic()
     await group.start()
-    seams = system_seams(group.namesrv_address)
-    client = DLedgerClient("broker-a", group.peers, clock=seams.clock, rng=seams.rng)
+    environment = system_environment(group.namesrv_address)
+    client = DLedgerClient("broker-a", group.peers, clock=environment.clock, rng=environment.rng)
     leader = await leader_of(client)
     await group.create_topic()
     load = Load(group.namesrv_address)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig, SimpleConsumerConfig
 from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendStatus
@@ -260,7 +260,7 @@ class PromiseTraffic:
     given again.
 
     Args:
-        seams: of a client, by its number.
+        environment: of a client, by its number.
         topic, group: of the messages, and of who pops them.
         invisible_ms: for how long a message is asked for.
         safe_ms: an ack that took no longer came in time, and a message is nobody else's for so long, whatever clocks
@@ -274,7 +274,7 @@ class PromiseTraffic:
 
     def __init__(
         self,
-        seams: Callable[[int], ClientSeams],
+        environment: Callable[[int], ClientEnvironment],
         history: History,
         chance: Chance,
         *,
@@ -289,7 +289,7 @@ class PromiseTraffic:
     ) -> None:
         self._late_s = late_s
         self._recalls = recalls
-        self._seams = seams
+        self._environment = environment
         self._history = history
         self._chance = chance
         self._name_server = name_server
@@ -333,7 +333,7 @@ class PromiseTraffic:
             namesrv_addr=self._name_server, producer_group=f"{self._group}-P",
             instance_name=f"{self._group}-p{number or ''}", retry_times_when_send_failed=0,
         )  # fmt: skip
-        return Producer(config, self._seams(number))
+        return Producer(config, self._environment(number))
 
     async def _take_back(self, chance: Chance) -> None:
         """Messages with a delivery time are sent and taken back. What is not taken back in time comes."""
@@ -370,7 +370,7 @@ class PromiseTraffic:
             namesrv_addr=self._name_server, consumer_group=self._group, instance_name=name,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = SimpleConsumer(config, self._seams(number))
+        consumer = SimpleConsumer(config, self._environment(number))
         await consumer.subscribe(self._topic)
         async with consumer:
             while True:

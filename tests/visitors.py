@@ -20,7 +20,7 @@ from maxq.auth.signature import Credentials
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import (
     ClientConfig,
-    ClientSeams,
+    ClientEnvironment,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
@@ -99,7 +99,7 @@ class Place(Protocol):
     pages: str
     rng: random.Random
 
-    def seams(self, credentials: Credentials = ROOT) -> ClientSeams:
+    def environment(self, credentials: Credentials = ROOT) -> ClientEnvironment:
         """Of one more client process."""
         ...
 
@@ -156,7 +156,7 @@ class Visitors:
         await self._place.visit(self._round(f"Soak{self.rounds}"))
 
     async def _round(self, name: str) -> None:
-        async with Admin(ClientConfig(**self._common), self._place.seams()) as admin:
+        async with Admin(ClientConfig(**self._common), self._place.environment()) as admin:
             await admin.topics.create_in_cluster(CLUSTER, TopicConfig(name, 4, 4))
             await admin.groups.create_in_cluster(CLUSTER, SubscriptionGroupConfig(f"{name}G"))
             await admin.static_topics.create(f"{name}Static", 4, [BROKER_NAME])
@@ -197,7 +197,7 @@ class Visitors:
 
     def _producer(self, group: str, credentials: Credentials = ROOT) -> Producer:
         config = ProducerConfig(producer_group=group, instance_name=group, send_msg_timeout=TIMEOUT_MS, **self._common)
-        return Producer(config, self._place.seams(credentials))
+        return Producer(config, self._place.environment(credentials))
 
     async def _produce(self, name: str, number: int) -> None:
         async with self._producer(f"{name}P{number}") as producer:
@@ -216,7 +216,7 @@ class Visitors:
             return ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
 
         config = PushConsumerConfig(consumer_group=f"{name}Push{orderly}", consume_from_where=FIRST, **self._common)
-        consumer = PushConsumer(config, self._place.seams(), listen, orderly=orderly)
+        consumer = PushConsumer(config, self._place.environment(), listen, orderly=orderly)
         consumer.subscribe(name)
         async with consumer:
             with contextlib.suppress(TimeoutError):
@@ -225,7 +225,7 @@ class Visitors:
 
     async def _pull(self, name: str) -> None:
         config = LitePullConsumerConfig(consumer_group=f"{name}Pull", consume_from_where=FIRST, **self._common)
-        async with LitePullConsumer(config, self._place.seams()) as consumer:
+        async with LitePullConsumer(config, self._place.environment()) as consumer:
             await consumer.subscribe(name)
             for _ in range(3):
                 await consumer.poll(300)
@@ -235,14 +235,14 @@ class Visitors:
         config = SimpleConsumerConfig(
             consumer_group=f"{name}G", instance_name=f"{name}-{self._rng.random()}", **self._common
         )
-        async with SimpleConsumer(config, self._place.seams()) as consumer:
+        async with SimpleConsumer(config, self._place.environment()) as consumer:
             await consumer.subscribe(name)
             messages = await consumer.receive(8, invisible_ms=1_000, wait_ms=300)
             await consumer.ack_all(messages[: len(messages) // 2])
 
     def _transactions(self, group: str) -> TransactionProducer:
         config = ProducerConfig(producer_group=group, send_msg_timeout=TIMEOUT_MS, **self._common)
-        return TransactionProducer(config, self._place.seams(), Local())
+        return TransactionProducer(config, self._place.environment(), Local())
 
     async def _transact(self, name: str) -> None:
         async with self._transactions(f"{name}T") as producer:
@@ -275,7 +275,7 @@ class Visitors:
                         await replies.send(create_reply_message(message, b"hello yourself"))
 
             config = PushConsumerConfig(consumer_group=f"{name}Answers", consume_from_where=FIRST, **self._common)
-            consumer = PushConsumer(config, self._place.seams(), listen)
+            consumer = PushConsumer(config, self._place.environment(), listen)
             consumer.subscribe(topic)
             await producer.send(Message(topic, b"makes the topic"))
             async with consumer:
@@ -392,9 +392,9 @@ class Visitors:
 
     @contextlib.asynccontextmanager
     async def _raw(self) -> AsyncIterator[HookedRemotingClient]:
-        seams = self._place.seams()
+        environment = self._place.environment()
         hook = AclClientRPCHook(ROOT)
-        client = HookedRemotingClient(NettyClientConfig(), [hook], clock=seams.clock, rng=seams.rng)
+        client = HookedRemotingClient(NettyClientConfig(), [hook], clock=environment.clock, rng=environment.rng)
         try:
             yield client
         finally:

@@ -29,7 +29,7 @@ from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.client.results.send_result import SendResult, SendStatus
-from maxq.machine import new_event_loop, system_seams
+from maxq.machine import new_event_loop, system_environment
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -61,7 +61,7 @@ __all__ = [
     "async_simple_consumer",
     "async_transaction_producer",
     "create_reply_message",
-    "system_seams",
+    "system_environment",
 ]
 
 
@@ -81,7 +81,7 @@ class Producer(sync.Producer):
 
     def __init__(self, producer_group: str, namesrv_addr: str, **settings: Any) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
 class TransactionProducer(sync.TransactionProducer):
@@ -96,7 +96,7 @@ class TransactionProducer(sync.TransactionProducer):
 
     def __init__(self, producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any) -> None:
         config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-        super().__init__(config, system_seams(namesrv_addr), listener, loop_factory=new_event_loop)
+        super().__init__(config, system_environment(namesrv_addr), listener, loop_factory=new_event_loop)
 
 
 class PushConsumer(sync.PushConsumer):
@@ -122,7 +122,9 @@ class PushConsumer(sync.PushConsumer):
         config = config_of(
             PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
-        super().__init__(config, system_seams(namesrv_addr), listener, orderly=orderly, loop_factory=new_event_loop)
+        super().__init__(
+            config, system_environment(namesrv_addr), listener, orderly=orderly, loop_factory=new_event_loop
+        )
 
 
 class LitePullConsumer(sync.LitePullConsumer):
@@ -132,7 +134,7 @@ class LitePullConsumer(sync.LitePullConsumer):
         config = config_of(
             LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
 class SimpleConsumer(sync.SimpleConsumer):
@@ -142,7 +144,7 @@ class SimpleConsumer(sync.SimpleConsumer):
         config = config_of(
             SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
         )
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
 class Admin(sync.Admin):
@@ -150,13 +152,13 @@ class Admin(sync.Admin):
 
     def __init__(self, namesrv_addr: str, **settings: Any) -> None:
         config = config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings})
-        super().__init__(config, system_seams(namesrv_addr), loop_factory=new_event_loop)
+        super().__init__(config, system_environment(namesrv_addr), loop_factory=new_event_loop)
 
 
 def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:
     """An asynchronous producer; `await .start()` or `async with` it."""
     config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-    return producer.Producer(config, system_seams(namesrv_addr))
+    return producer.Producer(config, system_environment(namesrv_addr))
 
 
 def async_transaction_producer(
@@ -165,7 +167,7 @@ def async_transaction_producer(
     """An asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on the
     event loop and must not block."""
     config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
-    return transaction_producer.TransactionProducer(config, system_seams(namesrv_addr), listener)
+    return transaction_producer.TransactionProducer(config, system_environment(namesrv_addr), listener)
 
 
 def async_push_consumer(
@@ -173,7 +175,7 @@ def async_push_consumer(
 ) -> push_consumer.PushConsumer:
     """An asynchronous push consumer. A plain listener runs on the event loop and must not block."""
     config = config_of(PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings})
-    return push_consumer.PushConsumer(config, system_seams(namesrv_addr), listener, orderly=orderly)
+    return push_consumer.PushConsumer(config, system_environment(namesrv_addr), listener, orderly=orderly)
 
 
 def async_lite_pull_consumer(
@@ -183,7 +185,7 @@ def async_lite_pull_consumer(
     config = config_of(
         LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
     )
-    return lite_pull_consumer.LitePullConsumer(config, system_seams(namesrv_addr))
+    return lite_pull_consumer.LitePullConsumer(config, system_environment(namesrv_addr))
 
 
 def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: Any) -> simple_consumer.SimpleConsumer:
@@ -191,9 +193,11 @@ def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: An
     config = config_of(
         SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
     )
-    return simple_consumer.SimpleConsumer(config, system_seams(namesrv_addr))
+    return simple_consumer.SimpleConsumer(config, system_environment(namesrv_addr))
 
 
 def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:
     """An asynchronous admin; `async with` it, on a running loop."""
-    return admin.Admin(config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings}), system_seams(namesrv_addr))
+    return admin.Admin(
+        config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings}), system_environment(namesrv_addr)
+    )

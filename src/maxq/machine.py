@@ -18,15 +18,15 @@ from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
 from maxq.runtime.own_address import own_address
 
 if TYPE_CHECKING:
-    from maxq.client.client_config import ClientSeams
+    from maxq.client.client_config import ClientEnvironment
     from maxq.config.host import Host
 
 
-def system_seams(namesrv_addr: str = "") -> "ClientSeams":
+def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
     """The real outside world of a client. With `namesrv_addr`, its address is the one this machine uses towards it."""
-    from maxq.client.client_config import ClientSeams  # servers are no clients
+    from maxq.client.client_config import ClientEnvironment  # servers are no clients
 
-    return ClientSeams(
+    return ClientEnvironment(
         clock=SystemClock(),
         rng=SystemRng(),
         disk=SystemDisk(),

@@ -84,8 +84,8 @@ _BOUNDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClientSeams:
-    """The outside world of one client process. `maxq.api.system_seams()` makes the real one.
+class ClientEnvironment:
+    """What one client process uses of its machine. `maxq.api.system_environment()` makes the real one.
 
     Attributes:
         host_ip: this machine's address, part of client and message ids.

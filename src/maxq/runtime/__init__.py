@@ -1,1 +1,1 @@
-"""The seams: Clock, Disk, MappedRegion and Rng (interfaces.py), and the real ones (system.py)."""
+"""Clock, disk and chance: their interfaces (interfaces.py), and the real ones (files/system.py)."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.protocol.message.message import decode_records
@@ -25,8 +25,8 @@ class Client:
     """Requests by hand: what matters is what was answered."""
 
     def __init__(self) -> None:
-        seams = system_seams()
-        self._remote = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
+        environment = system_environment()
+        self._remote = RemotingClient(NettyClientConfig(), clock=environment.clock, rng=environment.rng)
 
     async def close(self) -> None:
         await self._remote.close()

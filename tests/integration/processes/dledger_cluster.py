@@ -13,7 +13,7 @@ from pathlib import Path
 
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER, ENTRY_MAGIC
 from tests.integration.processes.fault_proxy import FaultProxy
 from tests.integration.processes.maxq_process import Process, StoredProcess
@@ -157,10 +157,10 @@ class Cluster:
             )
             for number, member in enumerate(MEMBERS)
         ]  # fmt: skip
-        seams = system_seams()
+        environment = system_environment()
         # asked behind the proxies, so that who leads can be known whatever they do
         direct = {member.name: member.address for member in self.members}
-        self.client = DLedgerClient(GROUP, direct, clock=seams.clock, rng=seams.rng, timeout_ms=1000)
+        self.client = DLedgerClient(GROUP, direct, clock=environment.clock, rng=environment.rng, timeout_ms=1000)
         self.why_no_disks = "" if has_disks else "nobody wanted any"
         if has_disks:
             try:

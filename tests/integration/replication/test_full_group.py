@@ -11,7 +11,7 @@ import pytest
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.remoting.client import RemotingClient
@@ -83,8 +83,8 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
     cluster = Cluster(tmp_path, has_disks=True, has_links=False)
     if cluster.why_no_disks:
         pytest.skip(cluster.why_no_disks)
-    seams = system_seams()
-    client = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
+    environment = system_environment()
+    client = RemotingClient(NettyClientConfig(), clock=environment.clock, rng=environment.rng)
     try:
         await cluster.start()
         yield Group(cluster, client)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from maxq.api import Message, async_producer, system_seams
+from maxq.api import Message, async_producer, system_environment
 from maxq.auth.signature import Credentials
-from maxq.client.client_config import ClientSeams
+from maxq.client.client_config import ClientEnvironment
 from maxq.testing.server_process import StandaloneProcess
 from tests import visitors
 from tests.integration.torture.pop_places import until
@@ -96,9 +96,9 @@ class RealPlace:
         self.pages = pages
         self.rng = random.Random(seed)
 
-    def seams(self, credentials: Credentials = ROOT) -> ClientSeams:
-        own = system_seams(self.namesrv)
-        return ClientSeams(own.clock, own.rng, own.disk, own.host_ip, own.pid, own.home, credentials)
+    def environment(self, credentials: Credentials = ROOT) -> ClientEnvironment:
+        own = system_environment(self.namesrv)
+        return ClientEnvironment(own.clock, own.rng, own.disk, own.host_ip, own.pid, own.home, credentials)
 
     async def visit(self, work: Coroutine[Any, Any, None]) -> None:
         await work

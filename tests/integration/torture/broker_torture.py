@@ -29,7 +29,7 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.message.message import Message
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.tools.check import CheckReport, StoreCheck
@@ -164,7 +164,7 @@ class Torture:
             retry_times_when_send_failed=0,
             send_msg_timeout=10_000,
         )
-        async with Producer(config, system_seams()) as producer:
+        async with Producer(config, system_environment()) as producer:
             await asyncio.gather(*(self._send_on(producer) for _ in range(16)))
 
     async def _send_on(self, producer: Producer) -> None:

@@ -28,7 +28,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.body.topic_config import TopicConfig
 from tests.integration.processes.dledger_cluster import MEMBERS, Cluster, Member, namespaces
 from tests.integration.processes.fault_proxy import FaultProxy
@@ -337,7 +337,7 @@ class DLedgerTorture(ReplicationTorture):
 
     async def begin(self) -> None:
         await self.cluster.start()
-        async with Admin(ClientConfig(namesrv_addr=self.cluster.name_server_address), system_seams()) as admin:
+        async with Admin(ClientConfig(namesrv_addr=self.cluster.name_server_address), system_environment()) as admin:
 
             async def created() -> bool:
                 try:

@@ -24,7 +24,7 @@ from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import Message, MessageExt
@@ -94,7 +94,7 @@ class Failover:
     # --- clients ---
 
     async def _produce(self, number: int) -> None:
-        async with Producer(self._config(f"failover_{number}"), system_seams()) as producer:
+        async with Producer(self._config(f"failover_{number}"), system_environment()) as producer:
             while True:
                 began = self._under_way[number] = time.monotonic()
                 self._now.sends += 1
@@ -181,7 +181,7 @@ class Failover:
         began = time.monotonic()
         self._now.sends += 1
         try:
-            async with Producer(self._config(group), system_seams()) as producer:
+            async with Producer(self._config(group), system_environment()) as producer:
                 result = await producer.send(Message(TOPIC, b"new"))
                 self.acknowledged.add(result.msg_id)
                 self._longest_send = max(self._longest_send, time.monotonic() - began)
@@ -277,7 +277,7 @@ class Failover:
                     namesrv_addr=self.cluster.name_server_address, consumer_group="failover_readers",
                     instance_name="failover-readers", consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
                 ),
-                system_seams(), self._listen,
+                system_environment(), self._listen,
             )  # fmt: skip
             consumer.subscribe(TOPIC)
             producing = [asyncio.ensure_future(self._produce(number)) for number in range(PRODUCERS)]
@@ -299,7 +299,7 @@ class Failover:
             await self.cluster.end()
 
     async def _create_topic(self) -> None:
-        async with Admin(ClientConfig(namesrv_addr=self.cluster.name_server_address), system_seams()) as admin:
+        async with Admin(ClientConfig(namesrv_addr=self.cluster.name_server_address), system_environment()) as admin:
 
             async def created() -> bool:
                 with contextlib.suppress(MaxQError):  # not elected yet

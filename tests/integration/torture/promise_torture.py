@@ -38,7 +38,7 @@ from maxq.client.client_config import ClientConfig
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader
@@ -595,7 +595,7 @@ class PromiseTorture:
 
     async def _make_topic(self, topic: str) -> None:
         config = ClientConfig(namesrv_addr=self.place.name_server)
-        async with Admin(config, system_seams()) as admin:
+        async with Admin(config, system_environment()) as admin:
 
             async def is_made() -> bool:
                 with contextlib.suppress(MaxQError):
@@ -617,7 +617,7 @@ class PromiseTorture:
             client, history, self.place.addresses, self._rng, broker_name=self.place.broker_name, prefix=prefix
         )
         traffic = PromiseTraffic(
-            lambda number: system_seams(), history, self._rng, name_server=self.place.name_server,
+            lambda number: system_environment(), history, self._rng, name_server=self.place.name_server,
             topic=f"{prefix}-sent", group=f"{prefix}-poppers", invisible_ms=INVISIBLE_MS, safe_ms=SAFE_MS, pause_s=0.1,
             late_s=self.place.late_s,
         )  # fmt: skip
@@ -683,8 +683,8 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 
 def _remoting_client() -> RemotingClient:
-    seams = system_seams()
-    return RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
+    environment = system_environment()
+    return RemotingClient(NettyClientConfig(), clock=environment.clock, rng=environment.rng)
 
 
 def _name_server(folder: Path, port: int) -> Process:

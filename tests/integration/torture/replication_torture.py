@@ -25,7 +25,7 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.message.message import Message, decode_record
 from tests.integration.processes.maxq_process import Process, StoredProcess
 
@@ -109,7 +109,7 @@ class Senders:
             retry_times_when_send_failed=0,
             send_msg_timeout=2_500,
         )
-        async with Producer(config, system_seams()) as producer:
+        async with Producer(config, system_environment()) as producer:
             await asyncio.gather(*(self._send_on(producer) for _ in range(_IN_FLIGHT)))
 
     async def _send_on(self, producer: Producer) -> None:

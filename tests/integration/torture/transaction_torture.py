@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, system_seams
+from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, system_environment
 from maxq.client.client_config import ProducerConfig
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.producer.transaction_producer import TransactionProducer
@@ -115,7 +115,7 @@ async def torture(
             heartbeat_broker_interval=1_000, poll_name_server_interval=1_000,
         )  # fmt: skip
         kind = OneWayProducer if oneway else TransactionProducer
-        async with kind(config, system_seams(server.namesrv_address), run) as producer:
+        async with kind(config, system_environment(server.namesrv_address), run) as producer:
             senders = [asyncio.create_task(run.send(producer)) for _ in range(SENDERS)]
             for _ in range(rounds):
                 done = len(run.executed)

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_producer, system_seams
+from maxq.api import LocalTransactionState, Message, MessageExt, async_admin, async_producer, system_environment
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.producer.transaction_producer import TransactionProducer
@@ -80,7 +80,7 @@ class Waiting:
             producer_group=f"{self.topic}-TX", namesrv_addr=self.name_server, retry_times_when_send_failed=0,
             heartbeat_broker_interval=1_000, poll_name_server_interval=1_000,
         )  # fmt: skip
-        self._transactions = TransactionProducer(config, system_seams(self.name_server), self)
+        self._transactions = TransactionProducer(config, system_environment(self.name_server), self)
         await self._transactions.start()
         sends: tuple[Callable[[Producer], Any], ...] = (self._plain, self._timed, self._timed, self._leveled)
         self._tasks = [asyncio.create_task(self._with_producer(send)) for send in sends]

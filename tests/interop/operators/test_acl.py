@@ -18,7 +18,7 @@ from maxq.client.client_config import ClientConfig, LitePullConsumerConfig, Prod
 from maxq.client.consumer.lite_pull_consumer import LitePullConsumer
 from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import Message
@@ -91,7 +91,7 @@ class GuardedNamesrv(MaxqNamesrv):
 
 def admin(namesrv: str, credentials: tuple[str, str]) -> Admin:
     config = ClientConfig(namesrv_addr=namesrv, access_key=credentials[0], secret_key=credentials[1])
-    return Admin(config, system_seams(namesrv))
+    return Admin(config, system_environment(namesrv))
 
 
 def java_client(version: str, folder: Path, namesrv: str, topic: str, group: str, *credentials: str) -> list[str]:
@@ -297,7 +297,7 @@ async def our_client_signs(namesrv: str, broker: str) -> None:
         assert found is not None and [e.resource for e in found.policies[0].entries] == ["Topic:T", "Group:G"]
     keys = {"access_key": "carol", "secret_key": "carol-secret"}
     sending = ProducerConfig(namesrv_addr=namesrv, producer_group="P", retry_times_when_send_failed=0, **keys)
-    async with Producer(sending, system_seams(namesrv)) as producer:
+    async with Producer(sending, system_environment(namesrv)) as producer:
         for number in range(5):
             await producer.send(Message("T", f"{number}".encode()))
         with pytest.raises(MaxQError, match="Topic:U"):
@@ -306,11 +306,11 @@ async def our_client_signs(namesrv: str, broker: str) -> None:
         namesrv_addr=namesrv, consumer_group="G", consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **keys
     )
     got: set[bytes] = set()
-    async with LitePullConsumer(reading, system_seams(namesrv)) as consumer, asyncio.timeout(60):
+    async with LitePullConsumer(reading, system_environment(namesrv)) as consumer, asyncio.timeout(60):
         await consumer.subscribe("T")
         while len(got) < 5:
             got |= {message.body for message in await consumer.poll(1000)}
     wrong = ProducerConfig(namesrv_addr=namesrv, producer_group="P", access_key="carol", secret_key="x")
-    async with Producer(wrong, system_seams(namesrv)) as producer:
+    async with Producer(wrong, system_environment(namesrv)) as producer:
         with pytest.raises(MaxQError, match="signature"):
             await producer.send(Message("T", b"x"))

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig, PushConsumerConfig
 from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.producer.transaction_producer import TransactionProducer
@@ -84,8 +84,8 @@ class Clients:
 
     # -- producers --
 
-    def _seams(self, rng: SimRng, process_id: int) -> ClientSeams:
-        return ClientSeams(self._machine.clock, rng, self._machine.disk, CLIENT, process_id, PurePath("/home"))
+    def _environment(self, rng: SimRng, process_id: int) -> ClientEnvironment:
+        return ClientEnvironment(self._machine.clock, rng, self._machine.disk, CLIENT, process_id, PurePath("/home"))
 
     def _config(self, name: str) -> ProducerConfig:
         return ProducerConfig(
@@ -93,7 +93,7 @@ class Clients:
         )
 
     async def _produce(self, number: int, rng: SimRng) -> None:
-        async with Producer(self._config(f"P{number}"), self._seams(rng, number + 1)) as producer:
+        async with Producer(self._config(f"P{number}"), self._environment(rng, number + 1)) as producer:
             count = 0
             while self._sending:
                 count += 1
@@ -140,7 +140,7 @@ class Clients:
                 end = clients._ends[message.body]
                 return LocalTransactionState.COMMIT_MESSAGE if end is LocalTransactionState.UNKNOW else end
 
-        producer = TransactionProducer(self._config("T"), self._seams(rng, 8), Listener())
+        producer = TransactionProducer(self._config("T"), self._environment(rng, 8), Listener())
         async with producer:
             count = 0
             while self._sending or count == 0:
@@ -168,7 +168,7 @@ class Clients:
             namesrv_addr=NAMESRV_ADDRESS, consumer_group="G", instance_name="c",
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = PushConsumer(config, self._seams(rng, 9), self._listen)
+        consumer = PushConsumer(config, self._environment(rng, 9), self._listen)
         consumer.subscribe(TOPIC)
         await consumer.start()
         return consumer

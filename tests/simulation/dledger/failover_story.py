@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import PurePath
 from typing import Final
 
-from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
 from maxq.protocol.message.message import Message
@@ -80,8 +80,8 @@ class FailoverStory:
     def _producer(self, machine: SimMachine, rng: SimRng) -> Producer:
         self._clients += 1
         name = f"P{self._clients}"
-        seams = ClientSeams(machine.clock, rng, machine.disk, CLIENT, self._clients, PurePath("/home"))
-        return Producer(ProducerConfig(namesrv_addr=_ADDRESSES, producer_group=name, instance_name=name), seams)
+        environment = ClientEnvironment(machine.clock, rng, machine.disk, CLIENT, self._clients, PurePath("/home"))
+        return Producer(ProducerConfig(namesrv_addr=_ADDRESSES, producer_group=name, instance_name=name), environment)
 
     async def _produce(self, machine: SimMachine, rng: SimRng) -> None:
         async with self._producer(machine, rng) as producer:

@@ -78,7 +78,7 @@ class Group:
         config = self.clients._config("P")
 
         async def send() -> tuple[int, int]:
-            async with Producer(config, self.clients._seams(SimRng(7), 3)) as producer:
+            async with Producer(config, self.clients._environment(SimRng(7), 3)) as producer:
                 result = await producer.send(message)
                 return result.message_queue.queue_id, result.queue_offset
 
@@ -245,7 +245,7 @@ def test_a_transaction_is_not_noted_as_ended_before_that_is_committed() -> None:
             def check_local_transaction(self, message: Message) -> LocalTransactionState:
                 return LocalTransactionState.COMMIT_MESSAGE
 
-        producer = TransactionProducer(group.clients._config("T"), group.clients._seams(SimRng(8), 4), Listener())
+        producer = TransactionProducer(group.clients._config("T"), group.clients._environment(SimRng(8), 4), Listener())
 
         async def commit() -> None:
             half = await producer.send_half(Message(TOPIC, b"x"))

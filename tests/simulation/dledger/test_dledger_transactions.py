@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionProducer
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.testing.sim_machine import SimMachine
@@ -63,9 +63,9 @@ def test_an_answer_that_comes_at_once_ends_its_transaction() -> None:
 
 
 async def _send(machine: SimMachine, rng: SimRng, listener: Undecided) -> None:
-    seams = ClientSeams(machine.clock, rng, machine.disk, CLIENT, 1, PurePath("/home"))
+    environment = ClientEnvironment(machine.clock, rng, machine.disk, CLIENT, 1, PurePath("/home"))
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDRESS, producer_group="PG", heartbeat_broker_interval=1_000)
-    async with TransactionProducer(config, seams, listener) as producer:
+    async with TransactionProducer(config, environment, listener) as producer:
         for number in range(COUNT):
             await producer.send_message_in_transaction(Message(TOPIC, b"%d" % number), None)
         await asyncio.sleep(30)

@@ -94,7 +94,7 @@ def test_a_transaction_that_was_rolled_back_is_not_asked_for_again() -> None:
 
     async def scene(group: Group) -> None:
         followers = _without_room_for(group, TRANS_OP_HALF_TOPIC)
-        producer = TransactionProducer(group.clients._config("T"), group.clients._seams(SimRng(8), 4), Listener())
+        producer = TransactionProducer(group.clients._config("T"), group.clients._environment(SimRng(8), 4), Listener())
 
         async def roll_back() -> None:
             half = await producer.send_half(Message(TOPIC, b"x"))

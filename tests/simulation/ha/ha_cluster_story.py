@@ -21,7 +21,7 @@ from pathlib import PurePath
 from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
-from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig, PushConsumerConfig
 from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
@@ -155,8 +155,8 @@ class HaClusterStory:
             namesrv_addr=NAMESRV_ADDRESS, producer_group=f"P{number}", instance_name=f"p{number}",
             default_topic_queue_nums=2,
         )  # fmt: skip
-        seams = ClientSeams(client.clock, rng, client.disk, CLIENT, number + 1, PurePath("/home"))
-        async with Producer(config, seams) as producer:
+        environment = ClientEnvironment(client.clock, rng, client.disk, CLIENT, number + 1, PurePath("/home"))
+        async with Producer(config, environment) as producer:
             count = 0
             while self._sending:
                 count += 1
@@ -182,8 +182,8 @@ class HaClusterStory:
             namesrv_addr=NAMESRV_ADDRESS, consumer_group="G", instance_name="c",
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        seams = ClientSeams(client.clock, rng, client.disk, CLIENT, 9, PurePath("/home"))
-        consumer = PushConsumer(config, seams, self._listen)
+        environment = ClientEnvironment(client.clock, rng, client.disk, CLIENT, 9, PurePath("/home"))
+        consumer = PushConsumer(config, environment, self._listen)
         consumer.subscribe(TOPIC)
         await consumer.start()
         return consumer

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import pytest
 
-from maxq.client.client_config import ClientSeams, ProducerConfig, SimpleConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig, SimpleConsumerConfig
 from maxq.client.consumer.simple_consumer import SimpleConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendStatus
@@ -41,7 +41,7 @@ class Story:
     async def send_for_ever(self, world: SimWorld) -> None:
         config = ProducerConfig(namesrv_addr=f"{BROKER}:{NAMESRV_PORT}", producer_group="PG")
         number = 0
-        async with Producer(config, _seams(world)) as producer:
+        async with Producer(config, _environment(world)) as producer:
             while True:
                 number += 1
                 body = b"%d" % number
@@ -59,7 +59,7 @@ class Story:
             namesrv_addr=f"{BROKER}:{NAMESRV_PORT}", consumer_group=GROUP, instance_name=name,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = SimpleConsumer(config, _seams(world))
+        consumer = SimpleConsumer(config, _environment(world))
         await consumer.subscribe(TOPIC)
         async with consumer:
             while True:
@@ -91,8 +91,8 @@ class Story:
             self.acknowledged |= bodies
 
 
-def _seams(world: SimWorld) -> ClientSeams:
-    return ClientSeams(world.clock, world.rng, world.disk, CLIENT, 1, PurePath("/home"))
+def _environment(world: SimWorld) -> ClientEnvironment:
+    return ClientEnvironment(world.clock, world.rng, world.disk, CLIENT, 1, PurePath("/home"))
 
 
 @pytest.mark.usefixtures("quiet")

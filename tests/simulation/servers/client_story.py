@@ -22,7 +22,7 @@ from typing import Any, Final
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import (
     ClientConfig,
-    ClientSeams,
+    ClientEnvironment,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
@@ -81,24 +81,26 @@ class Member:
 
     def _make(self) -> Consumer:
         story, rng = self.story, self.story.rng
-        seams = ClientSeams(story.world.clock, story.world.rng, story.world.disk, self.host, 1, PurePath("/home"))
+        environment = ClientEnvironment(
+            story.world.clock, story.world.rng, story.world.disk, self.host, 1, PurePath("/home")
+        )
         common: dict[str, Any] = {"namesrv_addr": NAMESRV, "consumer_group": GROUP, "consume_from_where": FIRST}
         pulls = {"pull_batch_size": (3, 8, 32)[rng.below(3)], "persist_consumer_offset_interval": 2_000}
         if story.kind == "simple":
-            return SimpleConsumer(SimpleConsumerConfig(**common, invisible_duration=15_000), seams)
+            return SimpleConsumer(SimpleConsumerConfig(**common, invisible_duration=15_000), environment)
         if story.kind == "lite":
             config = LitePullConsumerConfig(
                 **common, **pulls, auto_commit=story.auto_commit, auto_commit_interval=1_000, poll_timeout=500
             )
-            return LitePullConsumer(config, seams)
+            return LitePullConsumer(config, environment)
         push = PushConsumerConfig(
             **common, **pulls, consume_thread_nums=1 + rng.below(6), suspend_current_queue_time=50,
             consume_message_batch_max_size=(1, 1, 4)[rng.below(3)], consume_timeout_minutes=1,
             await_termination_when_shutdown=8_000,
         )  # fmt: skip
         if story.kind == "threads":
-            return PushConsumer(push, seams, self._listen_at_once, executor=SimThreads(story.world))
-        return PushConsumer(push, seams, self._listen, orderly=story.kind == "orderly")
+            return PushConsumer(push, environment, self._listen_at_once, executor=SimThreads(story.world))
+        return PushConsumer(push, environment, self._listen, orderly=story.kind == "orderly")
 
     # --- life ---
 
@@ -303,8 +305,10 @@ class ClientStory:
         world.network.default_link = LinkSettings(delay_ms=(0.1, 10), chunk_bytes=(1, 4000), whole=0.6, loss=0.0)
         self.server = await self._serve()
         with world.network.on_host(PRODUCER):
-            self.producer = Producer(ProducerConfig(namesrv_addr=NAMESRV, producer_group="P"), self._seams(PRODUCER))
-            self.admin = Admin(ClientConfig(namesrv_addr=NAMESRV), self._seams(PRODUCER))
+            self.producer = Producer(
+                ProducerConfig(namesrv_addr=NAMESRV, producer_group="P"), self._environment(PRODUCER)
+            )
+            self.admin = Admin(ClientConfig(namesrv_addr=NAMESRV), self._environment(PRODUCER))
             await self.admin.topics.create(f"{BROKER}:10911", TopicConfig(TOPIC, QUEUES, QUEUES))
             await asyncio.ensure_future(self.producer.start())
         members = [Member(self, next(self._numbers))]
@@ -323,8 +327,8 @@ class ClientStory:
         await self.admin.close()
         await self._stop_serving()
 
-    def _seams(self, host: str) -> ClientSeams:
-        return ClientSeams(self.world.clock, self.world.rng, self.world.disk, host, 7, PurePath("/home"))
+    def _environment(self, host: str) -> ClientEnvironment:
+        return ClientEnvironment(self.world.clock, self.world.rng, self.world.disk, host, 7, PurePath("/home"))
 
     async def _serve(self) -> StandaloneServer:
         world = self.world

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import ClassVar, Final
 
 from maxq.broker.controller import BrokerController
-from maxq.client.client_config import ClientSeams
+from maxq.client.client_config import ClientEnvironment
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.remoting.client import RemotingClient
 from maxq.replication.raft.outputs import Role
@@ -135,7 +135,7 @@ class _Story(ABC):
         addresses = {server.name: f"{server.machine.address}:10911" for server in brokers}
         asking = PromiseClients(client, promises, addresses, rng.fork("asking"), broker_name="broker-a", pause_s=1.0)
         traffic = PromiseTraffic(
-            lambda number: ClientSeams(
+            lambda number: ClientEnvironment(
                 machine.clock, rng.fork(f"client {number}"), machine.disk, CLIENT, 1 + number, PurePath("/home")
             ),
             promises, rng.fork("traffic"), name_server=NAMESRV_ADDRESS, topic=TOPIC, group="Poppers",

@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from maxq.auth.signature import Credentials
-from maxq.client.client_config import ClientSeams
+from maxq.client.client_config import ClientEnvironment
 from maxq.standalone import StandaloneServer
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -66,10 +66,10 @@ class SimPlace:
         self.pages = f"{SERVER}:{PAGES_PORT}"
         self.rng = random.Random(seed)
 
-    def seams(self, credentials: Credentials = ROOT) -> ClientSeams:
+    def environment(self, credentials: Credentials = ROOT) -> ClientEnvironment:
         self._hosts += 1
         world, host = self._world, f"10.1.{self._hosts // 250 % 250}.{self._hosts % 250}"
-        return ClientSeams(world.clock, world.rng, world.disk, host, self._hosts, PurePath("/home"), credentials)
+        return ClientEnvironment(world.clock, world.rng, world.disk, host, self._hosts, PurePath("/home"), credentials)
 
     async def visit(self, work: Coroutine[Any, Any, None]) -> None:
         self._hosts += 1

@@ -5,7 +5,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendStatus
 from maxq.errors import MaxQError
@@ -46,8 +46,8 @@ def new_producer(world: SimWorld, number: int) -> Producer:
     config = ProducerConfig(
         namesrv_addr=f"{BROKER}:{NAMESRV_PORT}", producer_group=f"g{number}", instance_name=f"producer-{number}"
     )
-    seams = ClientSeams(world.clock, world.rng, world.disk, CLIENT, 1, PurePath("/home"))
-    return Producer(config, seams)
+    environment = ClientEnvironment(world.clock, world.rng, world.disk, CLIENT, 1, PurePath("/home"))
+    return Producer(config, environment)
 
 
 async def send_for_ever(world: SimWorld, number: int, acknowledged: dict[int, bytes]) -> None:

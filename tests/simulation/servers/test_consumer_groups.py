@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig, PushConsumerConfig
+from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig, PushConsumerConfig
 from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.producer.producer import Producer
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
@@ -50,9 +50,9 @@ class Group:
         config = PushConsumerConfig(
             namesrv_addr=NAMESRV, consumer_group=GROUP, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
         )
-        seams = ClientSeams(self.world.clock, self.world.rng, self.world.disk, host, 1, PurePath("/home"))
+        environment = ClientEnvironment(self.world.clock, self.world.rng, self.world.disk, host, 1, PurePath("/home"))
         with self.world.network.on_host(host):
-            member = PushConsumer(config, seams, self._listen, orderly=self.orderly)
+            member = PushConsumer(config, environment, self._listen, orderly=self.orderly)
             member.subscribe(TOPIC)
             await asyncio.ensure_future(member.start())
         self.members.append(member)
@@ -90,8 +90,8 @@ class Group:
 
 async def produce(world: SimWorld, number: int, acknowledged: set[bytes], stop: asyncio.Event) -> None:
     config = ProducerConfig(namesrv_addr=NAMESRV, producer_group=f"P{number}", default_topic_queue_nums=QUEUES)
-    seams = ClientSeams(world.clock, world.rng, world.disk, PRODUCER, number, PurePath("/home"))
-    async with Producer(config, seams) as producer:
+    environment = ClientEnvironment(world.clock, world.rng, world.disk, PRODUCER, number, PurePath("/home"))
+    async with Producer(config, environment) as producer:
         for n in range(10_000):
             body = f"{number}-{n}".encode()
             try:
@@ -148,9 +148,9 @@ async def live(world: SimWorld, *, orderly: bool) -> tuple[Group, set[bytes], di
     while not acknowledged <= group.bodies and world.loop.time() < end:  # noqa: ASYNC110 - virtual time costs nothing
         await asyncio.sleep(1)
     await asyncio.gather(*(group.leave(member) for member in list(group.members)))
-    seams = ClientSeams(world.clock, world.rng, world.disk, PRODUCER, 9, PurePath("/home"))
+    environment = ClientEnvironment(world.clock, world.rng, world.disk, PRODUCER, 9, PurePath("/home"))
     with world.network.on_host(PRODUCER):
-        async with Admin(ClientConfig(namesrv_addr=NAMESRV), seams) as admin:
+        async with Admin(ClientConfig(namesrv_addr=NAMESRV), environment) as admin:
             # A reset may have cost the broker its registration, which comes again within 30 s.
             while TOPIC not in await admin.topics.names():  # noqa: ASYNC110
                 await asyncio.sleep(1)

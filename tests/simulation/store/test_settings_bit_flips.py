@@ -5,7 +5,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.client.admin.admin import Admin
-from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.errors import MaxQError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
@@ -37,14 +37,14 @@ def new_server(world: SimWorld) -> StandaloneServer:
     return StandaloneServer(STORE, HOST, 9876, 10911, SETTINGS, disk=world.disk, clock=world.clock, rng=world.rng)
 
 
-def seams(world: SimWorld) -> ClientSeams:
-    return ClientSeams(world.clock, world.rng, world.disk, HOST, 1, PurePath("/home"))
+def environment(world: SimWorld) -> ClientEnvironment:
+    return ClientEnvironment(world.clock, world.rng, world.disk, HOST, 1, PurePath("/home"))
 
 
 async def send(world: SimWorld, topic: str) -> int:
     """Physical offset of a message."""
     config = ProducerConfig(namesrv_addr=NAMES, producer_group="g", instance_name=topic)
-    async with Producer(config, seams(world)) as producer:
+    async with Producer(config, environment(world)) as producer:
         result = await producer.send(Message(topic, b"body"))
     return int(result.offset_msg_id[16:], 16)
 
@@ -56,7 +56,7 @@ async def fill_every_table(world: SimWorld) -> None:
         with world.network.on_host(HOST):
             await server.start()
             await send(world, f"T{turn}")
-            async with Admin(ClientConfig(namesrv_addr=NAMES), seams(world)) as admin:
+            async with Admin(ClientConfig(namesrv_addr=NAMES), environment(world)) as admin:
                 broker = server.broker_address
                 await admin.groups.create(broker, SubscriptionGroupConfig(f"G{turn}"))
                 await admin.groups.set_message_request_mode(

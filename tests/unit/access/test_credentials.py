@@ -9,7 +9,7 @@ from maxq.cli.credentials import use_credentials
 from maxq.client.client_config import ClientConfig
 from maxq.client.instance.mq_client_manager import remoting_of
 from maxq.errors import ClientError, ConfigError
-from maxq.machine import environment_credentials, system_seams
+from maxq.machine import environment_credentials, system_environment
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.rpc_hooks import HookedRemotingClient
 
@@ -52,7 +52,7 @@ def test_options_of_a_command_come_first_and_belong_together(monkeypatch: pytest
 
 def signature(config: ClientConfig) -> dict[str, str]:
     """The header fields of a request that a client with this config sends."""
-    remoting = remoting_of(config, system_seams())
+    remoting = remoting_of(config, system_environment())
     if not isinstance(remoting, HookedRemotingClient):
         return {}
     command = RemotingCommand(105, {"topic": "T"})

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from maxq.client.client_config import ClientSeams
+from maxq.client.client_config import ClientEnvironment
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody, HeartbeatData
@@ -324,8 +324,8 @@ class MockCluster:
         self.names.routes[topic] = route
         return route
 
-    def seams(self) -> ClientSeams:
-        return ClientSeams(
+    def environment(self) -> ClientEnvironment:
+        return ClientEnvironment(
             self.world.clock, self.world.rng, self.world.disk, CLIENT_HOST, 4711, PurePosixPath("/home/user")
         )
 

@@ -37,7 +37,7 @@ class Got:
 def make(cluster: MockCluster, listener: MessageListener, *, orderly: bool = False, **settings: object) -> PushConsumer:
     values: dict[str, object] = {"consume_from_where": FIRST, **settings}
     config = PushConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", **values)  # type: ignore[arg-type]
-    consumer = PushConsumer(config, cluster.seams(), listener, orderly=orderly)
+    consumer = PushConsumer(config, cluster.environment(), listener, orderly=orderly)
     consumer.subscribe("T")
     return consumer
 

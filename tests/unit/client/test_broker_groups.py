@@ -197,7 +197,7 @@ def test_broadcasting_and_lite_pull_read_on_from_the_slave() -> None:
         lite_got: list[MessageExt] = []
         lite = LitePullConsumer(
             LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="L", consume_from_where=FIRST),
-            cluster.seams(),
+            cluster.environment(),
         )
         await lite.subscribe("T")
         async with make(cluster, got, message_model=MessageModel.BROADCASTING), lite:

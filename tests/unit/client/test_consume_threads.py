@@ -49,7 +49,7 @@ def test_thread_numbers_follow_the_user_up_and_down(orderly: bool) -> None:
             consume_thread_nums=3,
         )
         busy = Busy()
-        consumer = PushConsumer(config, cluster.seams(), busy, orderly=orderly)
+        consumer = PushConsumer(config, cluster.environment(), busy, orderly=orderly)
         consumer.subscribe("T")
         async with consumer:
             await until(lambda: busy.done >= 6, "some calls")
@@ -74,7 +74,7 @@ def test_thread_numbers_have_bounds(count: int) -> None:
     async def story(cluster: MockCluster) -> None:
         config = PushConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G")
         with pytest.raises(ClientError, match=f"consume_thread_nums is a whole number from 1 to 1000, not {count}"):
-            PushConsumer(config, cluster.seams(), Busy()).set_consume_thread_nums(count)
+            PushConsumer(config, cluster.environment(), Busy()).set_consume_thread_nums(count)
 
     simulate(story)
 

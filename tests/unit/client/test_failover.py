@@ -71,7 +71,7 @@ async def pair_of(cluster: MockCluster) -> Pair:
 
 def producer(cluster: MockCluster, **settings: object) -> Producer:
     values: dict[str, object] = {"namesrv_addr": NAMESRV_ADDR, "producer_group": "P", **settings}
-    return Producer(ProducerConfig(**values), cluster.seams())  # type: ignore[arg-type]
+    return Producer(ProducerConfig(**values), cluster.environment())  # type: ignore[arg-type]
 
 
 def ids(broker: MockBroker) -> list[str]:
@@ -170,7 +170,7 @@ def test_a_master_that_is_slow_to_connect_to_is_waited_for() -> None:
         pair = await pair_of(cluster)
         host = pair.old.address.partition(":")[0]
         async with producer(cluster) as sender:
-            cluster.world.network.set_link(host, cluster.seams().host_ip, LinkSettings(delay_ms=(600, 650)))
+            cluster.world.network.set_link(host, cluster.environment().host_ip, LinkSettings(delay_ms=(600, 650)))
             await send(sender)
         assert pair.old.log
 
@@ -284,7 +284,7 @@ def test_a_receive_leaves_a_broker_that_stands_still_when_another_one_leads() ->
         pair = await pair_of(cluster)
         pair.old.is_paused = True
         config = SimpleConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G")
-        async with SimpleConsumer(config, cluster.seams()) as consumer:
+        async with SimpleConsumer(config, cluster.environment()) as consumer:
             await consumer.subscribe("T")
             receiving = asyncio.create_task(consumer.receive())
             await pair.replace_after(1.5)
@@ -393,7 +393,7 @@ def test_the_end_of_a_transaction_is_told_to_the_master_that_there_is_by_then() 
         pair.old.scripts[END] = refuse()
         pair.new.scripts[END] = lambda request: request.reply()
         config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P")
-        async with TransactionProducer(config, cluster.seams(), Listener()) as sender:
+        async with TransactionProducer(config, cluster.environment(), Listener()) as sender:
             moving = asyncio.create_task(pair.replace_after(1.5))
             result = await sender.send_message_in_transaction(Message("T", b"x"), None)
             await moving

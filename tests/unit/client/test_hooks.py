@@ -58,7 +58,7 @@ class Forbids:
 
 def producer(cluster: MockCluster, **settings: object) -> Producer:
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", **settings)  # type: ignore[arg-type]
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 def test_send_hooks_see_each_try_and_what_they_add_travels() -> None:
@@ -157,7 +157,7 @@ def consumer(cluster: MockCluster, listener: MessageListener, *, orderly: bool, 
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         **settings,  # type: ignore[arg-type]
     )
-    made = PushConsumer(config, cluster.seams(), listener, orderly=orderly)
+    made = PushConsumer(config, cluster.environment(), listener, orderly=orderly)
     made.subscribe("T")
     return made
 

@@ -27,7 +27,7 @@ Q0 = MessageQueue("T", "broker-a", 0)
 def make(cluster: MockCluster, **settings: object) -> LitePullConsumer:
     values: dict[str, object] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **settings}
     config = LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", **values)  # type: ignore[arg-type]
-    return LitePullConsumer(config, cluster.seams())
+    return LitePullConsumer(config, cluster.environment())
 
 
 async def start(cluster: MockCluster, count: int, queues: int = 1) -> None:
@@ -63,7 +63,7 @@ def test_a_broker_that_does_not_select_by_sql92_is_an_error_at_once(kind: str, i
         consumer: LitePullConsumer | SimpleConsumer = make(cluster)
         if kind == "simple":
             settings = SimpleConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G")
-            consumer = SimpleConsumer(settings, cluster.seams())
+            consumer = SimpleConsumer(settings, cluster.environment())
         if is_running:
             async with consumer:
                 with pytest.raises(BrokerError, match="no SQL92 here"):

@@ -58,13 +58,13 @@ def test_a_group_that_begins_on_a_cleaned_topic_is_told_in_one_line(
         await cleaned(cluster)
         if pushes:
             config = PushConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_from_where=FIRST)
-            consumer = PushConsumer(config, cluster.seams(), listen)
+            consumer = PushConsumer(config, cluster.environment(), listen)
             consumer.subscribe("T")
             async with consumer:
                 await until(lambda: len(got) == 2 * QUEUES, "what is left", 60)
             return
         lite = LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_from_where=FIRST)
-        reader = LitePullConsumer(lite, cluster.seams())
+        reader = LitePullConsumer(lite, cluster.environment())
         await reader.subscribe("T")
         async with reader, asyncio.timeout(60):
             while len(got) < 2 * QUEUES:
@@ -85,7 +85,7 @@ def test_a_reader_that_loses_its_place_is_told_of_each_queue(caplog: pytest.LogC
         for queue_id in range(QUEUES):
             cluster.broker.committed["G", MessageQueue("T", "broker-a", queue_id)] = 1
         config = LitePullConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_from_where=FIRST)
-        consumer = LitePullConsumer(config, cluster.seams())
+        consumer = LitePullConsumer(config, cluster.environment())
         await consumer.subscribe("T")
         async with consumer:
             await until(lambda: len(told(caplog)) == QUEUES, "four lines", 60)

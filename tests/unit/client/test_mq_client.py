@@ -23,9 +23,9 @@ NEVER = 3_600_000
 
 
 async def started(cluster: MockCluster, **settings: Any) -> MQClientInstance:
-    seams = cluster.seams()
-    remoting = RemotingClient(NettyClientConfig(), clock=seams.clock, rng=seams.rng)
-    instance = MQClientInstance("client", ClientConfig(namesrv_addr=NAMESRV_ADDR, **settings), seams, remoting)
+    environment = cluster.environment()
+    remoting = RemotingClient(NettyClientConfig(), clock=environment.clock, rng=environment.rng)
+    instance = MQClientInstance("client", ClientConfig(namesrv_addr=NAMESRV_ADDR, **settings), environment, remoting)
     await instance.start()
     return instance
 
@@ -33,7 +33,7 @@ async def started(cluster: MockCluster, **settings: Any) -> MQClientInstance:
 def producing(cluster: MockCluster) -> Producer:
     """A producer that asks for no route by itself."""
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", poll_name_server_interval=NEVER)
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 def reading(cluster: MockCluster) -> LitePullConsumer:
@@ -41,7 +41,7 @@ def reading(cluster: MockCluster) -> LitePullConsumer:
     config = LitePullConsumerConfig(
         namesrv_addr=NAMESRV_ADDR, consumer_group="G", poll_name_server_interval=NEVER, instance_name="reader"
     )
-    return LitePullConsumer(config, cluster.seams())
+    return LitePullConsumer(config, cluster.environment())
 
 
 def test_a_reader_gets_the_asked_broker_or_another_of_its_group() -> None:
@@ -154,7 +154,7 @@ def test_the_next_name_server_serves_when_one_is_dead() -> None:
         cluster.route("T")
         config = ProducerConfig(namesrv_addr=f"10.0.0.7:9876; {NAMESRV_ADDR}", producer_group="P")
         for _ in range(4):  # whichever comes first
-            async with Producer(config, cluster.seams()) as producer:
+            async with Producer(config, cluster.environment()) as producer:
                 await producer.send(Message("T", b"x"))
 
     simulate(story)
@@ -164,7 +164,9 @@ def test_routes_are_asked_for_in_standard_json() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         cluster.route("T")
-        async with Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P"), cluster.seams()) as producer:
+        async with Producer(
+            ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P"), cluster.environment()
+        ) as producer:
             await producer.send(Message("T", b"x"))
         request = cluster.names.seen[0]
         assert request.ext == {"topic": "T", "acceptStandardJsonOnly": "true"}
@@ -178,7 +180,7 @@ def test_requests_travel_in_the_configured_header_form() -> None:
         await cluster.start()
         cluster.route("T")
         config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", serialize_type=SerializeType.ROCKETMQ)
-        async with Producer(config, cluster.seams()) as producer:
+        async with Producer(config, cluster.environment()) as producer:
             sent = await producer.send(Message("T", b"x", {"KEYS": "ключ"}))
         (request,) = cluster.broker.requests(RequestCode.SEND_MESSAGE_V2)
         assert request.serialize_type == SerializeType.ROCKETMQ
@@ -190,7 +192,7 @@ def test_requests_travel_in_the_configured_header_form() -> None:
 
 def test_client_ids_name_host_process_and_unit() -> None:
     async def story(cluster: MockCluster) -> None:
-        manager = MQClientManager(cluster.seams())
+        manager = MQClientManager(cluster.environment())
         first, second = manager.client_id(ClientConfig()), manager.client_id(ClientConfig())
         assert first != second
         assert first.startswith("10.0.9.9@4711#")

@@ -67,7 +67,7 @@ def test_a_lite_pull_consumer_tells_of_pulls_that_cannot_succeed_and_goes_on(mon
         config = LitePullConsumerConfig(
             namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_from_where=FIRST, on_failure=told.append
         )
-        consumer = LitePullConsumer(config, cluster.seams())
+        consumer = LitePullConsumer(config, cluster.environment())
         await consumer.subscribe("T")
         async with consumer:
             assert await consumer.poll(30_000) == []

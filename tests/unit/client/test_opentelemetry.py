@@ -39,7 +39,7 @@ class Spans:
 
 def producer(cluster: MockCluster, spans: Spans) -> Producer:
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", send_message_hooks=[spans.hook])
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 def test_a_listener_call_is_a_child_of_its_send() -> None:
@@ -57,7 +57,7 @@ def test_a_listener_call_is_a_child_of_its_send() -> None:
             namesrv_addr=NAMESRV_ADDR, consumer_group="G", consume_message_hooks=[spans.hook],
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = PushConsumer(config, cluster.seams(), listen)
+        consumer = PushConsumer(config, cluster.environment(), listen)
         consumer.subscribe("T")
         async with producer(cluster, spans) as sender, consumer:
             result = await sender.send(Message("T", b"hello", {"TAGS": "a", "KEYS": "k1 k2"}))

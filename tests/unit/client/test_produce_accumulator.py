@@ -21,7 +21,7 @@ BATCH, SINGLE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
 def make(cluster: MockCluster, **settings: object) -> Producer:
     values: dict[str, object] = {"auto_batch": True, **settings}
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", **values)  # type: ignore[arg-type]
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 async def start(cluster: MockCluster, queues: int = 1) -> None:

@@ -22,7 +22,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 
 def make(cluster: MockCluster, **settings: object) -> Producer:
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", **settings)  # type: ignore[arg-type]
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 def refuse(code: int) -> Script:
@@ -538,11 +538,11 @@ def test_the_vip_channel_is_two_ports_below() -> None:
 def test_names_that_break_the_rules_are_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         with pytest.raises(NameIllegalError, match="must not be DEFAULT_PRODUCER"):
-            Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR), cluster.seams())
+            Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR), cluster.environment())
         with pytest.raises(NameIllegalError, match="characters other than"):
-            Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="a b"), cluster.seams())
+            Producer(ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="a b"), cluster.environment())
         with pytest.raises(ClientError, match="no name server is known"):
-            await Producer(ProducerConfig(producer_group="P"), cluster.seams()).start()
+            await Producer(ProducerConfig(producer_group="P"), cluster.environment()).start()
 
     simulate(story)
 

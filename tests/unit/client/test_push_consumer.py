@@ -79,10 +79,10 @@ def test_heartbeats_commits_and_routes_keep_their_periods() -> None:
 def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster)
-        manager = MQClientManager(cluster.seams())
+        manager = MQClientManager(cluster.environment())
         config = PushConsumerConfig(namesrv_addr=NAMESRV_ADDR, consumer_group="G", instance_name="one")
-        first = PushConsumer(config, cluster.seams(), Got(), manager=manager)
-        second = PushConsumer(config, cluster.seams(), Got(), manager=manager)
+        first = PushConsumer(config, cluster.environment(), Got(), manager=manager)
+        second = PushConsumer(config, cluster.environment(), Got(), manager=manager)
         async with first:
             with pytest.raises(ClientError, match=r"already exists on client 10\.0\.9\.9@one"):
                 await second.start()
@@ -93,14 +93,14 @@ def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
 def test_clients_with_one_instance_name_share_connections() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 1)
-        manager = MQClientManager(cluster.seams())
+        manager = MQClientManager(cluster.environment())
         got = [Got(), Got()]
         consumers = []
         for group, listener in zip("GH", got, strict=True):
             config = PushConsumerConfig(
                 namesrv_addr=NAMESRV_ADDR, consumer_group=group, instance_name="one", consume_from_where=FIRST
             )
-            consumers.append(PushConsumer(config, cluster.seams(), listener, manager=manager))
+            consumers.append(PushConsumer(config, cluster.environment(), listener, manager=manager))
             consumers[-1].subscribe("T")
         async with consumers[0], consumers[1]:
             await until(lambda: got[0].bodies and got[1].bodies, "both groups got the message")
@@ -115,7 +115,7 @@ def test_reserved_and_illegal_groups_are_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         for group in ("", "DEFAULT_CONSUMER", "a b"):
             with pytest.raises(NameIllegalError):
-                PushConsumer(PushConsumerConfig(consumer_group=group), cluster.seams(), Got())
+                PushConsumer(PushConsumerConfig(consumer_group=group), cluster.environment(), Got())
 
     simulate(story)
 

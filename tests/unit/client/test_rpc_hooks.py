@@ -70,7 +70,7 @@ def test_rpc_hooks_see_every_request_and_what_they_add_travels() -> None:
         await cluster.start()
         cluster.route("T")
         hook = Signs()
-        async with Producer(settings(rpc_hooks=[hook]), cluster.seams()) as sender:
+        async with Producer(settings(rpc_hooks=[hook]), cluster.environment()) as sender:
             await sender.send(Message("T", b"hello"))
             await sender.send_oneway(Message("T", b"one way"))
             await until(lambda: len(cluster.broker.log) == 2, "both are there")
@@ -87,7 +87,7 @@ def test_a_hook_that_raises_keeps_a_request_at_home() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         cluster.route("T")
-        async with Producer(settings(rpc_hooks=[Refuses()]), cluster.seams()) as sender:
+        async with Producer(settings(rpc_hooks=[Refuses()]), cluster.environment()) as sender:
             with pytest.raises(ClientError, match="not this one"):
                 await sender.send(Message("T", b"hello"))
         assert cluster.broker.requests(SEND) == []
@@ -106,7 +106,7 @@ def test_ends_of_transactions_and_answers_to_checks_pass_the_hooks() -> None:
             RequestCode.HEART_BEAT, lambda connection, request: connections.append(connection) or request.reply()
         )
         config = settings(rpc_hooks=[rpc], end_transaction_hooks=[Broken(), local])
-        async with TransactionProducer(config, cluster.seams(), local) as producer:
+        async with TransactionProducer(config, cluster.environment(), local) as producer:
             result = await producer.send_message_in_transaction(Message("T", b"hello"))
             header = CheckTransactionStateRequestHeader(5, 900, "T", "M", "U").encode()
             asked = RemotingCommand(CHECK, header, encode_record(broker.log[0]))

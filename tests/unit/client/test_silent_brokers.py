@@ -100,7 +100,7 @@ def test_a_lite_pull_consumer_goes_on_where_another_member_is(auto_commit: bool)
             namesrv_addr=NAMESRV_ADDR, consumer_group="G", auto_commit=auto_commit,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = LitePullConsumer(config, cluster.seams())
+        consumer = LitePullConsumer(config, cluster.environment())
         await consumer.subscribe("T")
         async with consumer:
             got = [message.body for message in await consumer.poll()]

@@ -31,7 +31,7 @@ TRACES = "RMQ_SYS_TRACE_TOPIC"
 
 def producer(cluster: MockCluster, **settings: object) -> Producer:
     config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P", enable_trace=True, **settings)  # type: ignore[arg-type]
-    return Producer(config, cluster.seams())
+    return Producer(config, cluster.environment())
 
 
 def traced(cluster: MockCluster, topic: str = TRACES) -> list[list[TraceRecord]]:
@@ -168,7 +168,7 @@ def test_listener_calls_are_traced_with_their_outcome_and_without_the_namespace(
             namesrv_addr=NAMESRV_ADDR, consumer_group="G", namespace="N", enable_trace=True, consume_thread_nums=1,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )  # fmt: skip
-        consumer = PushConsumer(config, cluster.seams(), listen)
+        consumer = PushConsumer(config, cluster.environment(), listen)
         consumer.subscribe("T")
         async with consumer:
             await until(lambda: len(seen) >= 3, "three messages")
@@ -191,7 +191,7 @@ def test_listener_calls_are_traced_with_their_outcome_and_without_the_namespace(
 def test_more_than_the_limit_waiting_is_dropped_and_counted() -> None:
     async def story(cluster: MockCluster) -> None:
         config = ProducerConfig(namesrv_addr=NAMESRV_ADDR, producer_group="P")
-        dispatcher = AsyncTraceDispatcher(config, "P", TraceSide.PRODUCE, cluster.seams())
+        dispatcher = AsyncTraceDispatcher(config, "P", TraceSide.PRODUCE, cluster.environment())
         for _ in range(WAITING_MAX + 7):
             dispatcher.append([TraceRecord(TraceType.RECALL, 1, "R", "P", "T", "A", success=True)])
         assert dispatcher.dropped == 7

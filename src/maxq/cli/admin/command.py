@@ -17,7 +17,7 @@ from maxq.cli.terminal.report import Report, Style, show
 from maxq.client.admin.admin import Admin
 from maxq.client.client_config import ClientConfig
 from maxq.errors import ConfigError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 
 P = ParamSpec("P")
 Function = Callable[Concatenate[Admin, P], Awaitable[Report]]
@@ -114,7 +114,7 @@ async def _ask(
     style: Style,
 ) -> None:
     config = ClientConfig(namesrv_addr=namesrv, mq_client_api_timeout=_TIMEOUT_MS)
-    async with Admin(config, system_seams(namesrv)) as admin:
+    async with Admin(config, system_environment(namesrv)) as admin:
         while True:
             async with near_names(admin, values.values()):
                 report = await function(admin, **values)

@@ -9,7 +9,7 @@ from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError, DLedgerError, MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -99,8 +99,8 @@ async def transfer(group: str, peers: dict[str, str], to: str) -> None:
 
 
 def _client(group: str, peers: dict[str, str]) -> DLedgerClient:
-    seams = system_seams()
-    return DLedgerClient(group, peers, clock=seams.clock, rng=seams.rng)
+    environment = system_environment()
+    return DLedgerClient(group, peers, clock=environment.clock, rng=environment.rng)
 
 
 async def _groups(admin: Admin, brokers: list[str]) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.json.json_body import to_plain
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -138,7 +138,7 @@ async def _sent_again(admin: Admin, message: MessageExt, unit: str) -> Report:
     kept = {name: text for name, text in message.properties.items() if name not in _OF_THE_STORE}
     servers = ";".join(admin.name_servers.addresses)
     config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER, unit_name=unit)
-    async with Producer(config, system_seams(servers)) as producer:
+    async with Producer(config, system_environment(servers)) as producer:
         result = await producer.send(Message(message.topic, message.body, kept, message.flag))
     return _sent(result)
 
@@ -352,7 +352,7 @@ async def send_message(
     place = MessageQueue(topic, broker, queue) if broker is not None and queue is not None else None
     traced = is_true("-m", trace)
     config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER, enable_trace=traced)
-    async with Producer(config, system_seams(servers)) as producer:
+    async with Producer(config, system_environment(servers)) as producer:
         result = await producer.send(message, queue=place)
     return _sent(result)
 

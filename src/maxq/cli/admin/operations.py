@@ -11,7 +11,7 @@ from maxq.cli.terminal.confirm import Yes, confirm
 from maxq.cli.terminal.report import Report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -29,9 +29,7 @@ _PURGED = {
 @command(app, "why-slow", repeats=True)
 async def why_slow(
     admin: Admin,
-    broker: Annotated[
-        str, typer.Argument(metavar="BROKER", callback=server_address, help="Its address, host:port.")
-    ],
+    broker: Annotated[str, typer.Argument(metavar="BROKER", callback=server_address, help="Its address, host:port.")],
 ) -> Report:
     """Where the time of recent sends went on a MaxQ broker, by stage, what it refused and why, and what held it.
 
@@ -87,7 +85,7 @@ async def purge_topic(
 
     Readers go on behind them at once; log files that hold nothing else are deleted. Consumers that have not read them
     never will. Only on MaxQ brokers."""
-    before_ms = None if before is None else parse_time(before, system_seams("").clock)
+    before_ms = None if before is None else parse_time(before, system_environment("").clock)
     targets = await addresses(admin, broker, cluster)
 
     async def purge(address: str, dry: bool) -> dict[str, Any]:

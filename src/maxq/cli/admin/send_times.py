@@ -18,7 +18,7 @@ from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult
 from maxq.errors import ClientError, MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.message.message import Message
 
 app = typer.Typer(rich_markup_mode=None)
@@ -34,7 +34,7 @@ Size = Annotated[int, typer.Option("-s", "--size", min=1, max=_LARGEST, help="By
 async def _producer(admin: Admin) -> AsyncIterator[Producer]:
     servers = ";".join(admin.name_servers.addresses)
     config = ProducerConfig(namesrv_addr=servers, producer_group=_GROUP, retry_times_when_send_failed=0)
-    async with Producer(config, system_seams(servers)) as producer:
+    async with Producer(config, system_environment(servers)) as producer:
         yield producer
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from maxq.client.instance.dledger_client import DLedgerClient
 from maxq.errors import ConfigError, MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.store.dledger.blessing import Remains, StoppedMember
 
 
@@ -114,8 +114,8 @@ def blessing_of(
 
 
 async def _ask(group: str, peers: dict[str, str], lost: frozenset[str]) -> list[Other]:
-    seams = system_seams()
-    client = DLedgerClient(group, peers, clock=seams.clock, rng=seams.rng)
+    environment = system_environment()
+    client = DLedgerClient(group, peers, clock=environment.clock, rng=environment.rng)
     try:
         return [Other(peer, is_lost=True) if peer in lost else await _other(client, peer) for peer in peers]
     finally:
@@ -136,4 +136,4 @@ async def _other(client: DLedgerClient, peer: str) -> Other:
 
 def stopped_member(base_dir: PurePath, member: str) -> StoppedMember:
     """Of the real disk."""
-    return StoppedMember(system_seams().disk, base_dir, member)
+    return StoppedMember(system_environment().disk, base_dir, member)

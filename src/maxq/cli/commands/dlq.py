@@ -18,7 +18,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.admin.dead_letters import Selection, origin_msg_id, origin_topic
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.runtime.files.system import SystemClock
 
@@ -171,7 +171,7 @@ async def redrive_letters(
     target = topic if topic is not None else ("" if to is Target.ORIGIN else None)
     servers = ";".join(admin.name_servers.addresses)
     config = ProducerConfig(namesrv_addr=servers, producer_group=_PRODUCER)
-    async with Producer(config, system_seams(servers)) as producer:
+    async with Producer(config, system_environment(servers)) as producer:
 
         async def send(messages: list[Message]) -> list[str]:
             return [result.offset_msg_id for result in await producer.send_many(messages, in_flight=1)]

@@ -31,7 +31,7 @@ from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.client.validators import check_consumer_group
 from maxq.errors import ClientError, ConfigError, MaxQError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
@@ -224,7 +224,7 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, se
         if shows_progress and sent.count % _PROGRESS_EVERY == 0:
             print(f"\r{sent.count} …", end="\r", file=sys.stderr)
 
-    async with Producer(config, system_seams(namesrv)) as producer:
+    async with Producer(config, system_environment(namesrv)) as producer:
         feed = source.start(2 * in_flight)
         with _first_interrupt(source.stop) as is_interrupted:
             await producer.send_many(feed, in_flight=in_flight, on_result=on_result)
@@ -325,7 +325,7 @@ async def _consume(
     idle: float | None,
 ) -> None:
     await _check_topic(config, topic)
-    consumer = LitePullConsumer(config, system_seams(config.namesrv_addr))
+    consumer = LitePullConsumer(config, system_environment(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     async with consumer:
         await _start_where_wanted(consumer, config)
@@ -354,7 +354,7 @@ async def _consume(
 
 async def _check_topic(config: ClientConfig, topic: str) -> None:
     """A topic that nobody knows is an error, not a long wait."""
-    async with Admin(config, system_seams(config.namesrv_addr)) as admin, near_names(admin, [topic]):
+    async with Admin(config, system_environment(config.namesrv_addr)) as admin, near_names(admin, [topic]):
         await admin.topics.route(topic)
 
 
@@ -382,7 +382,7 @@ async def _pop(
     config: SimpleConsumerConfig, topic: str, expression: str, as_json: bool, maximum: int | None, idle: float | None
 ) -> None:
     await _check_topic(config, topic)
-    consumer = SimpleConsumer(config, system_seams(config.namesrv_addr))
+    consumer = SimpleConsumer(config, system_environment(config.namesrv_addr))
     await consumer.subscribe(topic, expression)
     printed, quiet_since = 0, time.monotonic()
     out: LineWriter[MessageExt] = LineWriter()
@@ -449,7 +449,7 @@ async def _tail(
 ) -> None:
     wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
     await _check_topic(config, topic)
-    async with LitePullConsumer(config, system_seams(config.namesrv_addr)) as consumer:
+    async with LitePullConsumer(config, system_environment(config.namesrv_addr)) as consumer:
         queues = await consumer.fetch_message_queues(topic)
         await consumer.assign(queues)
         for queue in queues:

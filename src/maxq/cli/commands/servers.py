@@ -70,7 +70,7 @@ def standalone(
     started = time.monotonic()
     configure_logging(verbose)
     raise_file_limit()
-    server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_seams())
+    server = StandaloneServer(store, host, namesrv_port, broker_port, split_assignments(set_ or ()), **_environment())
     warn(server.warnings)
 
     def ready() -> str:
@@ -108,7 +108,7 @@ def namesrv(
         settings, _ = settings.overlay({"listenPort": str(port)}, source="-p")
     warn(warnings)
     settings = namesrv_on(settings, system_host())
-    server = NamesrvController(settings, **_seams())
+    server = NamesrvController(settings, **_environment())
 
     async def start() -> None:
         with naming_port(settings.server.bind_address, settings.server.listen_port, "name server", "-p"):
@@ -173,7 +173,7 @@ def broker(
     from maxq.broker.controller import BrokerController
     from maxq.standalone import naming_port
 
-    server = BrokerController(settings, **_seams())
+    server = BrokerController(settings, **_environment())
 
     async def start() -> None:
         where = settings.server.bind_address, settings.server.listen_port
@@ -310,7 +310,7 @@ def warn(sentences: Iterable[str]) -> None:
         print(f"maxq: warning: {sentence}", file=sys.stderr, flush=True)
 
 
-def _seams() -> dict[str, Any]:
+def _environment() -> dict[str, Any]:
     return {"disk": SystemDisk(), "clock": SystemClock(), "rng": SystemRng()}
 
 

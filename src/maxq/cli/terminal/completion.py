@@ -161,9 +161,9 @@ def _known(kind: str, namesrv: str) -> list[str]:
 async def _ask(kind: str, namesrv: str) -> list[str]:
     from maxq.client.admin.admin import Admin
     from maxq.client.client_config import ClientConfig
-    from maxq.machine import system_seams
+    from maxq.machine import system_environment
 
-    async with Admin(ClientConfig(namesrv_addr=namesrv), system_seams(namesrv)) as admin:
+    async with Admin(ClientConfig(namesrv_addr=namesrv), system_environment(namesrv)) as admin:
         if kind == "topics":
             return await admin.topics.names()
         if kind == "groups":

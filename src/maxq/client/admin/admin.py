@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from maxq.client.admin.context import AdminContext
-from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.client_config import ClientConfig, ClientEnvironment
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.instance.mq_client_manager import remoting_of
 from maxq.protocol.body.route import ClusterInfo
@@ -56,11 +56,11 @@ _PARTS: Final = {
 
 
 class Admin:
-    """Use: `async with Admin(config, seams) as admin: await admin.topics.list()`.
+    """Use: `async with Admin(config, environment) as admin: await admin.topics.list()`.
 
     Args:
         config: `namesrv_addr` at least; `mq_client_api_timeout` is the timeout of each call in ms.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
     """
 
     access: "AccessAdmin"
@@ -79,9 +79,9 @@ class Admin:
     traces: "TraceAdmin"
     transactions: "TransactionAdmin"
 
-    def __init__(self, config: ClientConfig, seams: ClientSeams) -> None:
+    def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         name_servers = config.name_servers()
-        self._remoting = remoting_of(config, seams)
+        self._remoting = remoting_of(config, environment)
         self._remoting.update_name_servers(name_servers)
         api = MQClientAPI(
             self._remoting,
@@ -89,7 +89,7 @@ class Admin:
             serialize_type=config.serialize_type,
             timeout_ms=config.mq_client_api_timeout,
         )
-        self._context = AdminContext(api, name_servers, seams.clock)
+        self._context = AdminContext(api, name_servers, environment.clock)
         self.api = api
 
     def __getattr__(self, name: str) -> Any:

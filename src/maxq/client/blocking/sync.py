@@ -23,7 +23,7 @@ from maxq.client.blocking.loop_thread import LoopFactory, LoopThread
 from maxq.client.client_config import (
     MAX_CONSUME_THREADS,
     ClientConfig,
-    ClientSeams,
+    ClientEnvironment,
     LitePullConsumerConfig,
     ProducerConfig,
     PushConsumerConfig,
@@ -120,17 +120,19 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
 
     _what = "producer"
 
-    def __init__(self, config: ProducerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
+    def __init__(
+        self, config: ProducerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
+    ) -> None:
         super().__init__(loop_factory)
         self._config = config
-        self._seams = seams
+        self._environment = environment
 
     async def _begin(self) -> None:
         self._client = self._make()
         await self._client.start()
 
     def _make(self) -> producer.Producer:
-        return producer.Producer(self._config, self._seams)
+        return producer.Producer(self._config, self._environment)
 
     async def _end(self) -> None:
         await self._client.shutdown()
@@ -186,20 +188,20 @@ class TransactionProducer(Producer):
     def __init__(
         self,
         config: ProducerConfig,
-        seams: ClientSeams,
+        environment: ClientEnvironment,
         listener: TransactionListener,
         *,
         loop_factory: LoopFactory | None = None,
     ) -> None:
         check_transaction_listener(listener)
-        super().__init__(config, seams, loop_factory=loop_factory)
+        super().__init__(config, environment, loop_factory=loop_factory)
         self._listener = listener
         self._pool: ThreadPoolExecutor | None = None
 
     def _make(self) -> transaction_producer.TransactionProducer:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maxq-check")
         self._transactional = transaction_producer.TransactionProducer(
-            self._config, self._seams, self._listener, executor=self._pool
+            self._config, self._environment, self._listener, executor=self._pool
         )
         return self._transactional
 
@@ -234,7 +236,7 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
     def __init__(
         self,
         config: PushConsumerConfig,
-        seams: ClientSeams,
+        environment: ClientEnvironment,
         listener: MessageListener,
         *,
         orderly: bool = False,
@@ -244,7 +246,7 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
         self._width = config.consume_thread_nums
         self._pool = self._make_pool()
         # The constructor only keeps things: it needs no loop, and subscribe may be called before start.
-        self._client = push_consumer.PushConsumer(config, seams, listener, orderly=orderly, executor=self._pool)
+        self._client = push_consumer.PushConsumer(config, environment, listener, orderly=orderly, executor=self._pool)
         self._is_pool_over = False
         self._await_termination_ms: int | None = None
 
@@ -297,11 +299,11 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
     """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`."""
 
     def __init__(
-        self, config: LitePullConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
+        self, config: LitePullConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
     ) -> None:
         super().__init__(loop_factory)
         # The constructor only keeps things: it needs no loop.
-        self._client = lite_pull_consumer.LitePullConsumer(config, seams)
+        self._client = lite_pull_consumer.LitePullConsumer(config, environment)
         self._is_finished = True
 
     async def _begin(self) -> None:
@@ -356,11 +358,11 @@ class SimpleConsumer(calls.SimpleConsumerCalls, _Started[simple_consumer.SimpleC
     """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`. Several threads may receive at the same time."""
 
     def __init__(
-        self, config: SimpleConsumerConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None
+        self, config: SimpleConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
     ) -> None:
         super().__init__(loop_factory)
         # The constructor only keeps things: it needs no loop.
-        self._client = simple_consumer.SimpleConsumer(config, seams)
+        self._client = simple_consumer.SimpleConsumer(config, environment)
 
     async def _begin(self) -> None:
         await self._client.start()
@@ -389,9 +391,11 @@ class Admin:
         traces: calls.TraceCalls
         transactions: calls.TransactionCalls
 
-    def __init__(self, config: ClientConfig, seams: ClientSeams, *, loop_factory: LoopFactory | None = None) -> None:
+    def __init__(
+        self, config: ClientConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
+    ) -> None:
         async def make() -> AsyncAdmin:
-            return AsyncAdmin(config, seams)
+            return AsyncAdmin(config, environment)
 
         self._thread = LoopThread(loop_factory)
         self._thread.start()

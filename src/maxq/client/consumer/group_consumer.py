@@ -11,7 +11,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import ClassVar, Generic, Self, TypeVar
 
-from maxq.client.client_config import ClientSeams, ConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ConsumerConfig
 from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from maxq.client.errors import NotRunningError
 from maxq.client.failures import Failures
@@ -38,19 +38,19 @@ class GroupConsumer(ABC, Generic[Config]):
 
     Args:
         config: settings; `consumer_group` and `namesrv_addr` at least.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
     consume_type: ClassVar[ConsumeType]
 
-    def __init__(self, config: Config, seams: ClientSeams, manager: MQClientManager | None) -> None:
+    def __init__(self, config: Config, environment: ClientEnvironment, manager: MQClientManager | None) -> None:
         check_consumer_group(config.consumer_group)
         self._config = config
-        self._seams = seams
-        self._clock = seams.clock
-        self.failures = Failures(config.on_failure, seams.clock)
-        self._manager = manager or MQClientManager(seams)
+        self._environment = environment
+        self._clock = environment.clock
+        self.failures = Failures(config.on_failure, environment.clock)
+        self._manager = manager or MQClientManager(environment)
         self.group = wrap(config.namespace, config.consumer_group)
         self._broadcasting = config.message_model is MessageModel.BROADCASTING
         self._wanted: dict[str, SubscriptionData] = {}  # by topic on the wire, as the heartbeat tells it
@@ -60,7 +60,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._ending = Ending()
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
-            self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, seams)
+            self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, environment)
 
     # --- life ---
 
@@ -125,8 +125,8 @@ class GroupConsumer(ABC, Generic[Config]):
         if not self._broadcasting:
             return RemoteBrokerOffsetStore(instance, self.group)
         configured = self._config.local_offset_store_dir
-        folder = PurePath(configured) if configured else self._seams.home / ".rocketmq_offsets"
-        return LocalFileOffsetStore(self._seams.disk, folder, instance.client_id, self.group)
+        folder = PurePath(configured) if configured else self._environment.home / ".rocketmq_offsets"
+        return LocalFileOffsetStore(self._environment.disk, folder, instance.client_id, self.group)
 
     def _running(self) -> MQClientInstance:
         if self._instance is None:

@@ -18,7 +18,7 @@ from functools import partial
 from types import TracebackType
 
 from maxq.client.argument_checks import LONG_MAX, check_number, check_offsets, check_queue, queues_of
-from maxq.client.client_config import ClientSeams, LitePullConsumerConfig
+from maxq.client.client_config import ClientEnvironment, LitePullConsumerConfig
 from maxq.client.consumer.lite_pull_buffer import AssignedQueue, FetchBuffer, Fetched
 from maxq.client.consumer.offset_store import ReadOffsetType, RemoteBrokerOffsetStore
 from maxq.client.consumer.process_queue import ProcessQueue
@@ -52,16 +52,16 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     Args:
         config: settings; `consumer_group` and `namesrv_addr` at least.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
 
     def __init__(
-        self, config: LitePullConsumerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
+        self, config: LitePullConsumerConfig, environment: ClientEnvironment, *, manager: MQClientManager | None = None
     ) -> None:
-        super().__init__(config, seams, manager)
+        super().__init__(config, environment, manager)
         self._manual: set[MessageQueue] | None = None  # assign: these queues
         self._assigned: dict[MessageQueue, AssignedQueue] = {}
         self._given_up: set[MessageQueue] = set()  # to other members, since the start

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from maxq.client.argument_checks import check_number
-from maxq.client.client_config import ClientSeams, ConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ConsumerConfig
 from maxq.client.consumer.group_consumer import GroupConsumer
 from maxq.client.consumer.process_queue import SILENCE_MAX_MS, ProcessQueue
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
@@ -40,10 +40,10 @@ Config = TypeVar("Config", bound=ConsumerConfig)
 class PullingConsumer(GroupConsumer[Config]):
     """A member of a consumer group that pulls from the queues it holds."""
 
-    def __init__(self, config: Config, seams: ClientSeams, manager: MQClientManager | None) -> None:
-        super().__init__(config, seams, manager)
+    def __init__(self, config: Config, environment: ClientEnvironment, manager: MQClientManager | None) -> None:
+        super().__init__(config, environment, manager)
         self._rebalance: RebalanceImpl
-        self._failed_pulls = Seldom(seams.clock)  # each queue tries again every few seconds
+        self._failed_pulls = Seldom(environment.clock)  # each queue tries again every few seconds
         self._moved_offsets = MovedOffsets(self.group)
         self._assignment_waiters: set[asyncio.Future[None]] = set()
 

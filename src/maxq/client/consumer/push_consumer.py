@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from maxq.client.argument_checks import check_callable
-from maxq.client.client_config import ClientSeams, ProducerConfig, PushConsumerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig, PushConsumerConfig
 from maxq.client.consumer.consume_concurrently import ConsumeMessageConcurrentlyService
 from maxq.client.consumer.consume_orderly import ConsumeMessageOrderlyService
 from maxq.client.consumer.consume_pop import ConsumeMessagePopService
@@ -55,7 +55,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     Args:
         config: settings; `consumer_group` and `namesrv_addr` at least.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
         listener: called as `listener(messages, context)`, plain or coroutine function; see consume_result.py.
         orderly: one call at a time per queue, in order.
         executor: where a plain listener runs; None: on the event loop, so it must not block.
@@ -70,7 +70,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     def __init__(
         self,
         config: PushConsumerConfig,
-        seams: ClientSeams,
+        environment: ClientEnvironment,
         listener: MessageListener,
         *,
         orderly: bool = False,
@@ -78,7 +78,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         manager: MQClientManager | None = None,
     ) -> None:
         check_callable("the listener", listener, "listener(messages, context)")
-        super().__init__(config, seams, manager)
+        super().__init__(config, environment, manager)
         self._orderly = orderly
         later = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT if orderly else ConsumeResult.RECONSUME_LATER
         timeout_ms = config.consume_timeout_minutes * 60_000

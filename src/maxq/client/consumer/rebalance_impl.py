@@ -76,7 +76,7 @@ class RebalanceImpl:
         self._listener = listener
         self._pops = pops
         self._orderly = orderly and config.message_model is MessageModel.CLUSTERING
-        self._clock = instance.seams.clock
+        self._clock = instance.environment.clock
         self._lock = asyncio.Lock()
         self._is_closed = False
         self.subscriptions: dict[str, SubscriptionData] = {}

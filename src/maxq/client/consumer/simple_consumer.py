@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 
 from maxq.client.argument_checks import check_number, check_received
-from maxq.client.client_config import ClientSeams, SimpleConsumerConfig
+from maxq.client.client_config import ClientEnvironment, SimpleConsumerConfig
 from maxq.client.consumer.group_consumer import GroupConsumer
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
@@ -44,16 +44,16 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
     Args:
         config: settings; `consumer_group` and `namesrv_addr` at least.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
     consume_type = ConsumeType.CONSUME_POP
 
     def __init__(
-        self, config: SimpleConsumerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None
+        self, config: SimpleConsumerConfig, environment: ClientEnvironment, *, manager: MQClientManager | None = None
     ) -> None:
-        super().__init__(config, seams, manager)
+        super().__init__(config, environment, manager)
         self._pops: PopAPI
         self._turn = itertools.count()
 

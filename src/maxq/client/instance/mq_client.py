@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, TypeVar
 
-from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.client_config import ClientConfig, ClientEnvironment
 from maxq.client.failures import Failures
 from maxq.client.instance.broker_table import BrokerAddress, BrokerTable
 from maxq.client.instance.broker_watch import LOOK_MS_MAX, BrokerWatch
@@ -88,25 +88,27 @@ class TransactionChecker(Protocol):
 class MQClientInstance:
     """Shared part of the clients of one client id. Made and started by MQClientManager."""
 
-    def __init__(self, client_id: str, config: ClientConfig, seams: ClientSeams, remoting: RemotingClient) -> None:
+    def __init__(
+        self, client_id: str, config: ClientConfig, environment: ClientEnvironment, remoting: RemotingClient
+    ) -> None:
         self.client_id = client_id
         self.config = config
-        self.seams = seams
+        self.environment = environment
         self.remoting = remoting
-        self._failures = Failures(config.on_failure, seams.clock)
+        self._failures = Failures(config.on_failure, environment.clock)
         self.api = MQClientAPI(
             remoting,
             vip_channel_enabled=config.vip_channel_enabled,
             serialize_type=config.serialize_type,
             timeout_ms=config.mq_client_api_timeout,
         )
-        self.ids = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng)
-        self.brokers = BrokerTable(seams.clock, on_move=self._greet)
+        self.ids = UniqIdGenerator(environment.pid, environment.host_ip, environment.clock, environment.rng)
+        self.brokers = BrokerTable(environment.clock, on_move=self._greet)
         remoting.on_lost = self._lost
-        self.routes = TopicRoutes(self.api, self.brokers, seams.rng)
+        self.routes = TopicRoutes(self.api, self.brokers, environment.rng)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._wrong_routes: set[str] = set()  # topics that refresh_route_soon heard of since they were asked for
-        self._watch = BrokerWatch(self.api, self.brokers, seams.clock, self._refresh_group, _PROBE_TOPIC)
+        self._watch = BrokerWatch(self.api, self.brokers, environment.clock, self._refresh_group, _PROBE_TOPIC)
         self._producer_groups: set[str] = set()
         self._consumers: dict[str, ConsumerInner] = {}
         self._transaction_checkers: dict[str, TransactionChecker] = {}
@@ -124,7 +126,7 @@ class MQClientInstance:
     async def start(self) -> None:
         """Start the timers."""
         self.remoting.update_name_servers(self.config.name_servers())
-        self.started_at_ms = self.seams.clock.wall_ms()
+        self.started_at_ms = self.environment.clock.wall_ms()
         config = self.config
         self._every("routes", 10, config.poll_name_server_interval, self.update_all_routes)
         self._tasks.append(asyncio.create_task(self._heartbeat_loop(), name=f"maxq-heartbeat-{self.client_id}"))
@@ -361,7 +363,7 @@ class MQClientInstance:
             route = self.routes.table[topic]
         if not route.broker_datas:
             return None
-        data = route.broker_datas[self.seams.rng.below(len(route.broker_datas))]
+        data = route.broker_datas[self.environment.rng.below(len(route.broker_datas))]
         queue = MessageQueue(topic, data.broker_name, 0)
         try:
             return await self.ask_group(queue, lambda broker: self.api.consumer_ids(broker.address, group))

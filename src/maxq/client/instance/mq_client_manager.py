@@ -9,7 +9,7 @@ Source: apache/rocketmq client/impl/MQClientManager.java, client/ClientConfig.ja
 import asyncio
 
 from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
-from maxq.client.client_config import ClientConfig, ClientSeams
+from maxq.client.client_config import ClientConfig, ClientEnvironment
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.server_requests import ServerRequests
 from maxq.remoting.client import RemotingClient
@@ -23,11 +23,11 @@ class MQClientManager:
     """The instances of one event loop.
 
     Args:
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
     """
 
-    def __init__(self, seams: ClientSeams) -> None:
-        self.seams = seams
+    def __init__(self, environment: ClientEnvironment) -> None:
+        self.environment = environment
         self._instances: dict[str, MQClientInstance] = {}
         self._lock = asyncio.Lock()
 
@@ -36,16 +36,16 @@ class MQClientManager:
         offsets that are stored under the client id."""
         name = config.instance_name
         if name == DEFAULT_INSTANCE and not keep_default_name:
-            number = int.from_bytes(self.seams.rng.bytes(7), "big")
-            name = f"{self.seams.pid}#{number}"
-        return "@".join(part for part in (self.seams.host_ip, name, config.unit_name) if part)
+            number = int.from_bytes(self.environment.rng.bytes(7), "big")
+            name = f"{self.environment.pid}#{number}"
+        return "@".join(part for part in (self.environment.host_ip, name, config.unit_name) if part)
 
     async def acquire(self, client_id: str, config: ClientConfig) -> MQClientInstance:
         """The running instance with this id, made and started if there is none."""
         async with self._lock:
             instance = self._instances.get(client_id)
             if instance is None:
-                instance = MQClientInstance(client_id, config, self.seams, remoting_of(config, self.seams))
+                instance = MQClientInstance(client_id, config, self.environment, remoting_of(config, self.environment))
                 ServerRequests(instance).register()
                 await instance.start()
                 self._instances[client_id] = instance
@@ -59,22 +59,22 @@ class MQClientManager:
                 await instance.shutdown()
 
 
-def remoting_of(config: ClientConfig, seams: ClientSeams) -> RemotingClient:
+def remoting_of(config: ClientConfig, environment: ClientEnvironment) -> RemotingClient:
     """What a client with this config talks to servers with: its hooks, signatures, TLS.
 
     Raises:
         ClientError: an access key without its secret.
         ConfigError: the files of TLS cannot be used.
     """
-    wanted = config.use_tls or seams.use_tls
+    wanted = config.use_tls or environment.use_tls
     netty = config.tls_config or tls_settings(wanted)
-    tls = ClientTls(netty, seams.disk) if wanted else None
+    tls = ClientTls(netty, environment.disk) if wanted else None
     hooks: list[RPCHook] = list(config.rpc_hooks)
     if config.namespace_v2:
         hooks.append(NamespaceRPCHook(config.namespace_v2))
-    credentials = config.credentials() or seams.credentials
+    credentials = config.credentials() or environment.credentials
     if credentials is not None:  # after all others: it signs what these added
         hooks.append(AclClientRPCHook(credentials))
     if hooks:
-        return HookedRemotingClient(netty, hooks, clock=seams.clock, rng=seams.rng, tls=tls)
-    return RemotingClient(netty, clock=seams.clock, rng=seams.rng, tls=tls)
+        return HookedRemotingClient(netty, hooks, clock=environment.clock, rng=environment.rng, tls=tls)
+    return RemotingClient(netty, clock=environment.clock, rng=environment.rng, tls=tls)

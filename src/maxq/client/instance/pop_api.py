@@ -71,8 +71,8 @@ class PopAPI:
         """
         header = PopMessageRequestHeader(
             self._group, queue.topic, queue.queue_id, max_nums, invisible_ms, poll_ms,
-            self._instance.seams.clock.wall_ms(), init_mode, subscription.expression_type, subscription.sub_string,
-            order, attempt_id,
+            self._instance.environment.clock.wall_ms(), init_mode, subscription.expression_type,
+            subscription.sub_string, order, attempt_id,
         )  # fmt: skip
         ext = header.encode() | {"bname": queue.broker_name}
         self._began_at[queue] = self._instance.brokers.changes
@@ -149,8 +149,10 @@ class PopAPI:
         changed = ChangeInvisibleTimeResponseHeader.decode(reply.ext)
         message.properties[const.PROPERTY_POP_CK] = str(
             handle._replace(
-                start_offset=handle.queue_offset or 0, pop_time=changed.pop_time,
-                invisible_time=changed.invisible_time, revive_qid=changed.revive_qid,
+                start_offset=handle.queue_offset or 0,
+                pop_time=changed.pop_time,
+                invisible_time=changed.invisible_time,
+                revive_qid=changed.revive_qid,
             )
         )
 

@@ -119,7 +119,7 @@ class ServerRequests:
             reconsume_times=header.reconsume_times or 0,
             body_fault=fault,
         )
-        now_ms = self._instance.seams.clock.wall_ms()
+        now_ms = self._instance.environment.clock.wall_ms()
         message.properties[const.PROPERTY_REPLY_MESSAGE_ARRIVE_TIME] = str(now_ms)
         if not self._instance.pending_requests.on_reply(message):
             log.info("a reply came too late: correlation id %s", message.properties.get(const.PROPERTY_CORRELATION_ID))

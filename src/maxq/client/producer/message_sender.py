@@ -79,7 +79,6 @@ _PAUSE_MS = (10, 100)  # before a broker that failed is asked again: at first, a
 _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
 
-
 class OfTopic(Protocol):
     """What is sent, or told a broker: a prepared message, or a queue."""
 
@@ -154,14 +153,14 @@ class MessageSender:
         self.instance = instance
         self._config = config
         self._group = group
-        self._clock = instance.seams.clock
+        self._clock = instance.environment.clock
         self._remoting = instance.remoting
         self._serialize_type = config.serialize_type
         self.faults = LatencyFaultTolerance(enabled=config.send_latency_enable)
         self._hooks = SendHooks(config.send_message_hooks, config.check_forbidden_hooks)
         self._has_hooks = bool(self._hooks)
         self.preparer = MessagePreparer(
-            config, ids=instance.ids, clock=instance.seams.clock, keeps_messages=self._has_hooks
+            config, ids=instance.ids, clock=instance.environment.clock, keeps_messages=self._has_hooks
         )
         self._default_topic_queue_nums = str(config.default_topic_queue_nums)
         self._unit_mode = "true" if config.unit_mode else "false"
@@ -510,4 +509,3 @@ class MessageSender:
 
         due = self.faults.due_probes(self._clock.monotonic_ms(), 2_000)
         await asyncio.gather(*(probe(name) for name in due))
-

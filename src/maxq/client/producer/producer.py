@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from maxq.client.argument_checks import check_callable, check_messages, check_number, check_queue
-from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
 from maxq.client.failures import Failures
 from maxq.client.instance.ending import Ending, in_turn
@@ -90,27 +90,29 @@ class Producer:
 
     Args:
         config: settings; `namesrv_addr` and `producer_group` at least.
-        seams: the outside world.
+        environment: the clock, disk, chance and address that the client uses.
         manager: shares connections with other clients of the loop that have the same instance name.
     """
 
-    def __init__(self, config: ProducerConfig, seams: ClientSeams, *, manager: MQClientManager | None = None) -> None:
+    def __init__(
+        self, config: ProducerConfig, environment: ClientEnvironment, *, manager: MQClientManager | None = None
+    ) -> None:
         check_group(config.producer_group)
         if config.producer_group == DEFAULT_PRODUCER_GROUP:
             raise NameIllegalError(f"producer_group must not be {DEFAULT_PRODUCER_GROUP}; choose a name of your own")
         self._config = config
-        self._clock = seams.clock
-        self._manager = manager or MQClientManager(seams)
+        self._clock = environment.clock
+        self._manager = manager or MQClientManager(environment)
         self.group = wrap(config.namespace, config.producer_group)
         self._instance: MQClientInstance | None = None
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
-        self._failures = Failures(config.on_failure, seams.clock)
+        self._failures = Failures(config.on_failure, environment.clock)
         self._ending = Ending()
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
-            self._trace = AsyncTraceDispatcher(config, config.producer_group, TraceSide.PRODUCE, seams)
+            self._trace = AsyncTraceDispatcher(config, config.producer_group, TraceSide.PRODUCE, environment)
 
     # --- life ---
 
@@ -293,7 +295,7 @@ class Producer:
         instance = sender.instance
         timeout_ms = self._timeout_ms(timeout_ms)
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        correlation_id = instance.seams.rng.bytes(16).hex()
+        correlation_id = instance.environment.rng.bytes(16).hex()
         message.properties[const.PROPERTY_CORRELATION_ID] = correlation_id
         message.properties[const.PROPERTY_MESSAGE_REPLY_TO_CLIENT] = instance.client_id
         message.properties[const.PROPERTY_MESSAGE_TTL] = str(timeout_ms)

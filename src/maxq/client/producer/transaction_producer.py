@@ -21,7 +21,7 @@ from concurrent.futures import Executor
 from typing import Any, NamedTuple, Protocol
 
 from maxq.client.argument_checks import check_transaction_listener
-from maxq.client.client_config import ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import MessageRefusedError
 from maxq.client.hooks import EndTransactionContext, EndTransactionHooks
 from maxq.client.instance.mq_client_manager import MQClientManager
@@ -110,14 +110,14 @@ class TransactionProducer(Producer):
     def __init__(
         self,
         config: ProducerConfig,
-        seams: ClientSeams,
+        environment: ClientEnvironment,
         listener: TransactionListener,
         *,
         executor: Executor | None = None,
         manager: MQClientManager | None = None,
     ) -> None:
         check_transaction_listener(listener)
-        super().__init__(config, seams, manager=manager)
+        super().__init__(config, environment, manager=manager)
         self._listener = listener
         self._executor = executor
         traces = () if self._trace is None else (EndTransactionTraceHook(self._trace),)

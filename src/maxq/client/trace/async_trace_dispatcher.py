@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-from maxq.client.client_config import ClientConfig, ClientSeams, ProducerConfig
+from maxq.client.client_config import ClientConfig, ClientEnvironment, ProducerConfig
 from maxq.client.failures import Failures
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.producer.message_sender import MessageSender
@@ -62,14 +62,16 @@ class AsyncTraceDispatcher:
         sent, dropped: records.
     """
 
-    def __init__(self, config: ClientConfig, group: str, side: TraceSide, seams: ClientSeams) -> None:
+    def __init__(self, config: ClientConfig, group: str, side: TraceSide, environment: ClientEnvironment) -> None:
         self.topic = config.trace_topic or TRACE_TOPIC
         self.namespace = config.namespace
         self.sent = 0
         self.dropped = 0
-        self.clock = seams.clock
-        self._failures = Failures(config.on_failure, seams.clock)
-        self._request_prefix = UniqIdGenerator(seams.pid, seams.host_ip, seams.clock, seams.rng).next()[:-8]
+        self.clock = environment.clock
+        self._failures = Failures(config.on_failure, environment.clock)
+        self._request_prefix = UniqIdGenerator(
+            environment.pid, environment.host_ip, environment.clock, environment.rng
+        ).next()[:-8]
         self._request_numbers = itertools.count(1)
         self._config = config
         self._batch_num = max(1, min(config.trace_msg_batch_num, BATCH_MAX))

@@ -15,7 +15,7 @@ from maxq.client.admin.admin import Admin
 from maxq.client.blocking.loop_thread import LoopThread
 from maxq.client.client_config import ClientConfig
 from maxq.errors import NoRouteError
-from maxq.machine import new_event_loop, system_seams
+from maxq.machine import new_event_loop, system_environment
 from maxq.pipeline.options.read_options import ConnectionOptions
 from maxq.pipeline.records.record_batches import microsecond
 from maxq.pipeline.wire.wire_client import tls_config
@@ -98,7 +98,7 @@ def topic_queues(connection: ConnectionOptions, topics: Iterable[str]) -> list[t
     """
 
     async def ask() -> list[tuple[str, str, int]]:
-        async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
+        async with Admin(client_config(connection), system_environment(connection.namesrv)) as admin:
             gate = asyncio.Semaphore(_PARALLEL)
 
             async def of(topic: str) -> list[tuple[str, str, int]]:
@@ -175,7 +175,7 @@ class _Cluster:
 
 @asynccontextmanager
 async def _cluster(connection: ConnectionOptions) -> AsyncIterator[_Cluster]:
-    async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
+    async with Admin(client_config(connection), system_environment(connection.namesrv)) as admin:
         info = await admin.cluster_info()
         brokers = info.broker_addr_table.items()
         masters = {name: address for name, data in brokers if (address := data.master_address) is not None}

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
-from maxq.machine import system_seams
+from maxq.machine import system_environment
 from maxq.pipeline.cluster import cluster_source
 from maxq.pipeline.cluster.cluster_tables import client_config, cluster_table, run_apart, topic_queues
 from maxq.pipeline.jobs.message_input import MessageInput
@@ -238,7 +238,7 @@ def _disks(settings: StatsSettings) -> list[BrokerDisk]:
 
 async def _disks_of_cluster(connection: ConnectionOptions) -> list[BrokerDisk]:
     found = []
-    async with Admin(client_config(connection), system_seams(connection.namesrv)) as admin:
+    async with Admin(client_config(connection), system_environment(connection.namesrv)) as admin:
         for name, data in (await admin.cluster_info()).broker_addr_table.items():
             address = data.master_address
             if address is None:

@@ -16,7 +16,7 @@ class _Asked(Exception):
 def test_the_tables_of_a_cluster_are_asked_for_with_keys_and_tls_files(monkeypatch: pytest.MonkeyPatch) -> None:
     configs: list[ClientConfig] = []
 
-    def admin(config: ClientConfig, seams: Any) -> None:
+    def admin(config: ClientConfig, environment: Any) -> None:
         configs.append(config)
         raise _Asked
 
