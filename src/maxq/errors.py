@@ -16,7 +16,7 @@ MaxQError
 │   └── RemoteProtocolError     the peer's fault
 │       └── MissingFieldError   a required header field is absent or does not parse: name
 ├── RemotingError               the network between us
-│   ├── RemotingConnectError    no connection: address
+│   ├── RemotingConnectError    no connection: address, is_refused
 │   ├── RemotingTimeoutError    no answer in time: address, timeout_ms
 │   └── RemotingSendError       the connection broke while we waited
 ├── BrokerError                 a peer answered with a response code other than success
@@ -151,9 +151,13 @@ class RemotingError(MaxQError):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection could be made."""
+    """No connection could be made. `is_refused`: the machine is there, and nobody listens at that port."""
 
     refresh_route = True
+
+    def __init__(self, message: str, *, address: str = "", is_refused: bool = False) -> None:
+        super().__init__(message, address=address)
+        self.is_refused = is_refused
 
 
 class UntrustedServerError(RemotingConnectError):

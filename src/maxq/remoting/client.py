@@ -189,7 +189,11 @@ class RemotingClient(RemotingEndpoint):
         except UntrustedServerError as error:
             raise UntrustedServerError(f"connect to <{address}> failed: {error}", address=address) from None
         except (OSError, RemotingSendError) as error:
-            raise RemotingConnectError(f"connect to <{address}> failed: {_reason(error)}", address=address) from None
+            raise RemotingConnectError(
+                f"connect to <{address}> failed: {_reason(error)}",
+                address=address,
+                is_refused=isinstance(error, ConnectionRefusedError),
+            ) from None
         return connection
 
     def _make_connection(self, host: str) -> Connection:

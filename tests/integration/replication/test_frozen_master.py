@@ -33,7 +33,6 @@ ACTING = {
     "slaveReadEnable": "false",  # so whoever reads at the slave reads at an acting master
     "totalReplicas": "2",
     "brokerHeartbeatInterval": "200",
-    "brokerNotActiveTimeoutMillis": "1500",
     "syncBrokerMemberGroupPeriod": "200",
 }
 SILENCE_S = 30.0  # what is waited for takes two seconds; the machine may be busy
@@ -66,14 +65,16 @@ class Group:
 
 
 @pytest.fixture
-async def group(tmp_path: Path) -> AsyncIterator[Group]:
+async def group(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Group]:
+    """A parameter is brokerNotActiveTimeoutMillis."""
+    acting = {**ACTING, "brokerNotActiveTimeoutMillis": getattr(request, "param", "1500")}
     port = free_port_base(10)
     conf = tmp_path / "namesrv.conf"
     conf.write_text(f"listenPort={port}\nsupportActingMaster=true\nscanNotActiveBrokerInterval=200\n")
     name_server = Process("name server", ["namesrv", "-c", str(conf)], tmp_path / "namesrv-ready")
     namesrv = f"127.0.0.1:{port}"
-    master = BrokerProcess("master", tmp_path / "master", port + 3, namesrv, {**MASTER, **ACTING})
-    slave = BrokerProcess("slave", tmp_path / "slave", port + 8, namesrv, {**SLAVE, **ACTING})
+    master = BrokerProcess("master", tmp_path / "master", port + 3, namesrv, {**MASTER, **acting})
+    slave = BrokerProcess("slave", tmp_path / "slave", port + 8, namesrv, {**SLAVE, **acting})
     running = Group(namesrv, name_server, master, slave)
     try:
         for process in (name_server, master, slave):
@@ -220,5 +221,26 @@ async def test_a_stand_in_that_was_replaced_while_it_stood_still_promises_nothin
     group.slave.go_on()
     answers = [await answer for answer in late]
     assert not any(reply.code == ResponseCode.SUCCESS for reply in answers)
+    await at_master.close()
+    await at_slave.close()
+
+
+@pytest.mark.parametrize("group", ["60000"], indirect=True)
+async def test_a_master_that_stands_still_while_its_name_server_is_started_anew_is_the_only_one(group: Group) -> None:
+    """It goes on soon enough to be sure of its role."""
+    await has_topic_and_group(group)
+    at_master, at_slave = Asker(group.master), Asker(group.slave)
+    await until_granted(at_master, "one")
+    group.master.pause()
+    await group.name_server.kill()
+    await group.name_server.start()
+    await group.until_route_is(group.slave)
+    for _ in range(20):  # the slave looks five times a second
+        assert not await granted(at_slave, "two")
+        await asyncio.sleep(0.05)
+    group.master.go_on()
+    await group.until_route_is(group.master, group.slave)
+    assert not await granted(at_master, "two")
+    assert await granted(at_master, "one")
     await at_master.close()
     await at_slave.close()

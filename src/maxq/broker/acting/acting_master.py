@@ -11,8 +11,14 @@ it takes back what its stand-in kept. Who reaches no name server goes on as it w
 whose name servers all are gone nobody is replaced.
 
 A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
-the master before it takes it for gone. One that answers, but that name servers go on missing for
-brokerNotActiveTimeoutMillis, is taken for gone all the same: clients cannot find it.
+its master all the time, and once more before it takes it for gone:
+
+* where nobody listens at its address, or it says that it ends, it is gone;
+* one that answers is taken for gone when name servers go on missing it for brokerNotActiveTimeoutMillis: clients do not
+  find it;
+* one that is silent stands still, or no packet comes through. It is taken for gone when it has been silent for
+  brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
+  longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
 
 Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
 The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
@@ -26,9 +32,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
 
 from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
-from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.acting.group_api import GroupApi, Sign
 from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.acting.pre_online import PreOnline
@@ -43,12 +50,15 @@ from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
+#: A master that a name server has lost registers there with its next sign of life; so many are waited for.
+_SIGNS_TO_REGISTER: Final = 3
+
 
 class ActingMasterService:
     """See the module.
 
     Attributes:
-        is_ending: `shutdown` was called: another broker may speak for the group as soon as it likes.
+        is_ending: this broker is shut down: another one may speak for the group as soon as it likes.
     """
 
     def __init__(
@@ -92,7 +102,9 @@ class ActingMasterService:
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
         self.is_ending = False
-        self._missed_ms: int | None = None  # since when name servers miss a master that answers
+        self._missed_ms: int | None = None  # since when name servers miss a master that may live
+        self._heard_ms = -(1 << 62)  # when the last question began that the master answered
+        self._knows_group = False  # who speaks for it was found out
         registration.set_isolated(self._prepares())
 
     @property
@@ -134,12 +146,11 @@ class ActingMasterService:
     async def go_online(self) -> None:
         """Prepare if asked to, start what this broker answers for, register. Failures are logged, not raised."""
         own_id = self._group.own_id
-        smallest = MASTER_ID
         if self.is_isolated and not self._settings.broker.skip_pre_online:
             seen = await self._pre_online.run()
-            smallest = seen.min_broker_id
-            self._group.on_online(*seen)
-        self._services.change(own_id == smallest)
+            if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
+                self._group.on_online(*seen)
+        self._services.change(own_id == MASTER_ID)
         self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(False)
         await self._registration.register_now()
@@ -152,13 +163,14 @@ class ActingMasterService:
         every = self._tasks.every
         every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.look)
         every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group)
+        every("master", broker.broker_heartbeat_interval / 1000, self.watch_master)
 
     async def shutdown(self) -> None:
         """Stop watching, and stop answering for the group."""
-        self.is_ending = True
         await self._tasks.stop()
         for sign in self._signs.values():
             sign.cancel()
+        self.is_ending = True
         self._services.change(False)
 
     def role_changed(self) -> None:
@@ -234,31 +246,37 @@ class ActingMasterService:
             return
         if self.is_isolated:
             return
-        before = self._group.smallest
-        await self._follow(self._group.on_members(members), before)
+        await self._follow(lambda: self._group.on_members(members), has_master=MASTER_ID in members)
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """A name server told of a new smallest id (905)."""
         log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
                  self._group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
-            before = self._group.smallest
-            await self._follow(self._group.on_notice(min_broker_id, min_broker_addr, ha_address), before)
+            await self._follow(
+                lambda: self._group.on_notice(min_broker_id, min_broker_addr, ha_address),
+                has_master=min_broker_id == MASTER_ID,
+            )
 
-    async def _follow(self, change: MinBrokerChange | None, before: tuple[int, str]) -> None:
-        """Carry a change from `before` out; without one, meet a master that could not be asked the last time."""
+    async def _follow(self, news: Callable[[], MinBrokerChange | None], *, has_master: bool) -> None:
+        """Carry out what `news` changes, when what was told before is carried out; if nothing, meet a master that could
+        not be asked the last time. `has_master`: the master is among those that live, as the name server says."""
         async with self._changing:
+            before = self._group.smallest
+            change = news()
+            if has_master:
+                self._missed_ms = None
             if change is None:
-                if self._group.min_broker_id == MASTER_ID:
-                    self._missed_ms = None
                 change, self._unmet_master = self._unmet_master, None
                 if change is not None:
                     await self._on_master_online(change)
                 return
-            if not change.has_master and await self._is_missed_only():
-                self._group.passed_over(change, before)
+            if not change.has_master and await self._may_live():
+                self._group.pass_over(before)
                 return
-            self._unmet_master = self._missed_ms = None
+            if self.is_ending:
+                return
+            self._unmet_master, self._missed_ms, self._knows_group = None, None, True
             own_id = self._group.own_id
             log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
@@ -267,15 +285,36 @@ class ActingMasterService:
             if change.has_master:
                 await self._on_master_online(change)
 
-    async def _is_missed_only(self) -> bool:
-        """Does the master that this broker copies from live, and do name servers miss it for a short time only?"""
-        master, now_ms = self._sync.master_address, self._clock.monotonic_ms()
+    async def watch_master(self) -> None:
+        """Hear the master; and look who lives, if that is in doubt: name servers may have told it for the last time."""
+        await self.hear_master()
+        if self._missed_ms is not None or self.min_broker_id is None:
+            await self.sync_member_group()
+
+    async def hear_master(self) -> Sign:
+        """Ask the master that this broker copies from for a sign of life. If none is known it is GONE; to a slave that
+        has just started, SILENT."""
+        master, began_ms = self._sync.master_address, self._clock.monotonic_ms()
+        if not master or self._group.own_id == MASTER_ID:
+            return Sign.GONE if self._knows_group else Sign.SILENT
+        sign = await self._api.sign_of(master)
+        if sign is Sign.LIVES and master == self._sync.master_address:
+            self._heard_ms = max(self._heard_ms, began_ms)
+        return sign
+
+    async def _may_live(self) -> bool:
+        """May the master live that name servers miss, and do they miss it for a short time only?"""
+        broker, now_ms = self._settings.broker, self._clock.monotonic_ms()
         since_ms = now_ms if self._missed_ms is None else self._missed_ms
-        if not master or now_ms - since_ms >= self._settings.broker.broker_not_active_timeout_millis:
+        if now_ms - since_ms >= broker.broker_not_active_timeout_millis:
             return False
-        if not await self._api.lives(master):
+        sign = await self.hear_master()
+        is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
+        is_missed_for_long = now_ms - since_ms >= _SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
+        if sign is Sign.GONE or (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
             return False
-        log.warning("the master at %s answers, though a name server misses it: it is not taken for gone yet", master)
+        log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",
+                    self._sync.master_address, sign.value)  # fmt: skip
         self._missed_ms = since_ms
         return True
 
@@ -298,6 +337,7 @@ class ActingMasterService:
             else:
                 self._flush_offset.learn(info.master_flush_offset)
                 ha_address = ha_address or info.master_ha_address
+        self._heard_ms = self._clock.monotonic_ms()
         self._sync.set_master_address(address)
         if ha_address:
             self._ha.update_master_ha_address(ha_address)

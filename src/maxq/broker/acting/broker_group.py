@@ -78,10 +78,9 @@ class BrokerGroup:
         """A name server told that the smallest id changed."""
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
-    def passed_over(self, change: MinBrokerChange, before: tuple[int, str]) -> None:
-        """`change` is not followed: what was known `before` stands, and the next news may tell of the change again."""
-        if self.smallest == change[:2]:
-            self.min_broker_id, self.min_broker_addr = before
+    def pass_over(self, before: tuple[int, str]) -> None:
+        """The last change is not followed: what was known `before` stands, and the next news tells of it again."""
+        self.min_broker_id, self.min_broker_addr = before
 
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:
         """A master never gives way to another broker."""

@@ -1,11 +1,12 @@
 """What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java)."""
 
 import asyncio
+from enum import Enum
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
 from maxq.codes import RequestCode, ResponseCode
-from maxq.errors import BrokerError, MaxQError, RemotingSendError
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
@@ -19,6 +20,19 @@ from maxq.remoting.client import RemotingClient
 _CALL_TIMEOUT_MS = 3_000
 _LIVING_ANSWERS_S = 0.5
 _ASK_AGAIN_S = 0.05
+
+
+class Sign(Enum):
+    """What a slave hears of its master when it asks.
+
+    LIVES: the master answers.
+    GONE: its process is not there any more, or ends: nobody listens at its address, or somebody else does.
+    SILENT: nobody can tell. It stands still, or no packet comes through.
+    """
+
+    LIVES = "lives"
+    GONE = "gone"
+    SILENT = "silent"
 
 
 class GroupApi:
@@ -77,21 +91,21 @@ class GroupApi:
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
 
-    async def lives(self, master: str) -> bool:
-        """Does the master there answer within half a second, and does not end? A connection that breaks meanwhile is
-        made again: where nobody listens any more, that is refused."""
+    async def sign_of(self, master: str) -> Sign:
+        """Ask a master for a sign of life (906), for half a second. A connection that breaks meanwhile is made again:
+        where nobody listens any more, that is refused."""
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         try:
             async with asyncio.timeout(_LIVING_ANSWERS_S):
                 while True:
                     try:
-                        await self._invoke(master, request)
+                        return _sign_in(await self._client.invoke(master, request, _CALL_TIMEOUT_MS))
                     except RemotingSendError:
                         await asyncio.sleep(_ASK_AGAIN_S)
-                    else:
-                        return True
+        except RemotingConnectError as error:
+            return Sign.GONE if error.is_refused else Sign.SILENT
         except (MaxQError, TimeoutError):
-            return False
+            return Sign.SILENT
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
         """Tell a slave where its master replicates from (906 with an address)."""
@@ -106,3 +120,13 @@ class GroupApi:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address=address)
         return answer
+
+
+def _sign_in(answer: RemotingCommand) -> Sign:
+    """What an answer says of the master that was asked. A slave, which may have its address by now, names none; a
+    master that refuses, because it is busy or permits nothing, lives."""
+    if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+        return Sign.GONE
+    if answer.code == ResponseCode.SUCCESS and not ExchangeHAInfoHeader.decode(answer.ext).master_address:
+        return Sign.GONE
+    return Sign.LIVES

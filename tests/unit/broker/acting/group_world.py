@@ -7,7 +7,7 @@ from typing import cast
 
 from maxq.broker.acting.acting_master import ActingMasterService
 from maxq.broker.acting.broker_group import BrokerGroup
-from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.acting.group_api import GroupApi, Sign
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
@@ -57,8 +57,8 @@ class FakeSync:
 @dataclass
 class FakeGroupApi:
     """Name servers and the other brokers. An address in `silent` does not answer, one in `hanging` takes all the time
-    there is for that; a master in `missed` lives though no name server shows it. `members` None: no name server.
-    A master that is asked sets `was_asked`, and answers while `answers` is set."""
+    there is for that; `signs` are those that masters give, GONE if none is named. `members` None: no name server. A
+    master that is asked sets `was_asked`, and answers while `answers` is set."""
 
     members: dict[int, str] | None = field(default_factory=dict)
     ha_info: ExchangeHAInfoHeader = field(
@@ -66,7 +66,7 @@ class FakeGroupApi:
     )
     silent: set[str] = field(default_factory=set)
     hanging: set[str] = field(default_factory=set)
-    missed: set[str] = field(default_factory=set)
+    signs: dict[str, Sign] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     told: list[tuple[str, ExchangeHAInfoHeader]] = field(default_factory=list)
     heartbeats: list[str] = field(default_factory=list)
@@ -98,8 +98,10 @@ class FakeGroupApi:
         self._meet(master)
         return self.ha_info
 
-    async def lives(self, master: str) -> bool:
-        return master in self.missed
+    async def sign_of(self, master: str) -> Sign:
+        self.was_asked.set()
+        await self.answers.wait()
+        return self.signs.get(master, Sign.GONE)
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
         self.told.append((slave, info))

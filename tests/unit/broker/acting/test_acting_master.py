@@ -7,10 +7,11 @@ import warnings
 import pytest
 
 from maxq.broker.acting.acting_master import ActingMasterService
+from maxq.broker.acting.group_api import Sign
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, Member
+from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
 
 
 async def slave(broker_id: int = 1, **settings: object) -> Member:
@@ -40,7 +41,8 @@ async def test_without_preparation_a_master_starts_its_services_and_a_slave_does
 
 
 async def test_several_replicas_prepare_and_register_only_then() -> None:
-    member = Member(1, totalReplicas=3)
+    clock = SimClock()
+    member = Member(1, clock, totalReplicas=3)
     assert member.acting.is_isolated
     await member.acting.send_heartbeat()
     await member.see(1, 2)  # does not count while isolated
@@ -52,15 +54,30 @@ async def test_several_replicas_prepare_and_register_only_then() -> None:
     assert not member.services.is_running  # 2 speaks for the group until the name server knows of 1
     assert member.acting.min_broker_id == 2
     await member.see(1, 2)
+    clock.advance_ms(3_000)
+    await member.see(1, 2)
     assert member.services.is_running
 
 
-async def test_a_slave_that_finds_nobody_acts_from_the_start() -> None:
+@pytest.mark.parametrize("prepares", [True, False])
+async def test_a_slave_that_finds_nobody_leaves_its_master_time_to_register(prepares: bool) -> None:
+    """It was started together with the name server, on one machine perhaps, while its master went on."""
+    clock = SimClock()
+    member = Member(1, clock, totalReplicas=3, brokerHeartbeatInterval=1_000, skipPreOnline=str(not prepares).lower())
+    await member.acting.go_online()
+    for ms, acts in ((0, False), (2_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.acting.is_acting_master is acts
+
+
+async def test_a_slave_that_finds_nobody_follows_the_master_that_registers() -> None:
     member = Member(1, totalReplicas=3)
     await member.acting.go_online()
-    assert member.acting.is_acting_master
     await member.see(1)
-    assert member.acting.is_acting_master
+    await member.see(0, 1)
+    assert not member.services.is_running
+    assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
 
 
 async def test_whoever_is_shown_in_routes_answers_for_the_group_already() -> None:
@@ -99,12 +116,12 @@ async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server
     member = Member(broker_id, clock)
     await member.acting.go_online()
     await member.see(0, 1, 2)
-    member.api.missed = {MASTER}
+    member.api.signs[MASTER] = Sign.LIVES
     await member.see(1, 2)
     await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
     assert (member.acting.min_broker_id, member.services.is_running) == (0, False)
     assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
-    member.api.missed = set()
+    member.api.signs.clear()
     await member.see(1, 2)
     assert (member.acting.min_broker_id, member.services.is_running) == (1, broker_id == 1)
 
@@ -114,24 +131,140 @@ async def test_a_master_that_clients_do_not_find_for_long_is_taken_for_gone_thou
     member = Member(1, clock)
     await member.acting.go_online()
     await member.see(0, 1)
-    member.api.missed = {MASTER}
+    member.api.signs[MASTER] = Sign.LIVES
     for ms, acts in ((0, False), (9_000, False), (2_000, True)):
         clock.advance_ms(ms)
         await member.see(1)
         assert member.services.is_running is acts
 
 
-async def test_the_time_begins_anew_for_a_master_that_was_found_again() -> None:
+@pytest.mark.parametrize("in_between", [(0, 1), (1,)])
+async def test_the_time_begins_anew_for_a_master_that_was_found_again(in_between: tuple[int, ...]) -> None:
     clock = SimClock()
     member = Member(1, clock)
     await member.acting.go_online()
     await member.see(0, 1)
-    member.api.missed = {MASTER}
+    member.api.signs[MASTER] = Sign.LIVES
     await member.see(1)
     clock.advance_ms(9_000)
+    await member.see(*in_between)
+    clock.advance_ms(9_000)
+    await member.see(1)
+    assert member.services.is_running is (in_between == (1,))
+
+
+async def test_news_that_come_twice_do_not_make_the_time_begin_anew() -> None:
+    """While the master is asked because of the first."""
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
     await member.see(0, 1)
-    clock.advance_ms(9_000)
+    member.api.signs[MASTER] = Sign.LIVES
+    for _ in range(3):
+        member.api.answers.clear()
+        first = asyncio.create_task(member.see(1))
+        second = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+        await asyncio.sleep(0)
+        member.api.answers.set()
+        await asyncio.gather(first, second)
+        clock.advance_ms(5_000)
+    assert member.services.is_running
+
+
+async def test_news_that_was_not_followed_keeps_no_slave_from_acting_later() -> None:
+    """A name server that was started anew hears of slave 2 first."""
+    member = await slave()
+    member.api.signs[MASTER] = Sign.LIVES
+    member.api.answers.clear()
+    first = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    second = asyncio.create_task(member.acting.on_min_broker_id_changed(2, SLAVE_2, None))
+    await asyncio.sleep(0)
+    member.api.answers.set()
+    await asyncio.gather(first, second)
+    member.api.signs.clear()
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+async def test_a_master_that_stands_still_or_is_cut_off_is_not_taken_for_gone_because_a_name_server_lost_it() -> None:
+    """It goes on a second later, sure of its role, and is known to the name server again."""
+    clock = SimClock()
+    member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.LIVES
+    clock.advance_ms(60_000)
+    await member.acting.hear_master()
+    member.api.signs[MASTER] = Sign.SILENT
+    for ms, acts in ((1_000, False), (1_000, False), (7_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+async def test_a_master_that_was_cut_off_for_long_has_time_to_register_at_a_name_server_that_lost_it() -> None:
+    clock = SimClock()
+    member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000, brokerHeartbeatInterval=1_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.SILENT
+    clock.advance_ms(60_000)
     await member.see(1)
+    assert not member.services.is_running
+    await member.see(0, 1)
+    clock.advance_ms(2_000)
+    for ms, acts in ((0, False), (2_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+def test_the_master_is_heard_all_the_time() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.LIVES
+        await member.acting.go_online()
+        member.acting.start()
+        await asyncio.sleep(60)
+        member.api.members = {1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.SILENT
+        await asyncio.sleep(8)
+        assert not member.services.is_running
+        await asyncio.sleep(4)
+        assert member.services.is_running
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_that_is_told_once_that_its_master_is_missed_looks_again_by_itself() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, syncBrokerMemberGroupPeriod=600_000, brokerHeartbeatInterval=500)
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.LIVES
+        await member.acting.go_online()
+        await member.see(0, 1)
+        member.acting.start()
+        member.api.members = {1: SLAVE_1}
+        await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+        assert not member.services.is_running
+        member.api.signs[MASTER] = Sign.GONE
+        await asyncio.sleep(1)
+        assert member.services.is_running
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+async def test_a_slave_that_ends_while_its_master_is_asked_does_not_act() -> None:
+    member = await slave()
+    member.api.answers.clear()
+    told = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    await asyncio.sleep(0)
+    await member.acting.shutdown()
+    member.api.answers.set()
+    await told
     assert not member.services.is_running
 
 
@@ -327,13 +460,14 @@ def test_both_periods_are_kept_and_end_with_the_service() -> None:
     async def main(world: SimWorld) -> None:
         member = Member(1, world.clock, brokerHeartbeatInterval=500, syncBrokerMemberGroupPeriod=2000)
         await member.acting.go_online()
+        await member.see(0, 1)
         member.acting.start()
         await asyncio.sleep(10.9)
         assert member.api.heartbeats.count("ns1:9876") == 21  # 0.5, 1.0, … 10.5
-        assert member.api.fetches == 5  # 2, 4, 6, 8, 10
+        assert member.api.fetches == 6  # 0, 2, 4, 6, 8, 10
         await member.acting.shutdown()
         await asyncio.sleep(10)
-        assert member.api.fetches == 5
+        assert member.api.fetches == 6
 
     run_simulation(main, seed=1)
 

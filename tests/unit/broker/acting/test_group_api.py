@@ -1,12 +1,14 @@
 """What a member asks of name servers and of the others of its group, and how it reads the answers."""
 
+import asyncio
 from typing import cast
 
 import pytest
 
-from maxq.broker.acting.group_api import GroupApi
+from maxq.broker.acting.group_api import GroupApi, Sign
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import RequestCode, ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import BrokerError
 from maxq.protocol.body.route import (
     BrokerData,
@@ -22,6 +24,8 @@ from maxq.protocol.header.namesrv import (
     GetRouteInfoRequestHeader,
 )
 from maxq.remoting.client import RemotingClient
+from maxq.runtime.files.system import SystemClock
+from maxq.testing.sim_rng import SimRng
 from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1
 
 OWN = BrokerAddress("C", "broker-a", 1, "10.0.0.2", 10911)
@@ -124,3 +128,47 @@ async def test_the_connection_to_a_master_that_is_gone_is_closed() -> None:
     client = Client()
     group_api(client).drop_connection(MASTER)
     assert client.closed == [MASTER]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sign"),
+    [
+        (RemotingCommand(0, ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER).encode()), Sign.LIVES),
+        (RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this master ends"), Sign.GONE),
+        (RemotingCommand(0), Sign.GONE),  # of a slave that has the master's address by now
+        (RemotingCommand(ResponseCode.SYSTEM_BUSY), Sign.LIVES),
+        (RemotingCommand(ResponseCode.NO_PERMISSION, remark="no rule permits that"), Sign.LIVES),
+    ],
+)
+async def test_a_master_that_is_asked_for_a_sign_of_life(answer: RemotingCommand, sign: Sign) -> None:
+    assert await group_api(Client(answer)).sign_of(MASTER) is sign
+
+
+class Port:
+    """A port of this machine, and what becomes of who connects: `"refused"`, `"silent"`, or `"cut"` each time."""
+
+    def __init__(self, manner: str) -> None:
+        self.manner = manner
+
+    async def __aenter__(self) -> str:
+        server = await asyncio.start_server(self._met, "127.0.0.1", 0)
+        self._server, port = server, server.sockets[0].getsockname()[1]
+        if self.manner == "refused":
+            server.close()
+        return f"127.0.0.1:{port}"
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.manner == "silent":
+            await reader.read()
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(("manner", "sign"), [("refused", Sign.GONE), ("silent", Sign.SILENT), ("cut", Sign.SILENT)])
+async def test_only_where_nobody_listens_a_master_without_an_answer_is_gone(manner: str, sign: Sign) -> None:
+    client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SimRng(1))
+    async with Port(manner) as address:
+        assert await GroupApi(client, OWN).sign_of(address) is sign
+        await client.close()
