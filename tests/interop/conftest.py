@@ -91,8 +91,8 @@ class Deployment:
             self.broker.start(self.namesrv, settings)
 
     def stop(self) -> None:
-        self.broker.stop()
-        self._namesrv.stop()
+        self.broker.discard()
+        self._namesrv.discard()
 
     @property
     def namesrv(self) -> str:

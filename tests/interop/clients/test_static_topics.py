@@ -50,8 +50,8 @@ class TwoBrokers:
 
     def stop(self) -> None:
         for broker in self._brokers.values():
-            broker.stop()
-        self._namesrv.stop()
+            broker.discard()
+        self._namesrv.discard()
 
     @property
     def namesrv(self) -> str:

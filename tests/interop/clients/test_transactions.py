@@ -43,7 +43,7 @@ def broker(
     running = request.param(scratch / request.param.__name__, free_port_base())
     start(running, jars, namesrv, CHECKS)
     yield running
-    running.stop()
+    running.discard()
 
 
 class Local:
@@ -124,6 +124,6 @@ def test_transactions_in_flight_go_on_when_the_store_changes_hands(
             received = driver.consume(namesrv, topic, 6)
             asked = driver.call("received", name=producer, count=6, seconds=60)
         finally:
-            after.stop()
+            after.discard()
     assert bodies(received) == sorted(DELIVERED * 3)
     assert bodies(asked) == sorted(TEXTS[2:] * 3)

@@ -71,7 +71,7 @@ class DLedgerGroup:
     def stop(self) -> None:
         for server in (*self.brokers.values(), self.names):
             with contextlib.suppress(AssertionError):
-                server.stop()
+                server.discard()
 
     def exchange(self, *, is_killed: bool) -> None:
         """End all members; each starts again as the other kind, on the files it has."""

@@ -109,7 +109,7 @@ class Pair:
 
     def stop(self) -> None:
         for server in (self.slave, self.master, self._namesrv):
-            server.stop()
+            server.discard()
 
     def wait_for_link(self) -> None:
         """Until the slave has all of the master's log."""
