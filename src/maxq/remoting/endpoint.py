@@ -15,7 +15,7 @@ from maxq.codes import MQVersion, ResponseCode
 from maxq.errors import LocalProtocolError, MaxQError
 from maxq.protocol.frame.answer_limits import refusal_of_answer
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
-from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.batched_reads import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
 from maxq.runtime.holds import CLOSE, Holds

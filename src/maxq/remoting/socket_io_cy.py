@@ -1,6 +1,6 @@
 """Many small arrivals at once: receive on all sockets that are readable, send all answers, without an object per
 message; and answers that lie in pieces in a mapped file, without an object per piece. The sockets belong to transports
-of the running loop, which do not read meanwhile (remoting/arrivals.py).
+of the running loop, which do not read meanwhile (remoting/batched_reads.py).
 
 Columns of the table, one row an arrival: protocol/send_rows, A_….
 """

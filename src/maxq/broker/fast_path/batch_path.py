@@ -7,7 +7,7 @@ from maxq.broker.fast_path.pull_path import PullPath
 from maxq.broker.fast_path.send_back_path import SendBackPath
 from maxq.broker.fast_path.send_path import SendPath
 from maxq.broker.identity.authority import Authority
-from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.batched_reads import Arrivals
 from maxq.remoting.server import Connection
 
 

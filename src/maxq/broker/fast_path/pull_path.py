@@ -36,7 +36,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.request_scanners_cy import PullScanner
 from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.batched_reads import Arrivals
 from maxq.remoting.server import Connection
 from maxq.remoting.socket_io_cy import untaken
 from maxq.runtime.interfaces import Clock

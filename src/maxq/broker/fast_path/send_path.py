@@ -38,7 +38,7 @@ from maxq.protocol.frame.send_rows import (
 from maxq.protocol.frame.send_scanner_cy import SendScanner
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties
-from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.batched_reads import Arrivals
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore

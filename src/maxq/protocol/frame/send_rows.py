@@ -38,7 +38,7 @@ F_BATCH = 8  # body is a batch (MessageDecoder.encodeMessages)
 F_NO_WAIT = 16  # WAIT=false: the answer does not wait for the disk
 F_HALF = 32  # opens a transaction: the record goes to the half topic (broker/transaction/half_message.py)
 
-#: Columns of an arrival in the table of those that came in one turn (remoting/arrivals.py).
+#: Columns of an arrival in the table of those that came in one turn (remoting/batched_reads.py).
 ARRIVAL_WIDTH = 5
 (
     A_START,  # of its bytes in the buffer

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
-from maxq.remoting.arrivals import Arrivals
+from maxq.remoting.batched_reads import Arrivals
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
 from tests.unit.remoting.peers import ECHO, RawPeer, connected, serving, until
@@ -196,7 +196,7 @@ async def test_a_connection_that_ended_before_there_were_others_never_joins(serv
 async def test_while_nothing_would_be_answered_nothing_is_received(
     server: RemotingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maxq.remoting.arrivals._REST_S", 60)
+    monkeypatch.setattr("maxq.remoting.batched_reads._REST_S", 60)
     async with connected(server.port) as one, connected(server.port) as other:
         for peer in (one, other):
             await greeted(server, peer)
@@ -226,7 +226,7 @@ async def test_it_rests_for_a_moment_only(server: RemotingServer) -> None:
 
 
 async def test_a_server_may_end_while_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxq.remoting.arrivals._REST_S", 0.2)
+    monkeypatch.setattr("maxq.remoting.batched_reads._REST_S", 0.2)
     asked: list[Callable[[], None]] = []
     faults: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
