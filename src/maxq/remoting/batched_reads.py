@@ -1,17 +1,19 @@
-"""Arrivals: what came on many connections in one turn of the loop, received, worked off and answered in one pass.
+"""BatchedReads: what came on many connections in one turn of the loop, received, worked off and answered in one pass.
 
 With one request in flight on each of many connections an arrival is one small frame, and a transport's way of
-delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection on which only
-plain sends or known pulls come is read here: its transport stops reading, its socket is watched by an epoll of ours,
-which the loop watches as one reader, and each turn receives on all readable sockets, one arrival behind the other in
-one buffer (socket_io_cy). The group path takes their leading plain sends together, and then pulls that it knows;
-whatever else came goes the connection's own way, as if its transport had delivered it. A connection that ends, fails,
-is not read by its peer or gets a very large frame goes back to its transport, which knows what to do.
+delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection that brings
+only requests which the fast path takes (plain sends, pulls that are remembered) is read here: its transport stops
+reading, its socket is watched by an epoll instance of this module, which the loop watches as one reader, and each turn
+receives on all readable sockets, one arrival behind the other in one buffer (socket_io_cy). `path` takes the sends at
+the head of all arrivals together, and then the pulls that it knows; whatever else came is worked off by its connection,
+as if the transport had delivered it. A connection that ends, fails, is not read by its peer or gets a very large frame
+goes back to its transport, which handles all of that.
 
-A turn costs 40 µs beside its messages. While what is appended would only wait for the disk (SYNC_FLUSH) there are no
-turns, for a millisecond at most: all that comes meanwhile is one.
+A turn costs 40 µs beside its messages. While an append would only wait for the disk (SYNC_FLUSH) there are no turns,
+for a millisecond at most: all that comes meanwhile is taken in one.
 
-Only connections with a socket of this process are read so: not TLS, not the simulator's, and not without epoll.
+Only connections with a socket of this process are read so: not those with TLS, not the simulator's, and none where the
+system has no epoll.
 """
 
 import asyncio
@@ -34,15 +36,16 @@ _REST_S: Final = 0.001  # at most, while `may_rest` says so
 _FEW: Final = 3  # connections that send; with fewer there is little to take together, and a transport is 1 µs faster
 
 
-class Arrivals:
-    """One per server.
+class BatchedReads:
+    """The connections of one server that are read together.
 
     Attributes:
         buffer: holds the arrivals of this turn, one behind the other.
-        table: a row for each (columns A_… of protocol/send_rows). Whoever takes frames of one says so there.
-        connections, hosts: whom they are of, and the peers' addresses as records have them.
-        path: takes the leading plain sends of all arrivals, and known pulls.
-        may_rest: would nothing that is taken now be answered before the function given is called?
+        table: a row for each arrival (columns A_… of protocol/frame/send_rows.py), in which `path` notes what it took.
+        connections, hosts: the connection of each arrival, and its peer's address as records have it.
+        path: called with this object when arrivals have been received; takes what it understands of them.
+        may_rest: called with a function; True promises that nothing taken at this moment would be answered before that
+            function is called.
     """
 
     def __init__(self, holds: Holds) -> None:
@@ -51,7 +54,7 @@ class Arrivals:
         self.table = array("q", bytes(8 * ARRIVAL_WIDTH * _MOST))
         self.connections: list[Connection] = []
         self.hosts: list[bytes] = []
-        self.path: Callable[[Arrivals], None] | None = None
+        self.path: Callable[[BatchedReads], None] | None = None
         self.may_rest: Callable[[Callable[[], None]], bool] | None = None
         self._resting: asyncio.TimerHandle | None = None
         self._offered: dict[Connection, None] = {}  # in the order in which they came
@@ -59,23 +62,23 @@ class Arrivals:
         self._epoll: Any = None
 
     def __len__(self) -> int:
-        """Connections that are read here."""
+        """How many connections are read here."""
         return len(self._by_fd)
 
     def offer(self, connection: Connection) -> None:
-        """Only plain sends and known pulls come on this connection: it may join, once there are some like it."""
+        """Read this connection, once there are some others like it."""
         self._offered[connection] = None
         if len(self._offered) + len(self._by_fd) >= _FEW:
             offered, self._offered = self._offered, {}
             for one in offered:
-                one.join_arrivals()
+                one.join_batched_reads()
 
     def withdraw(self, connection: Connection) -> None:
-        """It ends."""
+        """Forget a connection that was offered: it ends."""
         self._offered.pop(connection, None)
 
     def adopt(self, connection: Connection, fd: int) -> bool:
-        """Read this connection from now on, whose transport has stopped. False: that cannot be."""
+        """Read this connection, whose transport has stopped, from its socket `fd`. False: the system has no epoll."""
         if self._epoll is None:
             if not hasattr(select, "epoll"):
                 return False
@@ -86,13 +89,13 @@ class Arrivals:
         return True
 
     def drop(self, fd: int) -> None:
-        """Read it no longer."""
+        """Stop reading the socket `fd`."""
         if self._by_fd.pop(fd, None) is not None:
             with suppress(OSError):  # closed already: the kernel has forgotten it
                 self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """The server ends."""
+        """Stop reading all connections, when the server ends."""
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
@@ -114,7 +117,7 @@ class Arrivals:
         self._resting = loop.call_later(_REST_S, self._rested)
 
     def _go_on(self) -> None:
-        """There is no reason to rest any longer."""
+        """End a rest."""
         if self._resting is not None:
             self._resting.cancel()
             self._rested()
@@ -132,7 +135,7 @@ class Arrivals:
         if count:
             self._work(count)
         for connection in odd:
-            connection.leave_arrivals()
+            connection.leave_batched_reads()
 
     def _work(self, count: int) -> None:
         if self.path is not None:

@@ -47,7 +47,7 @@ _JOINED_AT_MOST: Final = 1024 * 1024  # bytes that a transport may copy into one
 _FLUSH_AT: Final = 512 * 1024  # bytes of answers that are sent before an arrival is worked off
 
 _TLS_RECORD: Final = 0x16
-_PLAIN_ARRIVALS: Final = 4  # so many in a row, and a connection is one that sends
+_FAST_PATH_ARRIVALS: Final = 4  # after so many in a row a connection may be read together with others
 
 # --- what a connection needs of others --------------------------------------------------------------------------------
 
@@ -59,15 +59,23 @@ Processor = Callable[["Connection", RemotingCommand], RemotingCommand | Awaitabl
 
 
 class Reader(Protocol):
-    """Reads connections instead of their transports (arrivals.py)."""
+    """Reads connections instead of their transports (batched_reads.py)."""
 
-    def offer(self, connection: "Connection") -> None: ...
+    def offer(self, connection: "Connection") -> None:
+        """Read this connection, once there are some others like it."""
+        ...
 
-    def withdraw(self, connection: "Connection") -> None: ...
+    def withdraw(self, connection: "Connection") -> None:
+        """Forget a connection that was offered."""
+        ...
 
-    def adopt(self, connection: "Connection", fd: int) -> bool: ...
+    def adopt(self, connection: "Connection", fd: int) -> bool:
+        """Read this connection, whose transport has stopped, from its socket `fd`. False: that is not possible."""
+        ...
 
-    def drop(self, fd: int) -> None: ...
+    def drop(self, fd: int) -> None:
+        """Stop reading the socket `fd`."""
+        ...
 
 
 class Pieces(Protocol):
@@ -109,8 +117,8 @@ class Endpoint(Protocol):
     unfinished: UnfinishedFrames  # what its connections keep of frames that have not come as a whole
 
     @property
-    def arrivals(self) -> Reader:
-        """Reads connections on which only plain sends and known pulls come."""
+    def batched_reads(self) -> Reader:
+        """What reads connections that bring only requests which the fast path takes."""
         ...
 
     def next_opaque(self) -> int: ...
@@ -135,14 +143,18 @@ class Endpoint(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection. `attributes` belongs to whoever owns the connection (client id and the like)."""
+    """One connection.
+
+    Attributes:
+        attributes: belongs to whoever owns the connection (client id and the like).
+    """
 
     __slots__ = (
-        "_detecting", "_direct", "_endpoint", "_in_pass", "_left_queued", "_left_unsent", "_loop", "_out", "_out_size",
-        "_own_filled", "_paused", "_pending", "_plain_arrivals", "_remote_host", "_resting", "_socket", "_ticks_unread",
-        "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason", "excluded_codes",
-        "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address", "opened_ms",
-        "own_buffer", "partial", "ready", "remote_address",
+        "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_left_queued", "_left_unsent",
+        "_loop", "_out", "_out_size", "_own_filled", "_paused", "_pending", "_remote_host", "_resting", "_socket",
+        "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason",
+        "excluded_codes", "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address",
+        "opened_ms", "own_buffer", "partial", "ready", "remote_address",
     )  # fmt: skip
 
     def __init__(
@@ -177,9 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         self._resting = False
         self._pending = PendingRequests(endpoint.request_limit)
         self._remote_host: bytes | None = None
-        self._plain_arrivals = 0  # in a row
+        self._fast_path_arrivals = 0  # in a row
         self._direct = -1  # the socket, where what is written to it is what the peer gets; -1: it is none, or TLS
-        self._socket = -1  # where the endpoint's Arrivals reads it; -1: its transport does
+        self._socket = -1  # the socket from which the endpoint's BatchedReads reads; -1: the transport reads
         self.excluded_codes = excluded_codes
         self.attributes: dict[str, Any] = {}
         self.remote_address = ""
@@ -215,24 +227,24 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_held_back(self) -> bool:
-        """The peer does not read, or is gone: what it sent waits."""
+        """Whether requests of the peer wait because it does not read its answers, or is gone."""
         return self._paused or self.is_closed
 
     @property
     def descriptor(self) -> int:
-        """The socket's; -1: none of the system's."""
+        """The descriptor of the socket; -1 where there is none of the system's (in the simulator)."""
         socket = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if socket is None else int(socket.fileno())
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken yet."""
+        """Bytes that were written and have not left for the peer yet."""
         transport = self._transport
         return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
 
     def stalls(self, least: int) -> int:
-        """Looks in a row, this one included, at which the peer had taken less than `least` bytes since the last, though
-        more waited for it."""
+        """Count the looks in a row, this one included, at which the peer had taken less than `least` bytes since the
+        last look though more waited for it."""
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         queued = unacknowledged(self.descriptor) if unsent else 0
@@ -247,12 +259,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> int:
-        """How many requests of ours wait for their answers."""
+        """How many requests that this side sent wait for their answers."""
         return len(self._pending)
 
     @property
     def requests(self) -> int:
-        """How many requests of ours there were on this connection, but for one-way ones."""
+        """How many requests this side has ever sent on this connection, without one-way ones."""
         return self._pending.count
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -282,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def answer_limit(self) -> int:
-        """Bytes of the longest frame that the peer takes as an answer, as far as is known."""
+        """Bytes of the longest frame that the peer takes as an answer, as far as this side knows."""
         return self._endpoint.answer_limit
 
     def send(self, command: RemotingCommand) -> None:
@@ -333,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
         return opaque
 
     def forget(self, opaque: int) -> None:
-        """Nobody waits any more for the answer to this request."""
+        """Stop waiting for the answer to a request of `request`."""
         self._pending.forget(opaque)
 
     def _check_can_request(self) -> None:
@@ -367,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed = True
         self._direct = -1
         self._drop_socket()
-        self._endpoint.arrivals.withdraw(self)
+        self._endpoint.batched_reads.withdraw(self)
         self._release()
         self._out, self._out_size, self.partial, self.own_buffer = [], 0, b"", None
         if self._transport is not None:
@@ -396,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed = True
         self._direct = -1
         self._drop_socket()
-        self._endpoint.arrivals.withdraw(self)
+        self._endpoint.batched_reads.withdraw(self)
         self.close_reason = self.close_reason or (f"broken: {error}" if error else "closed by the peer")
         self._release()
         self.partial, self.own_buffer, self._out = b"", None, []
@@ -441,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _rest(self) -> None:
-        """This connection had its turn: the others' arrivals go first, then what is left of this one."""
+        """Work off the arrivals of other connections before what is left of this one's."""
         self._resting = True
         self._drop_socket()
         if self._transport is not None:
@@ -465,20 +477,21 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- read together with others -----------------------------------------------------------------------------------
 
-    def took_plain(self) -> None:
-        """All of an arrival was plain sends, or pulls that were known. After some of these it may be read together with
-        others like it."""
+    def note_fast_path_arrival(self) -> None:
+        """Note that the fast path took all of an arrival. After some of these in a row the connection may be read
+        together with others like it."""
         self.is_known = True
         if self.has_unfinished:
             self._release()
-        self._plain_arrivals += 1
-        if self._plain_arrivals == _PLAIN_ARRIVALS:
-            self._endpoint.arrivals.offer(self)
+        self._fast_path_arrivals += 1
+        if self._fast_path_arrivals == _FAST_PATH_ARRIVALS:
+            self._endpoint.batched_reads.offer(self)
 
-    def join_arrivals(self) -> None:
-        """Be read together with others, if that can be now; else after some more arrivals."""
-        self._plain_arrivals = 0
-        arrivals, transport = self._endpoint.arrivals, self._transport
+    def join_batched_reads(self) -> None:
+        """Have this connection read together with others, if that is possible at this moment; if not, it is offered
+        again after some more arrivals."""
+        self._fast_path_arrivals = 0
+        reads, transport = self._endpoint.batched_reads, self._transport
         if transport is None or self._socket >= 0 or self._tls is not None:
             return
         if self._paused or self._resting or self.is_closed:
@@ -487,13 +500,13 @@ class Connection(asyncio.BufferedProtocol):
         if socket is None or socket.fileno() < 0:  # none of the system's
             return
         transport.pause_reading()
-        if arrivals.adopt(self, socket.fileno()):
+        if reads.adopt(self, socket.fileno()):
             self._socket = socket.fileno()
         else:
             transport.resume_reading()
 
-    def leave_arrivals(self) -> None:
-        """Let the transport read it again."""
+    def leave_batched_reads(self) -> None:
+        """Let the transport read this connection again."""
         if self._socket >= 0:
             self._drop_socket()
             if self._transport is not None and not self._transport.is_closing():
@@ -501,11 +514,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _drop_socket(self) -> None:
         if self._socket >= 0:
-            self._endpoint.arrivals.drop(self._socket)
+            self._endpoint.batched_reads.drop(self._socket)
             self._socket = -1
 
     def direct_socket(self) -> int:
-        """A socket that takes bytes now, before anybody else's of this connection; -1: use `write`."""
+        """Return a socket that bytes can be written to past the transport, or -1 while earlier bytes wait: use
+        `write`."""
         transport = self._transport
         if self._direct < 0 or self._out or transport is None or transport.is_closing():
             return -1
@@ -514,7 +528,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def _window(self) -> memoryview:
-        """Where the next bytes of the stream of frames go: behind those that are kept."""
+        """Return the memory that the next bytes of the stream of frames go to, behind those that are kept."""
         own = self.own_buffer
         if own is None:
             kept = len(self.partial)
@@ -532,7 +546,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(own)[self._own_filled :]
 
     def _received(self, count: int) -> None:
-        """`count` bytes of frames were put into the window."""
+        """Work off `count` bytes of frames that were put into the window."""
         own = self.own_buffer
         if own is None:
             end = len(self.partial) + count
@@ -611,7 +625,8 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _turn_is_over(self, turn_ends: float) -> bool:
-        """It then rests. Behind TLS all is worked off at once, for the peer's end of it may have come already."""
+        """Tell whether this connection has had its time, and let it rest if so. Behind TLS all is worked off at once,
+        for the peer's end of the stream may have come already."""
         if self._tls is not None or self._loop.time() <= turn_ends:
             return False
         self._rest()
@@ -634,7 +649,8 @@ class Connection(asyncio.BufferedProtocol):
             self._release()
 
     def _hold(self, size: int) -> None:
-        """So many bytes of an unfinished frame are kept now; perhaps one too many, and the connection is ended."""
+        """Enter `size` bytes of an unfinished frame as kept. Where that is too much, a connection is ended: this one,
+        or another."""
         self.has_unfinished = True
         self._endpoint.unfinished.hold(self, size)
 

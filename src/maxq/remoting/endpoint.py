@@ -15,7 +15,7 @@ from maxq.codes import MQVersion, ResponseCode
 from maxq.errors import LocalProtocolError, MaxQError
 from maxq.protocol.frame.answer_limits import refusal_of_answer
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RESPONSE_FLAG, RemotingCommand
-from maxq.remoting.batched_reads import Arrivals
+from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE, BatchPath, Connection, Processor
 from maxq.remoting.unfinished_frames import UnfinishedFrames
 from maxq.runtime.holds import CLOSE, Holds
@@ -101,7 +101,7 @@ class RemotingEndpoint:
         self.request_limit = request_limit
         self.batch_path: BatchPath | None = None
         self.holds = Holds(clock)
-        self.arrivals = Arrivals(self.holds)
+        self.batched_reads = BatchedReads(self.holds)
         self.gate: Gate | None = None
         self.guard: Guard | None = None
         self.on_outcome: OutcomeListener | None = None  # told once of each request, except of those on the batch path
@@ -238,7 +238,7 @@ class RemotingEndpoint:
             for connection in list(self.connections):
                 connection.kill()
             await self._wait_until_closed()
-        self.arrivals.close()
+        self.batched_reads.close()
 
     async def _wait_until_closed(self) -> None:
         while self.connections:

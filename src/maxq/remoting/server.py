@@ -106,7 +106,7 @@ class RemotingServer(RemotingEndpoint):
         for shutdownWaitTimeSeconds before."""
         self._goes_away = True
         if self._config.enable_shutdown_gracefully and self.connections:
-            self.batch_path = self.arrivals.path = None  # sends, too, are told to go away
+            self.batch_path = self.batched_reads.path = None  # sends, too, are told to go away
             await asyncio.sleep(self._config.shutdown_wait_time_seconds)
         for server in self._listening:
             server.close()

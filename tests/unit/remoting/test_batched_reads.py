@@ -7,7 +7,7 @@ import pytest
 
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
-from maxq.remoting.batched_reads import Arrivals
+from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.server import Connection, RemotingServer
 from tests.unit.remoting.peers import ECHO, RawPeer, connected, serving, until
@@ -16,8 +16,8 @@ from tests.unit.remoting.peers import ECHO, RawPeer, connected, serving, until
 def adopt(server: RemotingServer) -> list[Connection]:
     """Have all connections read together."""
     for connection in server.connections:
-        connection.join_arrivals()
-    assert len(server.arrivals) == len(server.connections)
+        connection.join_batched_reads()
+    assert len(server.batched_reads) == len(server.connections)
     return list(server.connections)
 
 
@@ -63,7 +63,7 @@ async def test_a_very_large_frame_goes_back_to_the_transport_and_is_answered(ser
         for size in (RECEIVE_BUFFER_SIZE // 2 + 1, 3_000_000):
             body = bytes(size)
             assert (await peer.ask(RemotingCommand(ECHO, body=body))).body == body
-        assert len(server.arrivals) == 0
+        assert len(server.batched_reads) == 0
         assert (await peer.ask(RemotingCommand(ECHO, body=b"after"))).body == b"after"
         adopt(server)
         assert (await peer.ask(RemotingCommand(ECHO, body=b"again"))).body == b"again"
@@ -82,7 +82,7 @@ async def test_a_peer_that_leaves_is_gone_at_once(server: RemotingServer) -> Non
             adopt(server)
             breaks.writer.transport.abort()
             await until(lambda: len(server.connections) == 1, "the break was seen")
-        assert len(server.arrivals) == 1
+        assert len(server.batched_reads) == 1
         assert (await stays.ask(RemotingCommand(ECHO, body=b"still"))).body == b"still"
 
 
@@ -91,7 +91,7 @@ async def test_a_connection_that_is_closed_is_watched_no_longer(server: Remoting
         await greeted(server, peer)
         (connection,) = adopt(server)
         connection.close()
-        assert len(server.arrivals) == 0
+        assert len(server.batched_reads) == 0
         assert await peer.ended() == b""
 
 
@@ -101,7 +101,7 @@ async def test_what_is_not_the_protocol_ends_the_connection(server: RemotingServ
         adopt(server)
         peer.send(b"\x00\x00\x00\x08nonsense")
         assert await peer.ended() == b""
-        assert len(server.arrivals) == 0
+        assert len(server.batched_reads) == 0
 
 
 async def test_a_peer_that_does_not_read_is_not_read() -> None:
@@ -113,7 +113,7 @@ async def test_a_peer_that_does_not_read_is_not_read() -> None:
         (connection,) = adopt(server)
         body = bytes(100_000)
         sender = asyncio.create_task(send_many(peer, body, 200))
-        await until(lambda: len(server.arrivals) == 0, "its transport has it back")
+        await until(lambda: len(server.batched_reads) == 0, "its transport has it back")
         assert connection.unsent_bytes < 2_000_000
         assert [(await peer.receive()).body == body for _ in range(200)] == [True] * 200
         await sender
@@ -128,7 +128,7 @@ async def send_many(peer: RawPeer, body: bytes, count: int) -> None:
 async def test_answers_keep_their_order_when_some_go_by_the_transport(server: RemotingServer) -> None:
     """Small answers go to the socket at once unless the transport still holds bytes of this connection."""
 
-    def echo_all(arrivals: Arrivals) -> None:
+    def echo_all(arrivals: BatchedReads) -> None:
         answers, table = bytearray(), arrivals.table
         for number in range(len(arrivals.connections)):
             row = number * ARRIVAL_WIDTH
@@ -139,7 +139,7 @@ async def test_answers_keep_their_order_when_some_go_by_the_transport(server: Re
                 table[row + 4] = 1
         arrivals.answer(answers, table, arrivals.connections)
 
-    server.arrivals.path = echo_all
+    server.batched_reads.path = echo_all
     async with connected(server.port, limit=1 << 24) as peer:
         await greeted(server, peer)
         (connection,) = adopt(server)
@@ -152,17 +152,17 @@ async def test_answers_keep_their_order_when_some_go_by_the_transport(server: Re
 
 
 async def test_a_path_that_fails_ends_the_connections_of_the_turn_only(server: RemotingServer) -> None:
-    def fails(arrivals: Arrivals) -> None:
+    def fails(arrivals: BatchedReads) -> None:
         raise ZeroDivisionError
 
     async with connected(server.port) as one, connected(server.port) as other:
         await greeted(server, one)
         await greeted(server, other)
         adopt(server)
-        server.arrivals.path = fails
+        server.batched_reads.path = fails
         one.send(RemotingCommand(ECHO))
         assert await one.ended() == b""
-        server.arrivals.path = None
+        server.batched_reads.path = None
         assert (await other.ask(RemotingCommand(ECHO, body=b"fine"))).body == b"fine"
 
 
@@ -173,9 +173,9 @@ async def test_a_connection_joins_when_there_are_others_that_send(server: Remoti
         sending = list(server.connections)
         for number, connection in enumerate(sending):
             for _ in range(4):
-                assert len(server.arrivals) == 0, f"before the fourth arrival of number {number}"
-                connection.took_plain()
-        assert len(server.arrivals) == 3
+                assert len(server.batched_reads) == 0, f"before the fourth arrival of number {number}"
+                connection.note_fast_path_arrival()
+        assert len(server.batched_reads) == 3
         for peer in (one, two, three):
             assert (await peer.ask(RemotingCommand(ECHO, body=b"fine"))).body == b"fine"
 
@@ -189,8 +189,8 @@ async def test_a_connection_that_ended_before_there_were_others_never_joins(serv
             if connection is others[0]:
                 gone.close()
             for _ in range(4):
-                connection.took_plain()
-        assert len(server.arrivals) == 0
+                connection.note_fast_path_arrival()
+        assert len(server.batched_reads) == 0
 
 
 async def test_while_nothing_would_be_answered_nothing_is_received(
@@ -202,13 +202,13 @@ async def test_while_nothing_would_be_answered_nothing_is_received(
             await greeted(server, peer)
         connections = adopt(server)
         asked: list[Callable[[], None]] = []
-        server.arrivals.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
+        server.batched_reads.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
         seen = [connection.arrivals for connection in connections]
         for peer in (one, other):
             peer.send(RemotingCommand(ECHO, body=b"hello"))
         await until(lambda: bool(asked), "what came was seen")
         assert [connection.arrivals for connection in connections] == seen
-        server.arrivals.may_rest = None
+        server.batched_reads.may_rest = None
         asked[0]()
         for peer in (one, other):
             assert (await peer.receive()).body == b"hello"
@@ -220,7 +220,7 @@ async def test_it_rests_for_a_moment_only(server: RemotingServer) -> None:
     async with connected(server.port) as peer:
         await greeted(server, peer)
         adopt(server)
-        server.arrivals.may_rest = lambda then: True
+        server.batched_reads.may_rest = lambda then: True
         for number in range(3):
             assert (await peer.ask(RemotingCommand(ECHO, body=b"%d" % number))).body == b"%d" % number
 
@@ -233,7 +233,7 @@ async def test_a_server_may_end_while_it_rests(monkeypatch: pytest.MonkeyPatch) 
     async with serving() as server, connected(server.port) as peer:
         await greeted(server, peer)
         adopt(server)
-        server.arrivals.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
+        server.batched_reads.may_rest = lambda then: not asked.append(then)  # type: ignore[func-returns-value]
         peer.send(RemotingCommand(ECHO, body=b"never answered"))
         await until(lambda: bool(asked), "what came was seen")
     asked[0]()

@@ -76,8 +76,8 @@ class BrokerParts(BrokerBase):
             backs=SendBackPath(backs),
             acks=self.popping.acks,
         )
-        self.server.arrivals.path = batches.take
-        self.server.arrivals.may_rest = self.store.joins_next_flush
+        self.server.batched_reads.path = batches.take
+        self.server.batched_reads.may_rest = self.store.joins_next_flush
 
     async def _tables_copied(self) -> bool:
         """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a

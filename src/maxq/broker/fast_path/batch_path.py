@@ -7,7 +7,7 @@ from maxq.broker.fast_path.pull_path import PullPath
 from maxq.broker.fast_path.send_back_path import SendBackPath
 from maxq.broker.fast_path.send_path import SendPath
 from maxq.broker.identity.authority import Authority
-from maxq.remoting.batched_reads import Arrivals
+from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.server import Connection
 
 
@@ -32,8 +32,8 @@ class BatchPath:
         self._backs = backs
         self._acks = acks
 
-    def take(self, arrivals: Arrivals) -> None:
-        """`Arrivals.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
+    def take(self, arrivals: BatchedReads) -> None:
+        """`BatchedReads.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
         if self._authority.doubt() is None:
             self._sends.take(arrivals)
             self._pulls.take(arrivals)

@@ -36,7 +36,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.request_scanners_cy import PullScanner
 from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.remoting.batched_reads import Arrivals
+from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.server import Connection
 from maxq.remoting.socket_io_cy import untaken
 from maxq.runtime.interfaces import Clock
@@ -197,10 +197,10 @@ class PullPath:
             if connection.is_held_back:
                 return position
         if start == 0 and position == end:
-            connection.took_plain()
+            connection.note_fast_path_arrival()
         return position
 
-    def take(self, arrivals: Arrivals) -> None:
+    def take(self, arrivals: BatchedReads) -> None:
         """The same for what is left of all arrivals of a turn."""
         table, connections = arrivals.table, arrivals.connections
         for number in untaken(table, len(connections)):

@@ -38,7 +38,7 @@ from maxq.protocol.frame.send_rows import (
 from maxq.protocol.frame.send_scanner_cy import SendScanner
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties
-from maxq.remoting.batched_reads import Arrivals
+from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.server import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
@@ -122,10 +122,10 @@ class SendPath:
             if appended == 0:
                 return scanner.rows[done * ROW_WIDTH + R_FRAME]
         if start == 0 and taken == end:
-            connection.took_plain()
+            connection.note_fast_path_arrival()
         return taken
 
-    def take(self, arrivals: Arrivals) -> None:
+    def take(self, arrivals: BatchedReads) -> None:
         """Take the leading plain sends of all arrivals of a turn; what they are all answered, when, is one thing."""
         if not self._may_append() or self._quotas.limits_users:
             return  # with quotas of users each connection is looked at
@@ -174,7 +174,7 @@ class SendPath:
         scanner.count = verified
         return scanner.rows[verified * ROW_WIDTH + R_FRAME]
 
-    def _verify_arrivals(self, guard: Guard, arrivals: Arrivals) -> bool:
+    def _verify_arrivals(self, guard: Guard, arrivals: BatchedReads) -> bool:
         """The same for each arrival of a turn. False: nothing is left."""
         scanner = self._scanner
         sends = [guard.session(connection).sends for connection in arrivals.connections]
@@ -265,7 +265,7 @@ class SendPath:
 
     def _answer_arrivals(
         self,
-        arrivals: Arrivals,
+        arrivals: BatchedReads,
         answers: bytearray,
         table: "array[int]",
         connections: list[Connection],

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from maxq.pipeline.spark.worker import sparing_collections
+from maxq.pipeline.spark.worker import then_freeze_modules
 
 Task = TypeVar("Task")
 #: One task's work. It is sent to workers by reference: a function of a module, or functools.partial of one.
@@ -24,7 +24,7 @@ def task_frame(spark: SparkSession, function: TaskFunction[Any], tasks: Sequence
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for batch in batches for number in batch.column("id").to_pylist())
-        return sparing_collections(found for number in numbers for found in function(tasks[number]))
+        return then_freeze_modules(found for number in numbers for found in function(tasks[number]))
 
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return numbers.mapInArrow(run, from_arrow_schema(schema))

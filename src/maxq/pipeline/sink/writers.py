@@ -16,7 +16,7 @@ from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_columns import check_columns
 from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
-from maxq.pipeline.spark.worker import spare_collections
+from maxq.pipeline.spark.worker import freeze_modules
 from maxq.runtime.files.system import SystemClock, SystemRng
 
 #: What Spark tells its tasks about a streaming query: its id, the same after a restart, and the id of this start.
@@ -43,7 +43,7 @@ class _Sink:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         result = SinkTask(self._options, self._names).run(iterator)
-        spare_collections()
+        freeze_modules()
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context is not None else None
         run = context.getLocalProperty(_QUERY_RUN) if query and context is not None else None

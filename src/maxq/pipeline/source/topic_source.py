@@ -35,7 +35,7 @@ from maxq.pipeline.source.pushdown import conditions_of
 from maxq.pipeline.source.read_scan import read_scan
 from maxq.pipeline.source.scan import ScanPartition
 from maxq.pipeline.source.stream_source import TopicStream
-from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
+from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_freeze_modules
 
 
 @readable_errors
@@ -47,7 +47,7 @@ class RocketMQDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        spare_collections()
+        freeze_modules()
         return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> "BatchReader":
@@ -95,13 +95,13 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[SourcePartition]:
         found = plan_batch(self._options, self._conditions)
-        spare_collections()
+        freeze_modules()
         # Spark makes one partition of none, which is read: it must hold nothing.
         return [SourcePartition(one) for one in found] or [SourcePartition(ScanPartition(()))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SourcePartition), "Spark gives back what partitions() returned"
-        return sparing_collections(read_scan(self._options, partition.scan, self._conditions.hint))
+        return then_freeze_modules(read_scan(self._options, partition.scan, self._conditions.hint))
 
 
 @readable_errors
@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SourcePartition), "Spark gives back what partitions() returned"
-        return sparing_collections(read_scan(self._options, partition.scan))
+        return then_freeze_modules(read_scan(self._options, partition.scan))
 
     def commit(self, end: dict[str, Any]) -> None:
         self._on_driver().commit(end)

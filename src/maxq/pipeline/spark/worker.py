@@ -1,4 +1,4 @@
-"""What MaxQ does to a Python worker of Spark."""
+"""What MaxQ changes in a Python worker of Spark: what its garbage collector looks at, and how errors are shown."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from maxq.errors import MaxQError
 
-#: The program that forks Spark's workers, and theirs: nobody else's process is touched.
+#: The main module of the process that forks Spark's workers, and so of the workers.
 _DAEMON: Final = "pyspark.daemon"
 _HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"  # pyspark.util.handle_worker_exception
 
@@ -21,36 +21,43 @@ def _is_worker() -> bool:
     return getattr(sys.modules["__main__"].__spec__, "name", "") == _DAEMON
 
 
-class _Spared:
-    """Of this process: how many modules there were when they were last taken out of the collector's rounds."""
+class _Frozen:
+    """What the garbage collector of this process does not look at.
+
+    Attributes:
+        modules: how many modules had been loaded when `freeze_modules` took effect last.
+    """
 
     modules = 0
 
 
-def spare_collections() -> None:
-    """Take what is there out of the garbage collector's rounds, if modules were loaded since that was done. Spark's
-    worker makes a full one after every task and every answer to the driver (pyspark/daemon.py), which over the modules
-    of PySpark, pyarrow and ours takes 35 ms of CPU; what pyarrow loads when it is first used is a third of it."""
+def freeze_modules() -> None:
+    """Take all objects that exist out of the garbage collector's rounds, if modules were loaded since the last time.
+
+    Spark's worker collects after every task and every answer to the driver (pyspark/daemon.py), which over the modules
+    of PySpark, pyarrow and MaxQ takes 35 ms of CPU; what pyarrow loads when it is first used is a third of it. Nothing
+    happens in a process that is no worker of Spark.
+    """
     loaded = len(sys.modules)
-    if loaded > _Spared.modules and _is_worker():
-        _Spared.modules = loaded
+    if loaded > _Frozen.modules and _is_worker():
+        _Frozen.modules = loaded
         gc.freeze()
 
 
-def sparing_collections(batches: Iterator[T]) -> Iterator[T]:
-    """The same, with `spare_collections` when they are used up, and errors of ours as `readable_errors` has them."""
+def then_freeze_modules(batches: Iterator[T]) -> Iterator[T]:
+    """Yield the batches of a task, and call `freeze_modules` at their end. Errors of MaxQ are shown as by
+    `readable_errors`."""
     try:
         yield from batches
     except MaxQError:
         _hide_traceback()
         raise
     finally:
-        spare_collections()
+        freeze_modules()
 
 
 def readable_errors(source: C) -> C:
-    """Have the methods of a class for Spark raise errors of ours so that Spark shows what they say and no lines of code
-    around it."""
+    """Decorate a class that Spark calls: errors of MaxQ that its methods raise are shown without lines of code."""
     for name, member in list(vars(source).items()):
         if callable(member) and not name.startswith("__"):
             setattr(source, name, _readable(member))
@@ -70,6 +77,7 @@ def _readable(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hide_traceback() -> None:
-    """Spark's worker ends with the error that it is about to report, so that nobody else's is shortened."""
+    """Have Spark's worker report the error that is raised without a traceback. The worker ends with it, so no other
+    error is shortened."""
     if _is_worker():
         os.environ[_HIDE_TRACEBACK] = "1"

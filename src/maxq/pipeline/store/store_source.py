@@ -31,7 +31,7 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import RecordBatches, Rows, is_narrow
 from maxq.pipeline.records.row_filter import Condition, RowFilter, can_decide, without_deleted
 from maxq.pipeline.records.schemas import message_columns, spark_schema
-from maxq.pipeline.spark.worker import readable_errors, spare_collections, sparing_collections
+from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_freeze_modules
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader, log_pieces, tell_what_is_lost
 from maxq.pipeline.store.store_folder import open_folder, open_store
 from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, table_ddl, table_tasks
@@ -121,7 +121,7 @@ class RocketMQStoreDataSource(DataSource):
         return values
 
     def schema(self) -> str:
-        spare_collections()
+        freeze_modules()
         values = self._values()
         table = _table(values)
         if table != "messages":
@@ -209,7 +209,7 @@ class _MessageReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Partition) and not isinstance(partition.value, TableTask)
-        return sparing_collections(self._batches(partition, partition.value) if partition.value else iter(()))
+        return then_freeze_modules(self._batches(partition, partition.value) if partition.value else iter(()))
 
     def _batches(self, partition: _Partition, piece: LogPiece) -> Iterator[pa.RecordBatch]:
         path, deletions = partition.path, partition.deletions

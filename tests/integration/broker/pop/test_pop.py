@@ -244,7 +244,7 @@ async def test_nothing_is_acknowledged_while_the_log_takes_nothing(
     await _filled(broker, 6, queues=1)
     messages = await popped(broker)
     if how == "ack without the batch path":
-        broker.controller.server.batch_path = broker.controller.server.arrivals.path = None
+        broker.controller.server.batch_path = broker.controller.server.batched_reads.path = None
 
     async def give_back() -> RemotingCommand:
         if how == "change of time":

@@ -65,12 +65,12 @@ async def processors_answer(broker: RunningBroker, peer: RawPeer, request: Remot
     """What the processor says, who is asked because nothing is remembered."""
     server = broker.controller.server
     batch_path, server.batch_path = server.batch_path, None
-    arrivals_path, server.arrivals.path = server.arrivals.path, None
+    arrivals_path, server.batched_reads.path = server.batched_reads.path, None
     try:
         peer.send(request)
         return await frame_of(peer)
     finally:
-        server.batch_path, server.arrivals.path = batch_path, arrivals_path
+        server.batch_path, server.batched_reads.path = batch_path, arrivals_path
 
 
 @pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
@@ -311,7 +311,7 @@ async def test_readers_and_senders_read_together_are_answered_each_for_itself(
         for number, peer in enumerate(peers):
             for _ in range(6):
                 assert (await peer.ask(pull(group=f"G{number}"))).code == 0
-        assert len(broker.controller.server.arrivals) == len(peers)
+        assert len(broker.controller.server.batched_reads) == len(peers)
         for offset in range(25):
             for number, peer in enumerate(peers):
                 send = broker.send_request("T", b"new", queue_id=2, UNIQ_KEY=f"U{offset}.{number}")

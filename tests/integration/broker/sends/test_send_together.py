@@ -47,7 +47,7 @@ async def senders(stack: AsyncExitStack, broker: RunningBroker, count: int) -> l
     for number, peer in enumerate(made):
         for i in range(WARM):
             assert (await peer.ask(frame(broker, f"warm{number}.{i}"))).code == 0
-    assert len(broker.controller.server.arrivals) == count
+    assert len(broker.controller.server.batched_reads) == count
     return made
 
 
@@ -71,7 +71,7 @@ async def test_each_message_is_stored_once_with_its_senders_address(
             assert stored.born_host_text == f"{own[0]}:{own[1]}"
     store = sent_to.controller.store
     assert sum(store.max_offset("T", queue) for queue in range(4)) == SENDERS * (rounds + WARM)
-    assert len(sent_to.controller.server.arrivals) == SENDERS
+    assert len(sent_to.controller.server.batched_reads) == SENDERS
 
 
 @pytest.mark.parametrize("serialize_type", list(SerializeType))

@@ -6,16 +6,16 @@ import sys
 CODE = """
 import gc, sys
 sys.modules["__main__"].__spec__ = type("Spec", (), {"name": sys.argv[1]})
-from maxq.pipeline.spark.worker import spare_collections, sparing_collections
-spare_collections()
+from maxq.pipeline.spark.worker import freeze_modules, then_freeze_modules
+freeze_modules()
 first = gc.get_freeze_count()
 kept = [[] for _ in range(1000)]
-spare_collections()
+freeze_modules()
 print(first > 1000, gc.get_freeze_count() <= first)
 def load():
     import wave
     yield 1
-assert list(sparing_collections(load())) == [1]
+assert list(then_freeze_modules(load())) == [1]
 print(gc.get_freeze_count() > first)
 """
 
@@ -37,7 +37,7 @@ RAISING = """
 import os, sys
 sys.modules["__main__"].__spec__ = type("Spec", (), {"name": sys.argv[1]})
 from maxq.errors import ConfigError
-from maxq.pipeline.spark.worker import readable_errors, sparing_collections
+from maxq.pipeline.spark.worker import readable_errors, then_freeze_modules
 
 @readable_errors
 class Source:
@@ -48,7 +48,7 @@ class Source:
         raise ConfigError("ours")
 
     def read(self):
-        return sparing_collections(self.rows())
+        return then_freeze_modules(self.rows())
 
     def rows(self):
         yield 1
