@@ -496,8 +496,9 @@ class TimerService:
         """Delete files of the timer log whose messages the CommitLog no longer has."""
         while True:
             await asyncio.sleep(_CLEAN_SECONDS)
-            for file in self.timer.log.expired(self._parts.store.min_physical_offset):
-                try:
-                    await run_blocking(file.destroy)
-                except OSError as error:
-                    log.error("%s cannot be deleted: %s", file.path, error)
+            try:
+                while self.timer.log.has_expired(self._parts.store.min_physical_offset):
+                    with self.timer.log.without_first() as first:
+                        await run_blocking(first.destroy)
+            except OSError as error:
+                log.error("a file of the timer log cannot be deleted now: %s", error)

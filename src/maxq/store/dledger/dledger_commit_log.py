@@ -7,7 +7,8 @@ the record lies 48 bytes behind the start of its entry. A broker that ran withou
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk, FileInfo
@@ -194,9 +195,17 @@ class DLedgerCommitLog(CommitLog):
         """Where the entry begins that holds the record at `physical_offset`."""
         return physical_offset - ENTRY_HEADER_SIZE if physical_offset >= self.files.divided_offset else physical_offset
 
-    def forget_first(self) -> MappedFile:
-        self.begin_position = -1
-        return super().forget_first()
+    @contextmanager
+    def without_first(self) -> Iterator[MappedFile]:
+        """See CommitLog."""
+        before, self.begin_position = self.begin_position, -1
+        try:
+            with super().without_first() as first:
+                yield first
+        except OSError:
+            if self.files.first is first:
+                self.begin_position = before
+            raise
 
     # --- the end ---
 

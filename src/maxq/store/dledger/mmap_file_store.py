@@ -166,8 +166,8 @@ class DLedgerMmapFileStore(FileLedger):
                 break
             if not is_full and self._context.disk.stat(files[0].path).modified_ms > expired_ms:
                 break
-            first = self._log.forget_first()
-            await self._context.jobs.run(first.destroy)
+            with self._log.without_first() as first:
+                await self._context.jobs.run(first.destroy)
             self.files_deleted()
             log.info("deleted %s: %s", first.path, "the disk is full" if is_full else "older than it is kept")
             deleted += 1

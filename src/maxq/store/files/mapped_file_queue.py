@@ -1,6 +1,7 @@
 """A run of equally sized files that together are one long byte sequence (MappedFileQueue.java)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
@@ -101,6 +102,18 @@ class MappedFileQueue:
         if last is not None and last.end_offset > offset:
             last.wrote_position = last.flushed_position = offset - last.file_from_offset
         return gone
+
+    @contextmanager
+    def without_first(self) -> Iterator[MappedFile]:
+        """Take the first file off; the block deletes it. If the disk keeps it, it is the first again: `load` refuses
+        files with a gap."""
+        first = self.take_first()
+        try:
+            yield first
+        except OSError:
+            if self._disk.exists(first.path):
+                self.files.insert(0, first)
+            raise
 
     def take_first(self) -> MappedFile:
         """Forget the first file; the caller destroys it."""

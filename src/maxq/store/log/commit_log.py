@@ -6,6 +6,7 @@ one comes, reading by physical offset, and what is durable.
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
 from maxq.store.files.block_reserve import BlockReserve
@@ -259,10 +260,12 @@ class CommitLog:
         self.settle(file.file_from_offset + stop)
         return file.view[position:stop]
 
-    def forget_first(self) -> MappedFile:
-        """Take the oldest file off the log; the caller destroys it."""
+    @contextmanager
+    def without_first(self) -> Iterator[MappedFile]:
+        """See MappedFileQueue.without_first."""
         self._recent = None
-        return self.files.take_first()
+        with self.files.without_first() as first:
+            yield first
 
     def get(self, offset: int, size: int) -> memoryview | None:
         """Bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the log."""

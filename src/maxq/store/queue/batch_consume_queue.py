@@ -39,7 +39,7 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
-        end_at_start: see ConsumeQueue.
+        end_at_start, lives: see ConsumeQueue.
         tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
 
@@ -52,6 +52,7 @@ class BatchConsumeQueue:
         self.tail = QueueTail(topic, queue_id, self)
         self.max_physical_offset = -1  # start of the last record that has a unit
         self.end_at_start = 0
+        self.lives = 0
         self._backed: MappedFile | None = None  # the file that is written, and up to which byte it has blocks
         self._backed_end = 0
 
@@ -193,6 +194,7 @@ class BatchConsumeQueue:
         """Let go of files and units; numbering starts anew."""
         self._backed = None
         self._backed_end = 0
+        self.lives += 1
         self.files.files = []
         self.count = self.next_queue_offset = 0
         self.tail.write_offset = 0

@@ -48,11 +48,12 @@ class ConsumeQueue:
         end_at_start: the maximum offset when this start had recovered the queue; 0 of queues and topics made since.
         hidden_below: messages with a smaller queue offset are not shown (hidden_messages.py); 0: none is hidden.
         in_flush: the executor is flushing files of this queue: they must not be unmapped.
+        lives: how often the queue has begun anew; files of another life may have the names of those of this one.
     """
 
     __slots__ = (
         "_min_checked", "_min_offset", "_on_mapped", "end_at_start", "ext", "files", "hidden_below", "in_flush",
-        "queue_id", "tail", "topic",
+        "lives", "queue_id", "tail", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,7 @@ class ConsumeQueue:
         self.in_flush = False
         self.hidden_below = 0
         self.end_at_start = 0
+        self.lives = 0
         self._on_mapped = on_mapped
         self._min_offset = 0
         self._min_checked = -1  # the log's minimum for which _min_offset is right
@@ -330,6 +332,7 @@ class ConsumeQueue:
         self.files.files = []
         self.forget()
         self.hidden_below = self.end_at_start = 0
+        self.lives += 1
 
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
         """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import PurePath
+from threading import Lock
 
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_const import (
@@ -90,6 +91,7 @@ class ConsumeQueueStore:
         self._resting: dict[ConsumeQueue, None] = {}  # unmapped, with something to flush
         self._numbered: dict[str, int] = {}  # deletions whose topics are numbered anew already, not yet dispatched
         self.set_aside: list[PurePath] = []
+        self._moving = Lock()  # held while files are moved aside, and while one is deleted
         size = context.config.mapped_file_size_consume_queue
         self.file_size = -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
         batch_size = context.config.mapper_file_size_batch_consume_queue
@@ -202,20 +204,21 @@ class ConsumeQueueStore:
         Raises:
             OSError: the files could not be moved; nothing has changed.
         """
-        for folder in (self._context.consume_queue_folder, self._context.root / BATCH_UNIT_NAME):
-            self._set_aside(folder / topic, physical_offset)
-        self._set_aside(self._context.root / EXT_NAME / topic, physical_offset)
-        is_numbered = physical_offset <= self._numbered.get(topic, -1)
-        for queue in self.of_topic(topic):
-            next_offset = queue.tail.next_queue_offset if is_numbered else 0
-            queue.begin_anew()
-            queue.tail.next_queue_offset = next_offset
-            self._mapped.pop(queue, None)
-            self._resting.pop(queue, None)
-        for batch in self._batches_of(topic):
-            next_offset = batch.next_queue_offset if is_numbered else 0
-            batch.forget()
-            batch.next_queue_offset, batch.end_at_start = next_offset, 0
+        with self._moving:
+            for folder in (self._context.consume_queue_folder, self._context.root / BATCH_UNIT_NAME):
+                self._set_aside(folder / topic, physical_offset)
+            self._set_aside(self._context.root / EXT_NAME / topic, physical_offset)
+            is_numbered = physical_offset <= self._numbered.get(topic, -1)
+            for queue in self.of_topic(topic):
+                next_offset = queue.tail.next_queue_offset if is_numbered else 0
+                queue.begin_anew()
+                queue.tail.next_queue_offset = next_offset
+                self._mapped.pop(queue, None)
+                self._resting.pop(queue, None)
+            for batch in self._batches_of(topic):
+                next_offset = batch.next_queue_offset if is_numbered else 0
+                batch.forget()
+                batch.next_queue_offset, batch.end_at_start = next_offset, 0
 
     def begun_anew(self, topics: Iterable[str], physical_offset: int) -> None:
         """All that the record at `physical_offset` deletes has begun anew."""
@@ -229,17 +232,19 @@ class ConsumeQueueStore:
         Raises:
             OSError: the files of the deleted queue could not be moved; nothing has changed.
         """
-        if queue.files.files:
-            self._set_aside(queue.files.folder, physical_offset)
-        queue.begin_anew()
+        with self._moving:
+            if queue.files.files:
+                self._set_aside(queue.files.folder, physical_offset)
+            queue.begin_anew()
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
 
     def empty(self, queue: ConsumeQueue) -> None:
         """Move a queue's files aside. It goes on numbering where it was."""
-        if queue.files.files:
-            self._set_aside(queue.files.folder, 0)
-        self._forget_units(queue)
+        with self._moving:
+            if queue.files.files:
+                self._set_aside(queue.files.folder, 0)
+            self._forget_units(queue)
 
     def empty_all(self, physical_offset: int) -> None:
         """The log begins anew at `physical_offset`: move the files of all queues aside, in one step. Queues go on
@@ -248,10 +253,11 @@ class ConsumeQueueStore:
         Raises:
             OSError: the files could not be moved; nothing has changed.
         """
-        for folder in (self._context.consume_queue_folder, self._context.root / EXT_NAME):
-            self._set_aside(folder, physical_offset)
-        for queue in self:
-            self._forget_units(queue)
+        with self._moving:
+            for folder in (self._context.consume_queue_folder, self._context.root / EXT_NAME):
+                self._set_aside(folder, physical_offset)
+            for queue in self:
+                self._forget_units(queue)
 
     def _forget_units(self, queue: ConsumeQueue) -> None:
         end, next_offset = queue.tail.write_offset, queue.tail.next_queue_offset
@@ -273,6 +279,20 @@ class ConsumeQueueStore:
         disk.make_dirs(root)
         disk.rename(folder, target)
         self.set_aside.append(target)
+
+    def destroy_files(
+        self, queue: ConsumeQueue | BatchConsumeQueue, lives: int, files: Iterable[MappedFile]
+    ) -> None:
+        """Delete files that a queue has let go when it had begun anew `lives` times. If it has done so once more, they
+        were set aside, and new ones may have their names. Blocks; any thread.
+
+        Raises:
+            OSError: the disk keeps some of them.
+        """
+        for file in files:
+            with self._moving:
+                if queue.lives == lives:
+                    file.destroy()
 
     def _batches_of(self, topic: str) -> list[BatchConsumeQueue]:
         return [batch for (name, _), batch in self.batch_queues.items() if name == topic]

@@ -20,6 +20,7 @@ import math
 from collections.abc import AsyncIterator, Collection, Container
 from datetime import datetime
 from pathlib import PurePath
+from typing import NamedTuple
 
 from maxq.runtime.passed_over import PassedOver
 from maxq.runtime.turns import Turns
@@ -29,8 +30,10 @@ from maxq.store.durability.consume_queue_flusher import ConsumeQueueFlusher
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.files.mapped_file import MappedFile
+from maxq.store.index.index_file import IndexFile
 from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
+from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.retention.hidden_messages import HiddenMessages
@@ -51,6 +54,14 @@ _SYSTEM_TOPICS = frozenset(
 def is_system_queue(topic: str) -> bool:
     """Queues of these topics are never deleted for being empty."""
     return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+class _Expired(NamedTuple):
+    """Files that were taken off a queue when it had begun anew `lives` times."""
+
+    queue: ConsumeQueue | BatchConsumeQueue
+    lives: int
+    files: list[MappedFile]
 
 
 class CleanService:
@@ -85,6 +96,10 @@ class CleanService:
         self.ledger: FileLedger | None = None
         self._passed_over = PassedOver(log)
         self._manual_runs = 0
+        self._lacks_room = False  # what the log says could not be written down for want of room, when last tried
+        self._has_given_room = False  # a file of the log went for that, and did not help
+        self._expired: list[_Expired] = []
+        self._expired_index: list[IndexFile] = []
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
         self.deleted_files = 0
 
@@ -168,34 +183,42 @@ class CleanService:
                 break
             modified = await self._context.jobs.run(self._modified_ms, first)
             expired = is_time and (immediately or modified <= limit)
-            hidden = not expired and await self.hidden.hides_all_of(first)
-            if not (expired or hidden) or not await self._is_written_down(first.end_offset):
+            if not (expired or self.hidden.is_used) or not await self._is_known(first.end_offset):
                 break
-            if first is not self._commit_log.files.first:
+            if not (expired or await self.hidden.hides_all_of(first)) or first is not self._commit_log.files.first:
                 break
-            self._commit_log.forget_first()
-            await self._context.jobs.run(first.destroy)
+            with self._commit_log.without_first():
+                await self._context.jobs.run(first.destroy)
             if self.ledger is not None:
                 self.ledger.files_deleted()
-            why = "nothing of it is shown" if hidden else "older than fileReservedTime"
+            why = "older than fileReservedTime" if expired else "nothing of it is shown"
             log.info("deleted %s: %s", first.path, "the disk is full" if immediately else why)
             deleted += 1
             self.deleted_files += 1
+            self._has_given_room = not await self._is_written_down(first.end_offset)
             if deleted < config.delete_file_batch_max:
                 await asyncio.sleep(config.delete_commit_log_files_interval / 1000)
         return deleted
 
-    async def _is_written_down(self, end: int) -> bool:
+    async def _is_known(self, end: int) -> bool:
         """Do the store's other files know what the log says below `end`? A topic that was deleted there would be back
-        after a loss of power, and its queues numbered as before. A disk without room gets some first."""
+        after a loss of power, and its queues numbered as before. A disk that has no room for them gets some from one
+        file of the log; if that does not help, it is not the log that takes the room."""
+        if await self._is_written_down(end):
+            self._has_given_room = False
+            return True
+        return self._lacks_room and not self._has_given_room
+
+    async def _is_written_down(self, end: int) -> bool:
         flusher = self._queue_flusher
+        self._lacks_room = False
         if end > flusher.written_down and flusher.failure is None:
             try:
                 async with flusher.lock:
                     await flusher.flush_thoroughly()
             except OSError as error:
-                log.warning("what a file of the log says could not be written down before it is deleted: %s", error)
-                return lacks_room(error)
+                log.warning("what the log says could not be written down, for a file of it to go: %s", error)
+                self._lacks_room = lacks_room(error)
         return end <= flusher.written_down
 
     def _modified_ms(self, file: MappedFile) -> int:
@@ -205,19 +228,46 @@ class CleanService:
 
     async def _clean_queues(self, min_offset: int) -> None:
         async with self._queue_flusher.lock:
-            gone: list[list[MappedFile]] = []
             async for queue in self._queues_in_slices():
                 if len(queue.files.files) > 1:
-                    gone.append(queue.delete_expired(min_offset))
-            gone += [batch.delete_expired(min_offset) for batch in self._queues.batch_queues.values()]
-            if any(gone):
+                    self._take_expired(queue, min_offset)
+            for batch in self._queues.batch_queues.values():
+                self._take_expired(batch, min_offset)
+            if self._expired:
                 # first the inventory, then the files: after a crash in between they are only too many
                 await self._queue_flusher.flush_thoroughly()
-            for files in filter(None, gone):
-                await self._context.jobs.run(_destroy_all, files)
-                await asyncio.sleep(self._context.config.delete_consume_queue_files_interval / 1000)
-            for file in self._index.delete_expired(min_offset):
-                await self._context.jobs.run(file.destroy)
+        self._expired_index += self._index.delete_expired(min_offset)
+        await self._delete_expired()
+
+    def _take_expired(self, queue: ConsumeQueue | BatchConsumeQueue, min_offset: int) -> None:
+        files = queue.delete_expired(min_offset)
+        if files:
+            self._expired.append(_Expired(queue, queue.lives, files))
+
+    async def _delete_expired(self) -> None:
+        """Delete the files that were taken off queues and index, also those that an earlier run could not delete.
+
+        Raises:
+            OSError: the disk keeps some; the next run tries again.
+        """
+        jobs, config, failures = self._context.jobs, self._context.config, list[OSError]()
+        expired, self._expired = self._expired, []
+        for some in expired:
+            try:
+                await jobs.run(self._queues.destroy_files, *some)
+            except OSError as error:
+                failures.append(error)
+                self._expired.append(some)
+            await asyncio.sleep(config.delete_consume_queue_files_interval / 1000)
+        index, self._expired_index = self._expired_index, []
+        for file in index:
+            try:
+                await jobs.run(file.destroy)
+            except OSError as error:
+                failures.append(error)
+                self._expired_index.append(file)
+        if failures:
+            raise failures[0]
 
     async def _queues_in_slices(self) -> AsyncIterator[ConsumeQueue]:
         """All queues; the loop has its turns meanwhile. Under the flusher's lock, which keeps them where they are."""
@@ -291,8 +341,3 @@ class CleanService:
 def _last_physical_offset(queue: ConsumeQueue) -> int:
     unit = queue.unit(queue.max_offset - 1)
     return -1 if unit is None else unit[0]
-
-
-def _destroy_all(files: list[MappedFile]) -> None:
-    for file in files:
-        file.destroy()

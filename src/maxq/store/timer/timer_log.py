@@ -23,6 +23,7 @@ on the disk, and a later sync that succeeds says nothing about them: they are wr
 import errno
 import struct
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -284,20 +285,21 @@ class TimerLog:
                 clear(file.region, end, file.file_size)
             file.wrote_position = file.flushed_position = end
 
-    def expired(self, min_physical_offset: int) -> list[MappedFile]:
-        """Files of which no unit's record is left, taken out of the log: the caller destroys them. The last file stays,
-        and what is not synced yet: a thread may be about to.
+    def has_expired(self, min_physical_offset: int) -> bool:
+        """Is of no unit of the first file the record left? Not so of the last file, nor of one that is not synced yet:
+        a thread may be about to.
 
         Args:
             min_physical_offset: where the CommitLog begins.
         """
-        gone: list[MappedFile] = []
-        while len(self._files.files) > 1:
-            first = self._files.files[0]
-            if first in self._unsynced or self._last_record(first) >= min_physical_offset:
-                break
-            gone.append(self._files.take_first())
-        return gone
+        if len(self._files.files) < 2:
+            return False
+        first = self._files.files[0]
+        return first not in self._unsynced and self._last_record(first) < min_physical_offset
+
+    def without_first(self) -> AbstractContextManager[MappedFile]:
+        """See MappedFileQueue.without_first."""
+        return self._files.without_first()
 
     @staticmethod
     def _last_record(file: MappedFile) -> int:

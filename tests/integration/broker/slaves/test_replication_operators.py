@@ -55,7 +55,8 @@ async def update(broker: RunningBroker, **settings: str) -> None:
 
 def drop_first_file(master: RunningBroker) -> None:
     """As cleaning does when it has expired."""
-    master.controller.store.commit_log.forget_first().destroy()
+    with master.controller.store.commit_log.without_first() as first:
+        first.destroy()
 
 
 # ---- what a master tells -------------------------------------------------------------------------------------------

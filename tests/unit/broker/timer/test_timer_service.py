@@ -693,3 +693,28 @@ def test_a_member_that_leads_before_its_queue_has_what_is_committed_delivers_not
             story, broker_role="SLAVE", timer_precision_ms=100, timer_roll_window_slot=100,
             flush_interval_consume_queue=60_000, **MEMBER,
         )  # fmt: skip
+
+
+def test_a_file_of_the_timer_log_that_could_not_be_deleted_goes_before_any_other() -> None:
+    """A start refuses a timer log with a gap."""
+
+    async def story(world: TimerWorld) -> None:
+        await world.open()
+        for _ in range(450):
+            world.send_in(20_000, "x" * 3_000)
+        await world.sleep_ms(25_000)
+        log = world.disk.paths("/store/timerlog/*")
+        assert len(log) > 3 and len(world.delivered()) == 450
+        for _ in range(100):
+            world.send(body="x" * 16_000)
+        world.disk.faults = lambda kind, path: errno.EIO if kind == "delete" and path == log[0] else 0
+        world.store.cleaner._check_disk = lambda: (True, True)  # type: ignore[method-assign]
+        while await world.store.cleaner.clean():
+            pass
+        await world.sleep_ms(35_000)
+        await world.close()
+        world.disk.faults = lambda kind, path: 0
+        await world.open()
+        await world.close()
+
+    in_virtual_time(story)

@@ -517,7 +517,8 @@ def test_a_member_that_was_away_for_long_has_its_leaders_queue_offsets(
     kept_from = leader.max_physical_offset
     send(30)
     while leader.commit_log.files.files[0].end_offset <= kept_from:
-        leader.commit_log.forget_first().destroy()
+        with leader.commit_log.without_first() as first:
+            first.destroy()
     ledger.files_deleted()
     first = ledger.begin_index
     ledger_of(follower).reset(first, ledger.unit(first).position)

@@ -116,7 +116,8 @@ def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tm
     while store.commit_log.min_offset == 0:
         store.put_message(message("New", body=bytes(8000)))
         if len(store.commit_log.files.files) == 3:
-            store.commit_log.forget_first().destroy()
+            with store.commit_log.without_first() as first:
+                first.destroy()
     store.close()
     (tmp_path / "inventory.json").unlink()  # only the queue's own file knows
     store = recovered(tmp_path)

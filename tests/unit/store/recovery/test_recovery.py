@@ -261,7 +261,8 @@ def test_offsets_of_a_queue_whose_messages_were_all_cleaned_away_go_on(tmp_path:
     while store.commit_log.min_offset == 0:
         store.put_message(message("New", body=bytes(8000)))
         if len(store.commit_log.files.files) == 3:
-            store.commit_log.forget_first().destroy()
+            with store.commit_log.without_first() as first:
+                first.destroy()
     store.close()
     shutil.rmtree(tmp_path / "consumequeue")
     store, _ = reopened(tmp_path)

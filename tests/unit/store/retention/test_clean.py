@@ -1,8 +1,11 @@
 """Deleting by age, by the fill of the disk, on demand; and what must stay."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -213,3 +216,127 @@ async def test_a_deletion_is_in_its_own_file_before_its_record_goes_with_the_log
     on_disk = Deletions(SystemDisk(), tmp_path)
     on_disk.load()
     assert on_disk.at("TopicTest") == deleted_at
+
+
+async def test_a_file_that_could_not_be_deleted_goes_before_any_other(
+    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log with a gap would not be taken by the next start."""
+    delete, first, refusals = SystemDisk.delete, store.commit_log.files.files[0].path, 2
+
+    def refused(disk: SystemDisk, path: Path) -> None:
+        nonlocal refusals
+        if path == first and refusals:
+            refusals -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        delete(disk, path)
+
+    monkeypatch.setattr(SystemDisk, "delete", refused)
+    usage[0] = 87
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            await store.cleaner.clean()
+    store.close()
+    again = opened(store.config)
+    assert again.put_message(message()).ok
+    usage[0] = 10
+    again.close()
+
+
+async def test_queue_and_index_files_that_could_not_be_deleted_go_with_the_next_run(
+    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in range(1000):
+        store.put_message(message(body=bytes(700), KEYS=f"k{number}"))
+    delete = SystemDisk.delete
+
+    def refused(disk: SystemDisk, path: Path) -> None:
+        if "commitlog" not in str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        delete(disk, path)
+
+    monkeypatch.setattr(SystemDisk, "delete", refused)
+    usage[0] = 87
+    with pytest.raises(OSError, match=r"Input/output error"):
+        await store.cleaner.clean()
+    queue = store.queue("T", 0)
+    assert queue is not None
+    monkeypatch.setattr(SystemDisk, "delete", delete)
+    usage[0] = 10
+    await store.cleaner.clean()
+    assert {path.name for path in (tmp_path / "consumequeue" / "T" / "0").iterdir()} == {
+        file.path.name for file in queue.files.files
+    }
+    assert {path.name for path in (tmp_path / "index").iterdir()} == {file.name for file in store.index.files}
+    store.close()
+
+
+def refuse_tables(monkeypatch: pytest.MonkeyPatch, is_full: Callable[[], bool]) -> None:
+    """Tables find no room while the disk is full."""
+    replace = SystemDisk.replace
+
+    def replaced(disk: SystemDisk, path: Path, data: bytes) -> None:
+        if is_full():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        replace(disk, path, data)
+
+    monkeypatch.setattr(SystemDisk, "replace", replaced)
+
+
+async def test_what_a_file_said_that_went_for_room_is_written_down_at_once(
+    usage: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = opened(small_config(tmp_path, delete_commit_log_files_interval=0))
+    assert store.put_deletion(["T"]).ok
+    for _ in range(10):
+        store.put_message(message("Other", body=bytes(8000)))
+    assert files(store) == 2
+    refuse_tables(monkeypatch, lambda: files(store) > 1)
+    usage[0] = 87
+    assert await store.cleaner.clean() == 1
+    on_disk = Deletions(SystemDisk(), tmp_path)
+    on_disk.load()
+    assert 0 <= on_disk.at("T") < store.min_physical_offset
+    assert len(on_disk) == 1
+    store.close()
+
+
+async def test_no_second_file_goes_for_the_room_of_tables_if_the_first_did_not_help(
+    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be on another disk."""
+    is_full = True
+    refuse_tables(monkeypatch, lambda: is_full)
+    usage[0] = 87
+    assert [await store.cleaner.clean() for _ in range(3)] == [1, 0, 0]
+    is_full = False
+    assert await store.cleaner.clean() > 0
+    store.close()
+
+
+async def test_files_of_a_topic_that_is_made_again_while_queues_are_cleaned_stay(
+    tmp_path: Path, usage: list[int], clock: TestClock
+) -> None:
+    config = small_config(tmp_path, delete_commit_log_files_interval=0, delete_consume_queue_files_interval=50)
+    store = opened(config, clock)
+    for queue_id in (0, 1):
+        for _ in range(60):
+            store.put_message(message("T", queue_id, bytes(2000)))
+    for _ in range(40):
+        store.put_message(message("Other", body=bytes(8000)))
+    usage[0] = 87
+    cleaning = asyncio.create_task(store.cleaner.clean())
+    second = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+    while second.exists():  # noqa: ASYNC110 - a thread deletes it
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)  # the pause before the files of the next queue
+    assert not cleaning.done()
+    assert store.put_deletion(["T"]).ok
+    assert store.put_message(message("T", 1, b"new")).queue_offset == 0
+    await cleaning
+    assert list((tmp_path / "consumequeue" / "T" / "1").iterdir()), "the queue of the new topic has its file"
+    store.close()
+    again = opened(config, clock)
+    assert not again.report.rebuild_reasons
+    assert again.get_message("g", "T", 1, 0, 1, None).message_count == 1
+    again.close()
