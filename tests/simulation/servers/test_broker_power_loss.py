@@ -1,7 +1,9 @@
 """The shipped name server, broker and client in virtual time: bad network, power loss, nothing acknowledged is lost."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path, PurePath
+from types import MappingProxyType
 
 import pytest
 
@@ -36,10 +38,12 @@ SETTINGS = {
 }
 
 
-def new_server(world: SimWorld) -> StandaloneServer:
+def new_server(world: SimWorld, settings: Mapping[str, str] = MappingProxyType({})) -> StandaloneServer:
+    """One with these settings beside those of all stories."""
     return StandaloneServer(
-        STORE, BROKER, NAMESRV_PORT, BROKER_PORT, SETTINGS, disk=world.disk, clock=world.clock, rng=world.rng
-    )
+        STORE, BROKER, NAMESRV_PORT, BROKER_PORT, {**SETTINGS, **settings},
+        disk=world.disk, clock=world.clock, rng=world.rng,
+    )  # fmt: skip
 
 
 def new_producer(world: SimWorld, number: int) -> Producer:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.pop_counts import PopCounts
@@ -40,14 +40,6 @@ _AGAIN_SECONDS: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540,
 Key = tuple[str, str, int, int, int, str]
 
 
-class _Reached(NamedTuple):
-    """An offset that may be committed when the log is as safe as the settings promise up to `log_end`: the copies that
-    were made for the check points before it are there then, whatever ends the process."""
-
-    offset: int
-    log_end: int
-
-
 @dataclass(slots=True)
 class _Queue:
     """One queue of the revive topic.
@@ -59,14 +51,18 @@ class _Queue:
         position: queue offset of the record to be read next.
         points: check points that came and are not handled, in the order of their records.
         done: records of check points that were revived, above the committed offset → where the journal tells of it.
-        reached: what is committed next; None if nothing is to be.
     """
 
     queue_id: int
     position: int
     points: dict[Key, PopCheckPoint] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
-    reached: _Reached | None = None
+
+    @property
+    def reached(self) -> int:
+        """The offset of the last record that is not needed any more."""
+        oldest = next(iter(self.points.values()), None)
+        return (self.position if oldest is None else oldest.revive_offset) - 1
 
 
 class PopReviveService:
@@ -162,7 +158,7 @@ class PopReviveService:
         for queue in busy:
             done += await self._read(queue)
             done += await self._handle_due(queue, until_ms)
-            self._commit(queue)
+        await self._commit(busy)
         return done
 
     async def _shown_until(self) -> int:
@@ -177,9 +173,12 @@ class PopReviveService:
         return 0
 
     def _is_idle(self, queue: _Queue) -> bool:
-        if queue.points or queue.reached is not None:
+        if queue.points or queue.reached > self._committed(queue):
             return False
         return queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
+
+    def _committed(self, queue: _Queue) -> int:
+        return self._offsets.query_offset(REVIVE_GROUP, self._records.topic, queue.queue_id)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -272,19 +271,14 @@ class PopReviveService:
             point.invisible_time += _AGAIN_SECONDS[min(times, len(_AGAIN_SECONDS) - 1)] * 1000
         return (await self._records.put_check_point(point, queue_id)).ok
 
-    def _commit(self, queue: _Queue) -> None:
-        if not self._is_current(queue):
+    async def _commit(self, queues: list[_Queue]) -> None:
+        """Commit how far these queues are, when the copies that were made for that can be lost no more: the messages
+        themselves may have been safe for long."""
+        reached = [(queue, queue.reached) for queue in queues if queue.reached > self._committed(queue)]
+        marks = self._store.marks
+        if not reached or not await marks.make_final(marks.mark()):
             return
-        topic = self._records.topic
-        committed = self._offsets.query_offset(REVIVE_GROUP, topic, queue.queue_id)
-        reached = queue.reached
-        if reached is not None and self._store.confirm_offset >= reached.log_end:
-            self._offsets.commit_offset("pop revive", REVIVE_GROUP, topic, queue.queue_id, reached.offset)
-            queue.done = {at: journal for at, journal in queue.done.items() if at > reached.offset}
-            committed, queue.reached = reached.offset, None
-        oldest = next(iter(queue.points.values()), None)
-        offset = (queue.position if oldest is None else oldest.revive_offset) - 1
-        if queue.reached is None and offset > committed:
-            queue.reached = _Reached(offset, self._store.appended_offset)
-            if self._store.confirm_offset >= queue.reached.log_end:
-                self._commit(queue)
+        for queue, offset in reached:
+            if self._is_current(queue) and offset > self._committed(queue):
+                self._offsets.commit_offset("pop revive", REVIVE_GROUP, self._records.topic, queue.queue_id, offset)
+                queue.done = {at: journal for at, journal in queue.done.items() if at > offset}
