@@ -365,6 +365,10 @@ class MessageStore:
         """Queue offset behind the last visible message; 0 for an unknown queue."""
         return self._topic_reader.max_offset(topic, queue_id)
 
+    def taken_offset(self, topic: str, queue_id: int) -> int:
+        """`max_offset`, and what was stored in the queue and cannot be read here yet."""
+        return self._topic_reader.taken_offset(topic, queue_id)
+
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:

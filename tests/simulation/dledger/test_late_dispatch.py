@@ -142,3 +142,32 @@ def test_a_group_that_has_read_further_is_not_sent_back(pops: bool) -> None:
         assert await _pop(group, 30_000) == []
 
     run(scene)
+
+
+def test_what_is_read_of_a_topic_that_was_made_again_is_committed_while_dispatch_waits() -> None:
+    """The leader before has shown it: a commit that is passed over is one that was answered with success, and lost."""
+
+    async def scene(group: Group) -> None:
+        readers = SubscriptionGroupConfig(READERS).encode()
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, readers)).code == 0
+        topic = {
+            "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+        }  # fmt: skip
+        await group.send(Message(TOPIC, b"old"))
+        assert (await group.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})).code == 0
+        assert (await group.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic)).code == 0
+        followers = _without_room_for(group, TOPIC)
+        await group.send(Message(TOPIC, b"new"))
+        group.leader.machine.power_off()
+        await _until(lambda: any(leads(server) for server in followers))
+        (group.leader,) = [server for server in followers if leads(server)]
+        await asyncio.sleep(3)
+        assert group.leader.broker.store.dispatch_behind_bytes > 0
+        place = {"consumerGroup": READERS, "topic": TOPIC, "queueId": "0"}
+        told = await group.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**place, "commitOffset": "1"})
+        assert told.code == ResponseCode.SUCCESS
+        known = await group.ask(RequestCode.QUERY_CONSUMER_OFFSET, place)
+        assert known.ext["offset"] == "1"
+
+    run(scene)

@@ -75,6 +75,12 @@ class TopicReader:
         queue = self._queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
+    def taken_offset(self, topic: str, queue_id: int) -> int:
+        """See MessageStore.taken_offset."""
+        batch = self._queues.batch_queues.get((topic, queue_id))
+        queue = self._queues.find(topic, queue_id) if batch is None else batch
+        return 0 if queue is None else queue.taken_offset
+
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
         """See MessageStore.offset_by_time."""
         if topic in self._compaction.topics and (kept := self._compaction.current(topic, queue_id)) is not None:
