@@ -25,7 +25,6 @@ from typing import (
 
 from maxq.errors import MissingFieldError
 from maxq.lazy_dataclass import dataclass
-from maxq.protocol.enums import BoundaryType
 
 #: Annotation of a 64-bit header field; plain `int` is 32 bits.
 Long = Annotated[int, "int64"]
@@ -181,7 +180,7 @@ class CommandHeader:
             elif kind is bool:
                 ext[wire] = "true" if value else "false"
             else:
-                ext[wire] = value.name if isinstance(value, BoundaryType) else str(int(value))
+                ext[wire] = str(int(value))
         return ext
 
 
@@ -217,7 +216,5 @@ def _parser(hint: Any) -> _Parse | None:
         (hint,) = [part for part in get_args(hint) if part is not NoneType]
     if hint is str:
         return None
-    parsers: dict[Any, _Parse] = {
-        int: parse_int, Long: parse_long, bool: parse_bool, float: parse_double, BoundaryType: BoundaryType.parse,
-    }  # fmt: skip
+    parsers: dict[Any, _Parse] = {int: parse_int, Long: parse_long, bool: parse_bool, float: parse_double}
     return parsers[hint]

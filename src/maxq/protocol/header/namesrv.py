@@ -4,7 +4,6 @@ Source:
     remoting/protocol/header/namesrv/.
 """
 
-
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 #: Ext fields of 105 and 103 about zones.

@@ -5,7 +5,6 @@ Source:
     PollingInfo}RequestHeader.java and their answers.
 """
 
-
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 #: Bits of a pull's sysFlag (PullSysFlag.java).
@@ -149,14 +148,6 @@ class NotificationRequestHeader(CommandHeader):
 
 
 @header
-class NotificationResponseHeader(CommandHeader):
-    """Answer to 200054."""
-
-    has_msg: bool
-    polling_full: bool = False
-
-
-@header
 class PeekMessageRequestHeader(CommandHeader):
     """200052."""
 
@@ -173,10 +164,3 @@ class PollingInfoRequestHeader(CommandHeader):
     consumer_group: str
     topic: str
     queue_id: int
-
-
-@header
-class PollingInfoResponseHeader(CommandHeader):
-    """Answer to 200055."""
-
-    polling_num: int

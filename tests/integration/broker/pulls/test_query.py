@@ -2,7 +2,7 @@
 
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.header.offset import QueryMessageRequestHeader, ViewMessageRequestHeader
+from maxq.protocol.header.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from maxq.protocol.message.message import decode_message_id
 from tests.integration.broker.harness import RunningBroker, messages_of
 

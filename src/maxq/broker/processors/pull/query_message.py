@@ -10,7 +10,7 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.header.offset import QueryMessageRequestHeader, ViewMessageRequestHeader
+from maxq.protocol.header.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.remoting.server import Connection, RemotingServer
