@@ -9,7 +9,10 @@ from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 @header
 class CreateTopicRequestHeader(CommandHeader):
-    """17, 513. `attributes`: `+name=value,-name`."""
+    """Fields of UPDATE_AND_CREATE_TOPIC (17) and UPDATE_AND_CREATE_STATIC_TOPIC (513).
+
+    `attributes` is written `+name=value,-name`.
+    """
 
     topic: str
     default_topic: str
@@ -25,7 +28,7 @@ class CreateTopicRequestHeader(CommandHeader):
 
 @header
 class ResumeCheckHalfMessageRequestHeader(CommandHeader):
-    """323."""
+    """Fields of RESUME_CHECK_HALF_MESSAGE (323)."""
 
     msg_id: str | None = None
     topic: str | None = None
@@ -33,7 +36,7 @@ class ResumeCheckHalfMessageRequestHeader(CommandHeader):
 
 @header
 class NotifyMinBrokerIdChangeRequestHeader(CommandHeader):
-    """905."""
+    """Fields of NOTIFY_MIN_BROKER_ID_CHANGE (905)."""
 
     min_broker_id: Long | None = None
     broker_name: str | None = None
@@ -44,7 +47,7 @@ class NotifyMinBrokerIdChangeRequestHeader(CommandHeader):
 
 @header
 class ExchangeHAInfoHeader(CommandHeader):
-    """906 and its answer."""
+    """Fields of EXCHANGE_BROKER_HA_INFO (906) and of its answer."""
 
     master_ha_address: str | None = None
     master_flush_offset: Long | None = None
@@ -53,6 +56,6 @@ class ExchangeHAInfoHeader(CommandHeader):
 
 @header
 class ResetMasterFlushOffsetHeader(CommandHeader):
-    """908."""
+    """Fields of RESET_MASTER_FLUSH_OFFSET (908)."""
 
     master_flush_offset: Long

@@ -13,7 +13,7 @@ ZONE_NAME = "__ZONE_NAME"
 
 @header
 class GetRouteInfoRequestHeader(CommandHeader):
-    """105."""
+    """Fields of GET_ROUTEINFO_BY_TOPIC (105)."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -21,7 +21,7 @@ class GetRouteInfoRequestHeader(CommandHeader):
 
 @header
 class RegisterBrokerRequestHeader(CommandHeader):
-    """103. `body_crc32` 0 means unchecked."""
+    """Fields of REGISTER_BROKER (103). A `body_crc32` of 0 is not checked."""
 
     broker_name: str
     broker_addr: str
@@ -36,7 +36,7 @@ class RegisterBrokerRequestHeader(CommandHeader):
 
 @header
 class RegisterBrokerResponseHeader(CommandHeader):
-    """Answer to 103."""
+    """Fields of the answer to REGISTER_BROKER (103)."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -44,7 +44,7 @@ class RegisterBrokerResponseHeader(CommandHeader):
 
 @header
 class UnRegisterBrokerRequestHeader(CommandHeader):
-    """104."""
+    """Fields of UNREGISTER_BROKER (104)."""
 
     broker_name: str
     broker_addr: str
@@ -54,7 +54,7 @@ class UnRegisterBrokerRequestHeader(CommandHeader):
 
 @header
 class QueryDataVersionRequestHeader(CommandHeader):
-    """322."""
+    """Fields of QUERY_DATA_VERSION (322)."""
 
     broker_name: str
     broker_addr: str
@@ -64,14 +64,14 @@ class QueryDataVersionRequestHeader(CommandHeader):
 
 @header
 class QueryDataVersionResponseHeader(CommandHeader):
-    """Answer to 322."""
+    """Fields of the answer to QUERY_DATA_VERSION (322)."""
 
     changed: bool
 
 
 @header
 class BrokerHeartbeatRequestHeader(CommandHeader):
-    """904; the controller's fields are optional."""
+    """Fields of BROKER_HEARTBEAT (904); those for the controller are optional."""
 
     cluster_name: str
     broker_addr: str
@@ -86,7 +86,7 @@ class BrokerHeartbeatRequestHeader(CommandHeader):
 
 @header
 class GetBrokerMemberGroupRequestHeader(CommandHeader):
-    """901."""
+    """Fields of GET_BROKER_MEMBER_GROUP (901)."""
 
     cluster_name: str
     broker_name: str
@@ -94,14 +94,14 @@ class GetBrokerMemberGroupRequestHeader(CommandHeader):
 
 @header
 class GetTopicsByClusterRequestHeader(CommandHeader):
-    """224."""
+    """Fields of GET_TOPICS_BY_CLUSTER (224)."""
 
     cluster: str
 
 
 @header
 class DeleteTopicFromNamesrvRequestHeader(CommandHeader):
-    """216."""
+    """Fields of DELETE_TOPIC_IN_NAMESRV (216)."""
 
     topic: str
     cluster_name: str | None = None
@@ -109,42 +109,42 @@ class DeleteTopicFromNamesrvRequestHeader(CommandHeader):
 
 @header
 class RegisterTopicRequestHeader(CommandHeader):
-    """217."""
+    """Fields of REGISTER_TOPIC_IN_NAMESRV (217)."""
 
     topic: str
 
 
 @header
 class WipeWritePermOfBrokerRequestHeader(CommandHeader):
-    """205."""
+    """Fields of WIPE_WRITE_PERM_OF_BROKER (205)."""
 
     broker_name: str
 
 
 @header
 class WipeWritePermOfBrokerResponseHeader(CommandHeader):
-    """Answer to 205."""
+    """Fields of the answer to WIPE_WRITE_PERM_OF_BROKER (205)."""
 
     wipe_topic_count: int
 
 
 @header
 class AddWritePermOfBrokerRequestHeader(CommandHeader):
-    """327."""
+    """Fields of ADD_WRITE_PERM_OF_BROKER (327)."""
 
     broker_name: str
 
 
 @header
 class AddWritePermOfBrokerResponseHeader(CommandHeader):
-    """Answer to 327."""
+    """Fields of the answer to ADD_WRITE_PERM_OF_BROKER (327)."""
 
     add_topic_count: int
 
 
 @header
 class PutKVConfigRequestHeader(CommandHeader):
-    """100."""
+    """Fields of PUT_KV_CONFIG (100)."""
 
     namespace: str
     key: str
@@ -153,7 +153,7 @@ class PutKVConfigRequestHeader(CommandHeader):
 
 @header
 class GetKVConfigRequestHeader(CommandHeader):
-    """101."""
+    """Fields of GET_KV_CONFIG (101)."""
 
     namespace: str
     key: str
@@ -161,14 +161,14 @@ class GetKVConfigRequestHeader(CommandHeader):
 
 @header
 class GetKVConfigResponseHeader(CommandHeader):
-    """Answer to 101."""
+    """Fields of the answer to GET_KV_CONFIG (101)."""
 
     value: str | None = None
 
 
 @header
 class DeleteKVConfigRequestHeader(CommandHeader):
-    """102."""
+    """Fields of DELETE_KV_CONFIG (102)."""
 
     namespace: str
     key: str
@@ -176,6 +176,6 @@ class DeleteKVConfigRequestHeader(CommandHeader):
 
 @header
 class GetKVListByNamespaceRequestHeader(CommandHeader):
-    """219."""
+    """Fields of GET_KVLIST_BY_NAMESPACE (219)."""
 
     namespace: str

@@ -17,7 +17,7 @@ PULL_FLAG_LITE = 0x10
 
 @header
 class PullMessageRequestHeader(CommandHeader):
-    """11, 361. Times in ms.
+    """Fields of PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361). Times are in ms.
 
     Attributes:
         maxq_max_bytes: an extension of MaxQ's: the reader takes an answer of so many bytes and as many messages as
@@ -47,7 +47,7 @@ class PullMessageRequestHeader(CommandHeader):
 
 @header
 class PullMessageResponseHeader(CommandHeader):
-    """Answer to 11, 361.
+    """Fields of the answer to PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
 
     Attributes:
         maxq_count: messages from the asked offset to next_begin_offset that match; only in answers to maxq_max_bytes.
@@ -68,7 +68,7 @@ class PullMessageResponseHeader(CommandHeader):
 
 @header
 class PopMessageRequestHeader(CommandHeader):
-    """200050. Times in ms."""
+    """Fields of POP_MESSAGE (200050). Times are in ms."""
 
     consumer_group: str
     topic: str
@@ -86,7 +86,7 @@ class PopMessageRequestHeader(CommandHeader):
 
 @header
 class PopMessageResponseHeader(CommandHeader):
-    """Answer to 200050 and 200052."""
+    """Fields of the answer to POP_MESSAGE (200050) and PEEK_MESSAGE (200052)."""
 
     pop_time: Long
     invisible_time: Long
@@ -99,7 +99,7 @@ class PopMessageResponseHeader(CommandHeader):
 
 @header
 class AckMessageRequestHeader(CommandHeader):
-    """200051."""
+    """Fields of ACK_MESSAGE (200051)."""
 
     consumer_group: str
     topic: str
@@ -111,7 +111,7 @@ class AckMessageRequestHeader(CommandHeader):
 
 @header
 class ChangeInvisibleTimeRequestHeader(CommandHeader):
-    """200053."""
+    """Fields of CHANGE_MESSAGE_INVISIBLETIME (200053)."""
 
     consumer_group: str
     topic: str
@@ -125,7 +125,7 @@ class ChangeInvisibleTimeRequestHeader(CommandHeader):
 
 @header
 class ChangeInvisibleTimeResponseHeader(CommandHeader):
-    """Answer to 200053."""
+    """Fields of the answer to CHANGE_MESSAGE_INVISIBLETIME (200053)."""
 
     pop_time: Long
     invisible_time: Long
@@ -134,7 +134,7 @@ class ChangeInvisibleTimeResponseHeader(CommandHeader):
 
 @header
 class NotificationRequestHeader(CommandHeader):
-    """200054."""
+    """Fields of NOTIFICATION (200054)."""
 
     consumer_group: str
     topic: str
@@ -149,7 +149,7 @@ class NotificationRequestHeader(CommandHeader):
 
 @header
 class PeekMessageRequestHeader(CommandHeader):
-    """200052."""
+    """Fields of PEEK_MESSAGE (200052)."""
 
     topic: str
     queue_id: int
@@ -159,7 +159,7 @@ class PeekMessageRequestHeader(CommandHeader):
 
 @header
 class PollingInfoRequestHeader(CommandHeader):
-    """200055."""
+    """Fields of POLLING_INFO (200055)."""
 
     consumer_group: str
     topic: str

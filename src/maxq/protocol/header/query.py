@@ -7,10 +7,9 @@ Source:
 from maxq.protocol.frame.header_fields import CommandHeader, Long, header
 
 
-
 @header
 class QueryMessageRequestHeader(CommandHeader):
-    """12. Times in ms; `index_type` K, U or T."""
+    """Fields of QUERY_MESSAGE (12). Times are in ms; `index_type` is K, U or T."""
 
     topic: str
     key: str
@@ -23,7 +22,7 @@ class QueryMessageRequestHeader(CommandHeader):
 
 @header
 class ViewMessageRequestHeader(CommandHeader):
-    """33. `offset` is the physical offset."""
+    """Fields of VIEW_MESSAGE_BY_ID (33). `offset` is the physical offset."""
 
     offset: Long
     topic: str | None = None

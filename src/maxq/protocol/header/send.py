@@ -24,7 +24,10 @@ _V2_CODES: Final = frozenset(
 
 @header
 class SendMessageRequestHeader(CommandHeader):
-    """10, 324 with full names; 310, 320, 325 with letters. `batch` decides what the body is, not the code."""
+    """Fields of every send: of 10 and 324 with full names, of 310, 320 and 325 with letters.
+
+    Whether the body is a batch is decided by `batch`, not by the code.
+    """
 
     producer_group: str
     topic: str
@@ -62,7 +65,10 @@ class SendMessageRequestHeader(CommandHeader):
 
 @header
 class SendMessageResponseHeader(CommandHeader):
-    """Answer to any send. `msg_id`: offset message id, or several with commas. Clients trace when `trace_on`."""
+    """Fields of the answer to any send.
+
+    `msg_id` is the offset message id, or several with commas. Clients trace where `trace_on` is true.
+    """
 
     WIRE: ClassVar[Mapping[str, str]] = {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"}
 
@@ -78,7 +84,7 @@ class SendMessageResponseHeader(CommandHeader):
 
 @header
 class ConsumerSendMsgBackRequestHeader(CommandHeader):
-    """36. `offset` is the physical offset."""
+    """Fields of CONSUMER_SEND_MSG_BACK (36). `offset` is the physical offset."""
 
     offset: Long
     group: str
@@ -91,7 +97,7 @@ class ConsumerSendMsgBackRequestHeader(CommandHeader):
 
 @header
 class EndTransactionRequestHeader(CommandHeader):
-    """37."""
+    """Fields of END_TRANSACTION (37)."""
 
     producer_group: str
     tran_state_table_offset: Long
@@ -105,7 +111,7 @@ class EndTransactionRequestHeader(CommandHeader):
 
 @header
 class CheckTransactionStateRequestHeader(CommandHeader):
-    """39, broker to producer."""
+    """Fields of CHECK_TRANSACTION_STATE (39), which a broker sends to a producer."""
 
     tran_state_table_offset: Long
     commit_log_offset: Long
@@ -117,7 +123,7 @@ class CheckTransactionStateRequestHeader(CommandHeader):
 
 @header
 class RecallMessageRequestHeader(CommandHeader):
-    """370."""
+    """Fields of RECALL_MESSAGE (370)."""
 
     topic: str
     recall_handle: str
@@ -126,14 +132,14 @@ class RecallMessageRequestHeader(CommandHeader):
 
 @header
 class RecallMessageResponseHeader(CommandHeader):
-    """Answer to 370."""
+    """Fields of the answer to RECALL_MESSAGE (370)."""
 
     msg_id: str
 
 
 @header
 class ReplyMessageRequestHeader(CommandHeader):
-    """326, broker to the requester's client."""
+    """Fields of PUSH_REPLY_MESSAGE_TO_CLIENT (326), which a broker sends to the client that asked."""
 
     producer_group: str
     topic: str
