@@ -37,7 +37,7 @@ _MS_DIGITS: Final = 18
 
 
 class RecallMessageProcessor(RequestProcessor):
-    """370."""
+    """Answers RECALL_MESSAGE (370)."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class TimerAdminProcessor(RequestProcessor):
         }
 
     def list_messages(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30060. Costs some milliseconds at most, however much waits."""
+        """Answer MAXQ_LIST_TIMER_MESSAGES (30060). Costs some milliseconds at most, however much waits."""
         listing = self._listing()
         fields = HeaderFields(request.ext)
         timer, now_ms = self._service.timer, self._clock.wall_ms()
@@ -94,11 +94,11 @@ class TimerAdminProcessor(RequestProcessor):
         return self._answer(request, page.entries, page.next)
 
     async def inspect_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30061. No entries: no such message waits."""
+        """Answer MAXQ_INSPECT_TIMER_MESSAGE (30061). No entries: no such message waits."""
         return self._answer(request, await self._find(request), "")
 
     async def cancel_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30062. An administrator may, whatever recallMessageEnable says."""
+        """Answer MAXQ_CANCEL_TIMER_MESSAGE (30062). An administrator may, whatever recallMessageEnable says."""
         records = [entry.record for entry in await self._find(request)]
         found = [record for record in records if record is not None and record.delete_key is None]
         if not found:
@@ -112,7 +112,7 @@ class TimerAdminProcessor(RequestProcessor):
         return await self._recall.cancel(request, handle, connection.remote_host, "")
 
     def switch_timer_engine(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """5001. There is one engine, the wheel."""
+        """Answer SWITCH_TIMER_ENGINE (5001). There is one engine, the wheel."""
         engine = request.ext.get(_ENGINE, "")
         if engine == _WHEEL:
             return request.reply(ResponseCode.SUCCESS, "switch timer engine success")

@@ -49,7 +49,9 @@ CALL_CLIENT_TIMEOUT_MS: Final = 10_000
 
 
 class AdminClientProcessor(RequestProcessor):
-    """203, 204, 300, 307, 309, 328, 343, 345."""
+    """Answers GET_CONSUMER_CONNECTION_LIST (203), GET_PRODUCER_CONNECTION_LIST (204), QUERY_TOPIC_CONSUME_BY_WHO (300),
+    GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309), GET_ALL_PRODUCER_INFO (328),
+    QUERY_TOPICS_BY_CONSUMER (343) and QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class AdminClientProcessor(RequestProcessor):
     # --- who is connected ---------------------------------------------------------------------------------------------
 
     async def get_consumer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """203."""
+        """Answer GET_CONSUMER_CONNECTION_LIST (203)."""
         group = HeaderFields(request.ext).required_str("consumerGroup")
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
@@ -104,7 +106,7 @@ class AdminClientProcessor(RequestProcessor):
         return await _connections_reply(request, body.encode(), info.channel_info_table.values())
 
     async def get_producer_connection_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """204."""
+        """Answer GET_PRODUCER_CONNECTION_LIST (204)."""
         group = HeaderFields(request.ext).required_str("producerGroup")
         members = self._producers.group_channel_table.get(group)
         if members is None:
@@ -112,7 +114,7 @@ class AdminClientProcessor(RequestProcessor):
         return await _connections_reply(request, ProducerConnection().encode(), members.values())
 
     async def get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """328."""
+        """Answer GET_ALL_PRODUCER_INFO (328)."""
         turns, rows = Turns(), []
         for group, members in list(self._producers.group_channel_table.items()):
             infos = []
@@ -125,19 +127,20 @@ class AdminClientProcessor(RequestProcessor):
     # --- who consumes what --------------------------------------------------------------------------------------------
 
     def query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """300. Groups that subscribe to the topic now, or committed offsets of it."""
+        """Answer QUERY_TOPIC_CONSUME_BY_WHO (300). Groups that subscribe to the topic now, or committed offsets of it.
+        """
         topic = HeaderFields(request.ext).required_str("topic")
         groups = self._consumers.query_topic_consume_by_who(topic) | self._offsets.which_group_by_topic(topic)
         return body_reply(request, GroupList(sorted(groups)))
 
     def query_topics_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """343. Topics of which the group committed offsets."""
+        """Answer QUERY_TOPICS_BY_CONSUMER (343). Topics of which the group committed offsets."""
         group = HeaderFields(request.ext).required_str("group")
         topics = sorted(self._offsets.which_topic_by_consumer(group))
         return body_reply(request, TopicList(topics, self._broker_address()))
 
     def query_subscription_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """345."""
+        """Answer QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("group"), fields.opt_str("topic") or ""
         subscription = self._consumers.find_subscription_data(group, topic)
@@ -146,12 +149,12 @@ class AdminClientProcessor(RequestProcessor):
     # --- passed on to a client ----------------------------------------------------------------------------------------
 
     async def get_consumer_running_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """307."""
+        """Answer GET_CONSUMER_RUNNING_INFO (307)."""
         return await self._call_consumer(request, dict(request.ext), request.body_bytes)
 
     async def consume_message_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """309. The broker adds the message: the one of `msgId`, an offset id; without it what came with the request.
-        Judged by the message's topic, too: the client may be the one of whoever asks."""
+        """Answer CONSUME_MESSAGE_DIRECTLY (309). The broker adds the message: the one of `msgId`, an offset id; without
+        it what came with the request. Judged by the message's topic, too: the client may be the one of whoever asks."""
         fields = HeaderFields(request.ext)
         record = self._record_of(fields.opt_str("msgId"))
         if record is not None and self._guard is not None:

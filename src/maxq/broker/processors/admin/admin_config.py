@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 
 
 class AdminConfigProcessor(RequestProcessor):
-    """25, 26, 28, 315."""
+    """Answers UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26), GET_BROKER_RUNTIME_INFO (28) and
+    VIEW_BROKER_STATS_DATA (315)."""
 
     def __init__(
         self,
@@ -68,7 +69,8 @@ class AdminConfigProcessor(RequestProcessor):
     # --- settings -----------------------------------------------------------------------------------------------------
 
     async def update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """25. All of the properties, or none; then they are written back to the file the broker was started with."""
+        """Answer UPDATE_BROKER_CONFIG (25). All of the properties, or none; then they are written back to the file the
+        broker was started with."""
         source = f"UPDATE_BROKER_CONFIG from {connection.remote_address}"
         changes = self._settings.update(parse_properties(request.body_bytes, source=source), source=source)
         for change in changes:
@@ -94,18 +96,18 @@ class AdminConfigProcessor(RequestProcessor):
             self._on_permission_changed()
 
     def get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """26. All settings by RocketMQ's names, sorted."""
+        """Answer GET_BROKER_CONFIG (26). All settings by RocketMQ's names, sorted."""
         body = format_properties(self._settings.snapshot()).encode()
         return request.reply(ext={"version": self._version.encode().decode()}, body=body)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     def get_broker_runtime_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """28."""
+        """Answer GET_BROKER_RUNTIME_INFO (28)."""
         return body_reply(request, KVTable(self._runtime_info()))
 
     def view_broker_stats_data(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """315. Tools take code 1 as zero."""
+        """Answer VIEW_BROKER_STATS_DATA (315). Tools take code 1 as zero."""
         fields = HeaderFields(request.ext)
         name, key = fields.required_str("statsName"), fields.required_str("statsKey")
         item = self._stats.view(name, key)

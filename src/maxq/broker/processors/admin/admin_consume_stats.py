@@ -47,7 +47,7 @@ class _TopicStats:
 
 
 class AdminConsumeStatsProcessor(RequestProcessor):
-    """208, 303, 317."""
+    """Answers GET_CONSUME_STATS (208), QUERY_CONSUME_TIME_SPAN (303) and GET_BROKER_CONSUME_STATS (317)."""
 
     def __init__(
         self,

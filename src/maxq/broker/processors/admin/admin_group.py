@@ -32,7 +32,9 @@ INDEX_PERM_READ: Final = 2  # bit number (PermName.INDEX_PERM_READ)
 
 
 class AdminGroupProcessor(RequestProcessor):
-    """200, 201, 207, 225, 352, 353."""
+    """Answers UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201),
+    DELETE_SUBSCRIPTIONGROUP (207), UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225), GET_SUBSCRIPTIONGROUP_CONFIG (352)
+    and UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
 
     def __init__(
         self,
@@ -56,14 +58,14 @@ class AdminGroupProcessor(RequestProcessor):
         }
 
     async def update_and_create_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """200."""
+        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
         if not request.body_length:
             return request.reply()
         config = SubscriptionGroupConfig.decode(request.body_bytes)
         return await self._update([config], connection, request)
 
     async def update_and_create_group_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """225. All or none."""
+        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225). All or none."""
         configs = SubscriptionGroupList.decode(request.body_bytes).group_config_list
         return await self._update(configs, connection, request)
 
@@ -83,7 +85,7 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply()
 
     async def delete_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """207. Retry and dead letter topics stay; tools delete them by 215."""
+        """Answer DELETE_SUBSCRIPTIONGROUP (207). Retry and dead letter topics stay; tools delete them by 215."""
         fields = HeaderFields(request.ext)
         group = fields.required_str("groupName")
         log.info("delete subscription group %s, called by %s", group, connection.remote_address)
@@ -96,7 +98,8 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply()
 
     async def update_and_get_group_forbidden(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """353. May the group read the topic? Without `readable` only a question."""
+        """Answer UPDATE_AND_GET_GROUP_FORBIDDEN (353). May the group read the topic? Without `readable` only a
+        question."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("group"), fields.required_str("topic")
         if fields.opt_str("readable") is not None:
@@ -108,7 +111,7 @@ class AdminGroupProcessor(RequestProcessor):
         return body_reply(request, GroupForbidden(topic=topic, group=group, readable=readable))
 
     async def get_all_groups(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """201. Whole, or a page of it for slaves."""
+        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201). Whole, or a page of it for slaves."""
         table = self._groups.subscription_group_table
         page = page_of(
             table,
@@ -126,7 +129,8 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply(ResponseCode.SUCCESS, None, {"totalGroupNum": str(len(table))}, body)
 
     def get_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """352. Asking for a group creates it where groups are created on first use, as with every other use of it."""
+        """Answer GET_SUBSCRIPTIONGROUP_CONFIG (352). Asking for a group creates it where groups are created on first
+        use, as with every other use of it."""
         group = HeaderFields(request.ext).required_str("group")
         config = self._groups.find_subscription_group_config(group)
         if config is None:

@@ -33,7 +33,8 @@ _PAGE_BYTES: Final = 256 << 10
 
 
 class AdminOffsetProcessor(RequestProcessor):
-    """29, 30, 31, 32, 43, 308, 314."""
+    """Answers SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME
+    (32), GET_ALL_CONSUMER_OFFSET (43), QUERY_CORRECTION_OFFSET (308) and CLONE_GROUP_OFFSET (314)."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def search_offset_by_timestamp(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """29. The first message at or after a time, or the last at or before it."""
+        """Answer SEARCH_OFFSET_BY_TIMESTAMP (29). The first message at or after a time, or the last at or before it."""
         fields = HeaderFields(request.ext)
         topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
         boundary = BoundaryType.parse(fields.opt_str("boundaryType"))
@@ -70,14 +71,16 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"offset": str(offset)})
 
     def get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30. Where the next message will be; 0 for a queue that has none. And the topic's incarnation."""
+        """Answer GET_MAX_OFFSET (30). Where the next message will be; 0 for a queue that has none. And the topic's
+        incarnation."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         offset = self._store.max_offset(topic, fields.required_int("queueId"))
         return request.reply(ext={"offset": str(offset)} | self._incarnation(topic))
 
     def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """31. 0 for a queue without messages: Java makes the queue when it is asked for, and tools refuse less."""
+        """Answer GET_MIN_OFFSET (31). 0 for a queue without messages: Java makes the queue when it is asked for, and
+        tools refuse less."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         offset = self._store.min_offset(topic, fields.required_int("queueId"))
@@ -91,7 +94,7 @@ class AdminOffsetProcessor(RequestProcessor):
         return {"incarnation": str(incarnation)} if incarnation else {}
 
     def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """32. -1 for a queue that has no message."""
+        """Answer GET_EARLIEST_MSG_STORETIME (32). -1 for a queue that has no message."""
         fields = HeaderFields(request.ext)
         timestamp = self._store.earliest_store_time(fields.required_str("topic"), fields.required_int("queueId"))
         return request.reply(ext={"timestamp": str(timestamp)})
@@ -99,9 +102,9 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """43. A MaxQ slave hears which deletions of topics the table knows, and, if it asks, all of them
-        (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer than a frame;
-        RocketMQ's slaves know no pages."""
+        """Answer GET_ALL_CONSUMER_OFFSET (43). A MaxQ slave hears which deletions of topics the table knows, and, if it
+        asks, all of them (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer
+        than a frame; RocketMQ's slaves know no pages."""
         body = self._offsets.head()
         mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:
@@ -144,7 +147,8 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"nextPage": following} if following else {}, body=encoded)
 
     async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """308. By queue the smallest offset of all groups; Long.MAX_VALUE where `compareGroup` is behind even that."""
+        """Answer QUERY_CORRECTION_OFFSET (308). By queue the smallest offset of all groups; Long.MAX_VALUE where
+        `compareGroup` is behind even that."""
         fields = HeaderFields(request.ext)
         topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
         filter_groups = [group for group in (fields.opt_str("filterGroups") or "").split(",") if group]
@@ -157,7 +161,8 @@ class AdminOffsetProcessor(RequestProcessor):
         return body_reply(request, QueryCorrectionOffsetBody(smallest))
 
     async def clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """314. Let a group stand where another stands: in one topic, or in all that the other consumed."""
+        """Answer CLONE_GROUP_OFFSET (314). Let a group stand where another stands: in one topic, or in all that the
+        other consumed."""
         fields = HeaderFields(request.ext)
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
         topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminStaticTopicProcessor(RequestProcessor):
-    """513."""
+    """Answers UPDATE_AND_CREATE_STATIC_TOPIC (513)."""
 
     def __init__(
         self,
@@ -44,8 +44,9 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic}
 
     async def update_and_create_static_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """513. The mapping is taken first: a topic without its mapping would be an ordinary one for a moment. When the
-        answer is given the end of a queue that leaves stands still, and everything before it is seen by readers."""
+        """Answer UPDATE_AND_CREATE_STATIC_TOPIC (513). The mapping is taken first: a topic without its mapping would be
+        an ordinary one for a moment. When the answer is given the end of a queue that leaves stands still, and
+        everything before it is seen by readers."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         log.info("update or create static topic %s, called by %s", topic, connection.remote_address)

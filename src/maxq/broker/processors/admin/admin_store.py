@@ -36,7 +36,7 @@ READ_AHEAD_RANDOM: Final = 1
 
 
 class AdminStoreProcessor(RequestProcessor):
-    """306, 321, 329, 907, 2001 to 2004."""
+    """Answers requests 306, 321, 329, 907, 2001 to 2004."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class AdminStoreProcessor(RequestProcessor):
     # --- cleaning -----------------------------------------------------------------------------------------------------
 
     async def clean_expired_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """306. Queue files whose messages are gone from the log."""
+        """Answer CLEAN_EXPIRED_CONSUMEQUEUE (306). Queue files whose messages are gone from the log."""
         log.warning("clean expired consume queues, called by %s", connection.remote_address)
         await self._store.clean_expired_consume_queues()
         return request.reply()
 
     def delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """329. Log files older than fileReservedTime, whatever the hour."""
+        """Answer DELETE_EXPIRED_COMMITLOG (329). Log files older than fileReservedTime, whatever the hour."""
         log.warning("delete expired commit log, called by %s", connection.remote_address)
         self._store.execute_delete_files_manually()
         return request.reply()
@@ -83,7 +83,8 @@ class AdminStoreProcessor(RequestProcessor):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """321. Units of one queue from `index` on, and whether a group's subscription takes them."""
+        """Answer QUERY_CONSUME_QUEUE (321). Units of one queue from `index` on, and whether a group's subscription
+        takes them."""
         fields = HeaderFields(request.ext)
         topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
         index, count = fields.required_long("index"), fields.required_int("count")
@@ -129,13 +130,13 @@ class AdminStoreProcessor(RequestProcessor):
         return entry is not None and record is not None and entry.wanted.predicate.matches_record(record, 0, size)
 
     def get_broker_ha_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """907. How replication stands."""
+        """Answer GET_BROKER_HA_STATUS (907). How replication stands."""
         return body_reply(request, self._ha_runtime_info())
 
     # --- cold reads ---------------------------------------------------------------------------------------------------
 
     def update_cold_data_flow_control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """2001. Properties `group=bytes`; all or none."""
+        """Answer UPDATE_COLD_DATA_FLOW_CTR_CONFIG (2001). Properties `group=bytes`; all or none."""
         thresholds: dict[str, int] = {}
         for group, text in parse_properties(request.body_bytes, source="cold read thresholds").items():
             threshold = parse_long(text)
@@ -149,12 +150,12 @@ class AdminStoreProcessor(RequestProcessor):
         return request.reply()
 
     def remove_cold_data_flow_control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """2002. The body is a group's name."""
+        """Answer REMOVE_COLD_DATA_FLOW_CTR_CONFIG (2002). The body is a group's name."""
         self._cold_read_thresholds.pop(request.body_bytes.decode("utf-8", "replace").strip(), None)
         return request.reply()
 
     def get_cold_data_flow_control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """2003."""
+        """Answer GET_COLD_DATA_FLOW_CTR_INFO (2003)."""
         broker = self._settings.broker
         info: dict[str, Any] = {
             "cgColdReadThreshold": broker.accepted_value("cgColdReadThreshold"),
@@ -166,7 +167,7 @@ class AdminStoreProcessor(RequestProcessor):
         return request.reply(body=json_dialect.dumps(info))
 
     def set_commit_log_read_mode(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """2004. A hint for the kernel in Java; the kernel does well without it."""
+        """Answer SET_COMMITLOG_READ_MODE (2004). A hint for the kernel in Java; the kernel does well without it."""
         mode = HeaderFields(request.ext).opt_int("READ_AHEAD_MODE")
         if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
             refuse_if(f"set commitlog readahead mode param value error: {mode} is neither 0 (normal) nor 1 (random)")

@@ -31,7 +31,7 @@ _SECOND_MS: Final = 1000  # timerPrecisionMs: the wheel's times are multiples of
 
 
 class AdminTimerProcessor(RequestProcessor):
-    """45, 60, 61."""
+    """Answers GET_ALL_DELAY_OFFSET (45), GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61)."""
 
     def __init__(self, *, settings: BrokerSettings, clock: Clock, store: MessageStore, files: CarriedFiles) -> None:
         self._settings = settings
@@ -48,12 +48,12 @@ class AdminTimerProcessor(RequestProcessor):
         }
 
     async def get_all_delay_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """45."""
+        """Answer GET_ALL_DELAY_OFFSET (45)."""
         body = await TOOLS.run(self._files.delay_offsets)
         return request.reply(body=body or DelayOffsetSerializeWrapper({}, self._version).encode())
 
     async def get_timer_check_point(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """60. 56 bytes, and MaxQ's own behind them."""
+        """Answer GET_TIMER_CHECK_POINT (60). 56 bytes, and MaxQ's own behind them."""
         self._refuse_without_wheel("The checkpoint is null")
         checkpoint = await TOOLS.run(self._files.timer_checkpoint)
         if checkpoint is None:
@@ -63,7 +63,7 @@ class AdminTimerProcessor(RequestProcessor):
         return request.reply(body=checkpoint.encode_answer())
 
     async def get_timer_metrics(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """61."""
+        """Answer GET_TIMER_METRICS (61)."""
         self._refuse_without_wheel("The timer message store is null")
         body = await TOOLS.run(self._files.timer_metrics)
         if body is None:

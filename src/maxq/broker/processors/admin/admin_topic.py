@@ -56,7 +56,9 @@ _MAX_PERM: Final = 15  # inherit 1, write 2, read 4, priority 8
 
 
 class AdminTopicProcessor(RequestProcessor):
-    """17, 18, 21, 202, 215, 305, 316, 351."""
+    """Answers UPDATE_AND_CREATE_TOPIC (17), UPDATE_AND_CREATE_TOPIC_LIST (18), GET_ALL_TOPIC_CONFIG (21),
+    GET_TOPIC_STATS_INFO (202), DELETE_TOPIC_IN_BROKER (215), GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305),
+    CLEAN_UNUSED_TOPIC (316) and GET_TOPIC_CONFIG (351)."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class AdminTopicProcessor(RequestProcessor):
     # --- change -------------------------------------------------------------------------------------------------------
 
     async def update_and_create_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """17."""
+        """Answer UPDATE_AND_CREATE_TOPIC (17)."""
         fields = HeaderFields(request.ext)
         filter_type = fields.opt_str("topicFilterType") or TopicFilterType.SINGLE_TAG.name
         if filter_type not in TopicFilterType.__members__:
@@ -113,7 +115,7 @@ class AdminTopicProcessor(RequestProcessor):
         return await self._update([config], connection, request)
 
     async def update_and_create_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """18. All or none."""
+        """Answer UPDATE_AND_CREATE_TOPIC_LIST (18). All or none."""
         configs = CreateTopicListRequestBody.decode(request.body_bytes).topic_config_list
         turns = Turns()
         for config in configs:
@@ -152,9 +154,9 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"The topic[{topic}] is conflict with system topic.")
 
     async def delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """215. With the topic go its offsets, messages, statistics and the retry topics of pop groups. The deletion is
-        a record of the log (store/log/deletions.py): it is stored before anything else changes, and the answer waits
-        for disk and replicas as that of a message does."""
+        """Answer DELETE_TOPIC_IN_BROKER (215). With the topic go its offsets, messages, statistics and the retry topics
+        of pop groups. The deletion is a record of the log (store/log/deletions.py): it is stored before anything else
+        changes, and the answer waits for disk and replicas as that of a message does."""
         topic = HeaderFields(request.ext).required_str("topic")
         log.info("delete topic %s, called by %s", topic, connection.remote_address)
         if not topic.strip():
@@ -207,7 +209,7 @@ class AdminTopicProcessor(RequestProcessor):
         return [name for name in candidates if name in known and not self._groups.has_retry_topic(name)]
 
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """316. Queues of topics that no longer exist go."""
+        """Answer CLEAN_UNUSED_TOPIC (316). Queues of topics that no longer exist go."""
         log.warning("clean unused topics, called by %s", connection.remote_address)
         known = self._topics.topic_config_table
         unused = sorted(await self._store.unused_topics(known))
@@ -223,7 +225,7 @@ class AdminTopicProcessor(RequestProcessor):
     # --- show ---------------------------------------------------------------------------------------------------------
 
     async def get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """21. Whole, or a page of it for slaves."""
+        """Answer GET_ALL_TOPIC_CONFIG (21). Whole, or a page of it for slaves."""
         table = self._topics.topic_config_table
         page = page_of(
             table,
@@ -244,7 +246,7 @@ class AdminTopicProcessor(RequestProcessor):
         return request.reply(ResponseCode.SUCCESS, None, {"totalTopicNum": str(len(table))}, body)
 
     def get_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """351."""
+        """Answer GET_TOPIC_CONFIG (351)."""
         topic = HeaderFields(request.ext).required_str("topic")
         config = self._topics.select_topic_config(topic)
         if config is None:
@@ -256,11 +258,11 @@ class AdminTopicProcessor(RequestProcessor):
         return body_reply(request, both)
 
     def get_system_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """305."""
+        """Answer GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
         return body_reply(request, TopicList(sorted(self._topics.system_topics())))
 
     async def get_topic_stats_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """202."""
+        """Answer GET_TOPIC_STATS_INFO (202)."""
         topic = HeaderFields(request.ext).required_str("topic")
         config = self._topics.select_topic_config(topic)
         if config is None:

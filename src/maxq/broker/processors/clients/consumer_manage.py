@@ -58,7 +58,7 @@ class ConsumerManageProcessor(RequestProcessor):
         }
 
     def get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """38. Clients take code 1 as "keep what you have"."""
+        """Answer GET_CONSUMER_LIST_BY_GROUP (38). Clients take code 1 as "keep what you have"."""
         group = HeaderFields(request.ext).required_str("consumerGroup")
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
@@ -68,8 +68,9 @@ class ConsumerManageProcessor(RequestProcessor):
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """14. A group without an offset starts at 0 of a queue that still has all its messages, and them in memory:
-        so a new group reads a young queue from its start whatever its consumeFromWhere says."""
+        """Answer QUERY_CONSUMER_OFFSET (14). A group without an offset starts at 0 of a queue that still has all its
+        messages, and them in memory: so a new group reads a young queue from its start whatever its consumeFromWhere
+        says."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id = fields.required_int("queueId")
@@ -85,11 +86,11 @@ class ConsumerManageProcessor(RequestProcessor):
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """15. A commit does not create the group: only heartbeats and pulls do that, so an unknown one is code 26.
-        While a reset waits for the next pull, what the client still commits of before it is passed over; so is what it
-        has read of a topic that was deleted and made again since, for new messages get these numbers. A slave keeps
-        in mind what it was told, for its master (offset/slave_commits.py), and hands it over with maxqIfAhead: clients
-        may have committed more here meanwhile."""
+        """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do that, so
+        an unknown one is code 26. While a reset waits for the next pull, what the client still commits of before it is
+        passed over; so is what it has read of a topic that was deleted and made again since, for new messages get these
+        numbers. A slave keeps in mind what it was told, for its master (offset/slave_commits.py), and hands it over
+        with maxqIfAhead: clients may have committed more here meanwhile."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -133,7 +134,7 @@ class ConsumerManageProcessor(RequestProcessor):
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def lock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """41. Answers with the queues that the client owns now."""
+        """Answer LOCK_BATCH_MQ (41). Answers with the queues that the client owns now."""
         wanted = LockBatchRequestBody.decode(request.body_bytes)
         locked = self._locks.try_lock_batch(
             wanted.consumer_group, wanted.mq_set, wanted.client_id, only_this_broker=wanted.only_this_broker
@@ -141,7 +142,7 @@ class ConsumerManageProcessor(RequestProcessor):
         return body_reply(request, LockBatchResponseBody(sorted(locked)))
 
     def unlock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """42. Locks of others stay, and that is success too."""
+        """Answer UNLOCK_BATCH_MQ (42). Locks of others stay, and that is success too."""
         given = UnlockBatchRequestBody.decode(request.body_bytes)
         self._locks.unlock_batch(given.consumer_group, given.mq_set, given.client_id)
         return request.reply()

@@ -40,7 +40,7 @@ _ASKED_AT_ONCE: Final = 100  # members of a group
 
 
 class ResetOffsetProcessor(RequestProcessor):
-    """222, 223."""
+    """Answers INVOKE_BROKER_TO_RESET_OFFSET (222) and INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223)."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class _Copy:
 
 
 class SendBackProcessor(RequestProcessor):
-    """36."""
+    """Answers CONSUMER_SEND_MSG_BACK (36)."""
 
     def __init__(self, parts: SendBackParts) -> None:
         self._parts = parts
