@@ -118,3 +118,17 @@ def _opened(file: Path, mode: str, done: str, standard: BinaryIO) -> AbstractCon
         return cast(BinaryIO, open(file, mode))
     except OSError as error:
         raise ConfigError(f"file {file} can not be {done}: {error.strerror}") from None
+
+
+# --- folders ---
+
+
+def folder(text: str | Path) -> Path:
+    """A parser: a folder that has a name. The empty one, of a variable that is not set, say, would be the current one.
+
+    Raises:
+        typer.BadParameter: it has none.
+    """
+    if not str(text).strip():
+        raise typer.BadParameter(f"{str(text)!r} names no folder; '.' is the current one")
+    return Path(text)

@@ -14,8 +14,6 @@ _MODULES = {
         "topicClusterList": "The clusters that have a topic.",
         "updateOrderConf": "Get, put or delete the order configuration of a topic.",
         "allocateMQ": "How the queues of a topic would be shared out.",
-    },
-    "static_topics": {
         "updateStaticTopic": "Make a static topic, or give one more queues.",
         "remappingStaticTopic": "Move the queues of a static topic to other brokers.",
     },
@@ -30,6 +28,7 @@ _MODULES = {
         "producerConnection": "Members of a producer group.",
         "producer": "All producers of a broker.",
         "setConsumeMode": "Pull or pop for a topic and group.",
+        "startMonitoring": "Backlogs, differing subscriptions and queues that stand still.",
     },
     "offsets": {
         "resetOffsetByTime": "Let a consumer group go on at a time or an offset.",
@@ -46,14 +45,12 @@ _MODULES = {
         "consumeMessage": "Messages of a topic or queue from an offset or time on, of no group.",
         "sendMessage": "Send one message.",
         "queryCq": "Units of a ConsumeQueue.",
+        "dumpCompactionLog": "Messages in a file of a compacted topic.",
     },
     "send_times": {
         "sendMsgStatus": "Send messages to one broker and show what comes of each.",
         "checkMsgSendRT": "Send messages to a topic and show how long each took.",
         "clusterRT": "Send messages to all brokers and show how long they took.",
-    },
-    "compaction_log": {
-        "dumpCompactionLog": "Messages in a file of a compacted topic.",
     },
     "traces": {
         "queryMsgTraceById": "Who sent and consumed a message, when and how it went.",
@@ -69,20 +66,18 @@ _MODULES = {
         "cleanUnusedTopic": "Delete queues of topics that are gone.",
         "deleteExpiredCommitLog": "Delete log files older than they must be kept.",
         "switchTimerEngine": "Which engine a Java broker's timer uses.",
-    },
-    "cold_reads": {
         "getColdDataFlowCtrInfo": "Thresholds of cold reads.",
         "updateColdDataFlowCtrGroupConfig": "Set how much a consumer group may read cold.",
         "removeColdDataFlowCtrGroupConfig": "Give a consumer group the common threshold again.",
         "setCommitLogReadAheadMode": "Whether the kernel reads ahead in the log.",
+        "addBroker": "Start a broker in RocketMQ's broker container.",
+        "removeBroker": "Stop a broker of a broker container.",
     },
     "exports": {
         "exportMetadata": "Topics and consumer groups as a JSON file.",
         "exportConfigs": "Settings of a cluster's masters as a JSON file.",
         "exportMetrics": "Rates and sizes of a cluster's masters as a JSON file.",
         "exportPopRecord": "Have Java brokers move pop's records out of RocksDB.",
-    },
-    "rocksdb": {
         "rocksDBConfigToJson": "Have Java brokers write settings in RocksDB as JSON.",
         "exportMetadataInRocksDB": "Refused: reads RocksDB folders of Java brokers.",
         "checkRocksdbCqWriteProgress": "Have Java brokers compare queues in files and RocksDB.",
@@ -108,10 +103,6 @@ _MODULES = {
         "electMaster": "Make another broker of a group its master.",
         "cleanBrokerMetadata": "Make a controller forget brokers.",
     },
-    "containers": {
-        "addBroker": "Start a broker in RocketMQ's broker container.",
-        "removeBroker": "Stop a broker of a broker container.",
-    },
     "lite_topics": {
         "getBrokerLiteInfo": "Lite topics of brokers, in numbers.",
         "getParentTopicInfo": "A parent topic of lite topics.",
@@ -119,9 +110,6 @@ _MODULES = {
         "getLiteClientInfo": "What a client has subscribed of a parent topic.",
         "getLiteGroupInfo": "How far behind a group is in lite topics.",
         "triggerLiteDispatch": "Have brokers look again for a group's lite messages.",
-    },
-    "monitoring": {
-        "startMonitoring": "Backlogs, differing subscriptions and queues that stand still.",
     },
     "access": {
         "createUser": "Make a user.",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any
 
+import orjson
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
@@ -10,7 +11,7 @@ from maxq.cli.admin.fan_out import ask_each
 from maxq.cli.admin.values import is_true
 from maxq.cli.options import server_address
 from maxq.cli.terminal.progress import tracked
-from maxq.cli.terminal.report import Report, json_value, json_values, pairs_report
+from maxq.cli.terminal.report import Report, done_report, json_value, json_values, pairs_report
 from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError
@@ -339,3 +340,107 @@ async def switch_timer_engine(
     done = await ask_each(targets, lambda address: admin.brokers.switch_timer_engine(address, engine))
     name = _ENGINES[engine]
     return done.report(lambda address: f"switchTimerEngine to {name} success, {address}", engine=name)
+
+
+# --- RocketMQ's broker container: several brokers in one process (MaxQ has --workers instead) ---
+
+Container = Annotated[str, typer.Option("-c", "--brokerContainerAddr", help="The container, host:port.")]
+
+
+@command(app, "addBroker")
+async def add_broker(
+    admin: Admin,
+    container: Container,
+    path: Annotated[str, typer.Option("-b", "--brokerConfigPath", help="Settings file, on the container's machine.")],
+) -> Report:
+    """Start a broker in a broker container."""
+    await admin.brokers.add_to_container(container, path)
+    return done_report(f"add broker to {container} success", container=container, configPath=path)
+
+
+@command(app, "removeBroker", asks="Stop broker {identity} of the container {container}?")
+async def remove_broker(
+    admin: Admin,
+    container: Container,
+    identity: Annotated[str, typer.Option("-b", "--brokerIdentity", help="cluster:brokerName:id")],
+) -> Report:
+    """Stop a broker of a broker container."""
+    cluster, _, rest = identity.partition(":")
+    name, _, number = rest.rpartition(":")
+    if not cluster or not name or not number.isdecimal():
+        raise ConfigError(f"-b {identity!r} is not allowed: it must be cluster:brokerName:id, the id a number")
+    await admin.brokers.remove_from_container(container, cluster, name, int(number))
+    return done_report(f"remove broker from {container} success", container=container, broker=identity)
+
+
+# --- cold reads: what consumer groups may read that is no longer in memory ---
+
+Group = Annotated[str, typer.Option("-g", "--consumerGroup", help="Consumer group.")]
+_COLD_READ_COLUMNS = {"address": "#Address", "key": "#Key", "value": "#Value"}
+
+
+@command(app, "getColdDataFlowCtrInfo")
+async def get_cold_data_flow_ctr_info(admin: Admin, broker: BrokerAddr = None, cluster: ClusterName = None) -> Report:
+    """Thresholds of cold reads on brokers, and what counts against them."""
+    found = await ask_each(await addresses(admin, broker, cluster, masters=False), admin.brokers.cold_data_flow_control)
+    lines: list[str] = []
+    for address, info in found.answers.items():
+        if info is None:
+            lines.append(f"Broker[{address}] has no cold ctr table !")
+        else:
+            lines.append(f" ============{address}============")
+            lines.append(orjson.dumps(info, option=orjson.OPT_INDENT_2).decode())
+    rows = [(address, key, value) for address, info in found.answers.items() for key, value in (info or {}).items()]
+    return Report(_COLD_READ_COLUMNS, rows, value=found.answers, text="\n".join(lines) + "\n", failures=found.failures)
+
+
+@command(app, "updateColdDataFlowCtrGroupConfig", summary="Set how much a consumer group may read cold.")
+async def update_cold_data_flow_ctr_group_config(
+    admin: Admin,
+    group: Group,
+    threshold: Annotated[int, typer.Option("-v", "--threshold", min=0, help="Bytes a second.")],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Set how many bytes a second a consumer group may read that are no longer in memory."""
+    done = await ask_each(
+        await addresses(admin, broker, cluster),
+        lambda address: admin.brokers.update_cold_data_flow_control(address, group, threshold),
+    )
+    return done.report(
+        lambda address: f"updateColdDataFlowCtrGroupConfig success, {address}", group=group, threshold=threshold
+    )
+
+
+@command(app, "removeColdDataFlowCtrGroupConfig")
+async def remove_cold_data_flow_ctr_group_config(
+    admin: Admin, group: Group, broker: BrokerAddr = None, cluster: ClusterName = None
+) -> Report:
+    """Give a consumer group the common threshold of cold reads again."""
+    done = await ask_each(
+        await addresses(admin, broker, cluster),
+        lambda address: admin.brokers.remove_cold_data_flow_control(address, group),
+    )
+    return done.report(lambda address: f"remove broker cold read threshold success, {address}", group=group)
+
+
+@command(app, "setCommitLogReadAheadMode")
+async def set_commit_log_read_ahead_mode(
+    admin: Admin,
+    mode: Annotated[
+        int, typer.Option("-m", "--commitLogReadAheadMode", min=0, max=1, help="0: read ahead; 1: reads are random.")
+    ],
+    broker: BrokerAddr = None,
+    cluster: ClusterName = None,
+) -> Report:
+    """Whether the kernel reads ahead in the log."""
+    done = await ask_each(
+        await addresses(admin, broker, cluster, masters=False),
+        lambda address: admin.brokers.set_commit_log_read_ahead_mode(address, mode),
+    )
+    text = "".join(
+        f" ============{address}============\ncommitLog set readAhead mode rstStr{answer}\n"
+        for address, answer in done.answers.items()
+    )
+    rows = [(address, "mode", answer) for address, answer in done.answers.items()]
+    return Report(_COLD_READ_COLUMNS, rows, value=done.answers, text=text, failures=done.failures)

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,10 +20,10 @@ from maxq.client.admin.messages import TOOLS_GROUP
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.client.results.send_result import SendResult
-from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError
+from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError, RemoteProtocolError
 from maxq.machine import system_environment
 from maxq.protocol.json.json_body import to_plain
-from maxq.protocol.message.message import Message, MessageExt
+from maxq.protocol.message.message import Message, MessageExt, decode_record
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.files.system import SystemClock
 
@@ -383,3 +384,44 @@ async def query_cq(
     columns = {"index": "#Index", "physicalOffset": "#Physical Offset", "size": "#Size", "tagsCode": "#Tags Code"}
     note = f"Queue data: max: {found.max_queue_index}, min: {found.min_queue_index}"
     return Report(columns | {"matches": "#Matches"}, rows, value=to_plain(found), notes=["", note])
+
+
+# --- files of compacted topics ---
+
+_LEAST_RECORD = 8  # size and magic
+_COMPACTED_COLUMNS = {
+    "msgId": "#Message ID",
+    "queueId": "#QID",
+    "queueOffset": "#Offset",
+    "keys": "#Keys",
+    "storeTime": "#Store Time",
+    "bytes": "#Bytes",
+}
+
+
+@command(app, "dumpCompactionLog")
+async def dump_compaction_log(
+    admin: Admin, file: Annotated[Path, typer.Option("-f", "--file", help="One file below compactionLog/.")]
+) -> Report:
+    """The messages of a file of a compacted topic, without a broker."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"file {file} can not be read: {error.strerror}") from None
+    found = _messages_of_file(data)
+    rows = [(m.msg_id, m.queue_id, m.queue_offset, m.keys, format_time(m.store_timestamp), m.store_size) for m in found]
+    return Report(_COMPACTED_COLUMNS, rows, value=[message_object(message) for message in found])
+
+
+def _messages_of_file(data: bytes) -> list[MessageExt]:
+    """Up to the first place without a record: the unused rest of the file."""
+    found: list[MessageExt] = []
+    position = 0
+    while position + _LEAST_RECORD <= len(data):
+        try:
+            message = decode_record(data, position, inflate=True)
+        except RemoteProtocolError:
+            break
+        found.append(message)
+        position += message.store_size
+    return found

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import typer
 
+from maxq.codes import MQVersion
 from maxq.errors import ConfigError
 
 _INT64_HIGH: Final = 2**63 - 1
@@ -50,3 +51,13 @@ def _flag(parameter: inspect.Parameter) -> str:
         if isinstance(note, typer.models.OptionInfo):
             return "/".join(name for name in (note.default, *(note.param_decls or ())) if name)
     return parameter.name.upper()
+
+
+# --- releases ---
+
+_NAMES = {int(version): version.name for version in MQVersion}
+
+
+def version_name(ordinal: int) -> str:
+    """RocketMQ's name of a release; its number where the release decides nothing and has no name here."""
+    return _NAMES.get(ordinal, f"ordinal {ordinal}")

@@ -17,9 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.folders import folder
 from maxq.cli.gc_freeze import LongLived
-from maxq.cli.options import split_assignments
+from maxq.cli.options import folder, split_assignments
 from maxq.cli.terminal.ends import drop_unread_output
 from maxq.cli.terminal.ready import ready_text
 from maxq.config import BrokerSettings, NamesrvSettings

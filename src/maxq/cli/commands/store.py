@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from maxq.cli.folders import folder
 from maxq.cli.lazy import NearGroup
+from maxq.cli.options import folder
 from maxq.errors import ConfigError, MaxQError, StoreError
 from maxq.machine import raise_file_limit, system_host
 from maxq.runtime.files.overlay_disk import OverlayDisk

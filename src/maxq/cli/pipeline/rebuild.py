@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from maxq.cli.folders import folder
+from maxq.cli.options import folder
 from maxq.cli.pipeline.common import print_result
 from maxq.cli.pipeline.spark_run import DRIVER_MEMORY, AsJson, DriverMemory, Master, need_spark, spark_run
 from maxq.errors import ConfigError
