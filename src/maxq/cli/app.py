@@ -13,7 +13,7 @@ import typer
 from maxq import __version__
 from maxq.cli.lazy import Entry, LazyGroup, NearGroup
 from maxq.cli.terminal.ends import INTERRUPTED, READER_GONE, drop_unread_output, flush_output
-from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.error_text import error_line
 from maxq.errors import MaxQError
 
 SUMMARY = "RocketMQ's broker in Python: servers, producing and consuming, administration, stores."
@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         return READER_GONE
     except OSError as error:  # `maxq … > file` on a disk that is full
         drop_unread_output()
-        return code or _fail(f"standard output cannot be written: {said(error)}", 1)
+        return code or _fail(f"standard output cannot be written: {error_line(error)}", 1)
 
 
 def _run(words: list[str]) -> int:
@@ -96,11 +96,11 @@ def _run(words: list[str]) -> int:
     except typer.Abort:
         return INTERRUPTED
     except MaxQError as error:
-        return _fail(said(error), 2 if error.is_wrong_value else 1)
+        return _fail(error_line(error), 2 if error.is_wrong_value else 1)
     except BrokenPipeError:
         raise
     except OSError as error:
-        return _fail(said(error), 1)
+        return _fail(error_line(error), 1)
 
 
 def _fail(message: str, code: int, where: str = "maxq") -> int:

@@ -16,7 +16,7 @@ _FULL: Final = 2
 _USUAL_THRESHOLDS: Final = (700, 10, 10)  # Python's, which the start of a program raises
 
 
-class LongLived:
+class SurvivorFreeze:
     """Sets survivors aside from `start` to `stop`. It is of the process: only programs have one."""
 
     def __init__(self, least: int = _LEAST) -> None:

@@ -8,7 +8,7 @@ import typer
 from maxq import __version__
 from maxq.cli.app import run
 from maxq.cli.options import name_servers
-from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.message_json import message_of
 from maxq.cli.terminal.near_names import near_names
 from maxq.client.admin.admin import Admin
@@ -77,12 +77,12 @@ def test_name_servers_without_a_port_have_the_usual_one() -> None:
     ],
 )
 def test_an_answer_that_explains_nothing_comes_with_what_to_do(error: BrokerError, remedy: str) -> None:
-    assert remedy in said(error)
+    assert remedy in error_line(error)
 
 
 def test_an_answer_that_explains_itself_is_left_as_it_is() -> None:
     remark = "request type 901 not supported: ADD_BROKER belongs to the broker container, which MaxQ does not have"
-    assert said(BrokerError(3, remark)) == f"{remark} (code 3)"
+    assert error_line(BrokerError(3, remark)) == f"{remark} (code 3)"
 
 
 def test_a_key_with_a_blank_is_a_wrong_line() -> None:
@@ -112,7 +112,7 @@ async def test_a_name_that_no_server_knows_brings_the_most_similar_one(word: str
     with pytest.raises(ClientError) as raised:
         async with near_names(cast(Admin, _Names()), [word, 5, None, "Orders"]):
             raise ClientError(f"nobody knows {word}")
-    assert said(raised.value) == f"nobody knows {word}" + (f"; did you mean {meant}?" if meant else "")
+    assert error_line(raised.value) == f"nobody knows {word}" + (f"; did you mean {meant}?" if meant else "")
 
 
 async def test_a_name_that_is_there_and_an_error_that_names_none_bring_nothing() -> None:
@@ -120,4 +120,4 @@ async def test_a_name_that_is_there_and_an_error_that_names_none_bring_nothing()
         with pytest.raises(type(error)) as raised:
             async with near_names(cast(Admin, _Names()), ["Orders", "ordres"]):
                 raise error
-        assert said(raised.value) == str(error)
+        assert error_line(raised.value) == str(error)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.report import Report
 from maxq.errors import MaxQError
 
@@ -54,7 +54,7 @@ async def ask_each(addresses: Iterable[str], ask: Callable[[str], Awaitable[Answ
     outcomes: Outcomes[Answer] = Outcomes()
     for address, answer in zip(targets, await asyncio.gather(*map(one, targets)), strict=True):
         if isinstance(answer, (MaxQError, OSError)):
-            outcomes.failures[address] = said(answer)
+            outcomes.failures[address] = error_line(answer)
         else:
             outcomes.answers[address] = answer
     return outcomes

@@ -17,7 +17,7 @@ import typer
 
 from maxq.cli.credentials import AccessKey, SecretKey, Tls, use_credentials
 from maxq.cli.options import DEFAULT_NAMESRV, Namesrv, opened_input, split_assignments
-from maxq.cli.terminal.error_text import said
+from maxq.cli.terminal.error_text import error_line
 from maxq.cli.terminal.message_json import message_object, message_of
 from maxq.cli.terminal.near_names import near_names
 from maxq.cli.terminal.pipes import InOrder, LineReader, LineWriter
@@ -87,7 +87,7 @@ def produce(
             raise ConfigError(f"{error}; {_messages(sent.count)} before it sent") from None
         except MaxQError as error:
             raise (ConfigError if error.is_wrong_value else ClientError)(
-                f"{said(error).rstrip('.')}; {sent.told}"
+                f"{error_line(error).rstrip('.')}; {sent.told}"
             ) from error
     rate = f" ({sent.count / sent.seconds:,.0f}/s)" if sent.count else ""
     print(f"{_messages(sent.count)} sent to {topic} in {sent.seconds:.2f} s{rate}", file=sys.stderr)
@@ -364,7 +364,7 @@ async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done
         try:
             await _commit(consumer, out, done)
         except MaxQError as error:
-            print(f"maxq: warning: offsets are not committed yet: {said(error)}", file=sys.stderr)
+            print(f"maxq: warning: offsets are not committed yet: {error_line(error)}", file=sys.stderr)
 
 
 async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxq.cli.gc_freeze import LongLived
+from maxq.cli.gc_freeze import SurvivorFreeze
 from maxq.cli.options import folder, split_assignments
 from maxq.cli.terminal.ends import drop_unread_output
 from maxq.cli.terminal.ready import ready_text
@@ -221,7 +221,7 @@ def serve(
         loop = asyncio.get_running_loop()
         failures: list[StoreFailedError] = []
         reasons: list[str] = []
-        long_lived = LongLived()
+        freeze = SurvivorFreeze()
 
         def failed(service: str, error: BaseException) -> None:
             failure = StoreFailedError(f"{service} failed, the server has ended: {error}")
@@ -247,7 +247,7 @@ def serve(
             await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()  # raises what went wrong
-                long_lived.start()
+                freeze.start()
                 _say(ready())
                 if ready_file is not None:
                     ready_file.touch()
@@ -257,7 +257,7 @@ def serve(
                 await asyncio.gather(starting, return_exceptions=True)
         finally:
             stopping.cancel()
-            long_lived.stop()
+            freeze.stop()
             try:
                 await shutdown()
             except Exception as error:

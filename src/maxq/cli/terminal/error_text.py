@@ -33,8 +33,8 @@ _OF_NAME_SERVERS: Final = frozenset(
 )
 
 
-def said(error: BaseException) -> str:
-    """What went wrong, in one line, with the notes that were added to the error."""
+def error_line(error: BaseException) -> str:
+    """Return what went wrong in one line, with the notes that were added to the error."""
     remedies = list(getattr(error, "__notes__", ()))
     if isinstance(error, BrokerError):
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()

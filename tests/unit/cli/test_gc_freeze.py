@@ -6,7 +6,7 @@ from textwrap import dedent
 
 _BEFORE = """
 import gc, weakref
-from maxq.cli.gc_freeze import LongLived
+from maxq.cli.gc_freeze import SurvivorFreeze
 
 class Node:
     pass
@@ -25,7 +25,7 @@ def prints(text: str) -> str:
 
 def test_a_full_collection_does_not_look_at_what_survived_one_before() -> None:
     found = prints("""
-        LongLived().start()
+        SurvivorFreeze().start()
         table = [Node() for _ in range(1000)]
         gc.collect()
         print(len(gc.get_objects(generation=2)), gc.get_freeze_count() > 1000)
@@ -35,7 +35,7 @@ def test_a_full_collection_does_not_look_at_what_survived_one_before() -> None:
 
 def test_a_cycle_that_becomes_garbage_later_is_found_when_all_is_looked_at_again() -> None:
     found = prints("""
-        LongLived(least=3000).start()
+        SurvivorFreeze(least=3000).start()
         held = cycle()
         seen = weakref.ref(held)
         gc.collect()
@@ -52,7 +52,7 @@ def test_a_cycle_that_becomes_garbage_later_is_found_when_all_is_looked_at_again
 
 def test_the_collector_is_as_it_was_after_stop() -> None:
     found = prints("""
-        care = LongLived()
+        care = SurvivorFreeze()
         care.stop()
         care.start()
         gc.collect()
