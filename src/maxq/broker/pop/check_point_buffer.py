@@ -155,17 +155,25 @@ class CheckPointBuffer:
 
     def replace(self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int) -> Acked:
         """One message of `old` gets a check point of its own, and is acknowledged there; one record of the journal, so
-        that a kill leaves one of both."""
+        that a kill leaves one of both. Whoever else holds the message has it together with the new one. A message that
+        was acknowledged is done, and gets none."""
+        index = old.point.index_of(queue_offset)
+        bit = 1 << index if index >= 0 else 0
+        if not bit & ~old.point.bit_map:
+            return Acked(0, self._journal.noted_end())
         if not self._live:
             self.on_filled()
         live = self._insert(self._number(), point, revive_qid, -1)
-        bit = self.mark(old, queue_offset)
-        entries: dict[str, list[Any]] = {"p": [_entry(live)]}
-        if bit:
-            entries["a"] = [[old.number, bit]]
+        twins = [twin for twin in old.twins if not twin.ended and _bits_of(twin.point, [queue_offset])]
+        entries: dict[str, list[Any]] = {"p": [_entry(live)], "l" if twins else "a": [[old.number, bit]]}
+        if twins:
+            entries["t"] = [[live.number, twin.number] for twin in twins]
+        for twin in twins:
+            _make_twins(live, twin)
+        self._mark_alone(old, bit)
         offset, end = self._journal.write(entries)
         self._noted([live], offset)
-        return Acked(int(bit > 0), end)
+        return Acked(1, end)
 
     def move_cursor(self, queue: QueueKey, next_begin: int) -> None:
         """What lies before `next_begin` is nothing for the group."""

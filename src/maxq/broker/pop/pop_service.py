@@ -212,13 +212,14 @@ class PopService:
             self._parts.revive.stop()
 
     async def shutdown(self) -> None:
-        """Hand over what is open, so that whoever starts on this store, Java too, finds it. `stop` came before."""
+        """Hand over what is open, so that whoever starts on this store, Java too, finds it; what the journal keeps Java
+        gives again. `stop` came before."""
         self.stop()
         await asyncio.sleep(0)
         parts = self._parts
         if self._knows and parts.journal.may_write:
             if parts.settings.store.timer_wheel_enable:
-                await self._hand_over(parts.buffer.take_old(1 << 62, 0))
+                await self._hand_over([live for live in parts.buffer.take_old(1 << 62, 0) if not live.has_twins])
             self._commit_journal(at_once=True)
         await self._save()
 
@@ -403,12 +404,12 @@ class PopService:
         await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
-        """Make records of the revive topic of them, with what is open only."""
+        """Make records of the revive topic of them, with what is open only. Not of twins, which would be two messages
+        there: the journal keeps them until their time is over."""
         parts = self._parts
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:
-                parts.buffer.leave_to_twins(live)
                 if live.ended:
                     continue
                 given = live.point.open_offsets()

@@ -99,6 +99,21 @@ async def test_a_stop_hands_over_what_is_open_as_javas_records(start_broker: Sta
     await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, handle.revive_qid) >= 0)
 
 
+async def test_a_message_that_two_hold_is_acknowledged_by_either_also_after_a_stop(start_broker: Start) -> None:
+    """A slave that acted had given the messages to somebody else."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 3, queues=1)
+    given = await popped(broker, invisible_time=4_000)
+    (row,) = broker.controller.popping.buffer.hand_back()
+    of_the_slave = [*row[:4], broker.controller.store.time.now_ms(), 5_000, *row[6:]]
+    broker.controller.popping.buffer.take_back(0, [of_the_slave], (), [])
+    assert len(broker.controller.popping.buffer) == 2
+    await broker.stop()
+    broker = await start_broker(**QUICK)
+    assert (await batch_ack(broker, given)).code == ResponseCode.SUCCESS
+    assert await popped(broker, poll_time=9_000) == []
+
+
 async def test_what_is_open_for_long_is_handed_over_and_bounds_the_journal(start_broker: Start) -> None:
     broker = await start_broker(popCkStayBufferTime=300, popCkStayBufferTimeOut=100, **QUICK)
     await _filled(broker, 4, queues=1)

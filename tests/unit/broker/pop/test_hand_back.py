@@ -185,6 +185,35 @@ def test_a_message_that_two_hold_comes_again_when_the_later_time_is_over() -> No
     assert _open(started) == []
 
 
+OF_ONE = PopCheckPoint("T", "G", 0, 0, 20_000, 60_000, "b", [0], 1)
+
+
+@pytest.mark.parametrize("first", [OWN, OF_ONE])
+def test_a_message_that_two_hold_is_acknowledged_by_either_though_one_has_changed_its_time(
+    first: PopCheckPoint,
+) -> None:
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, _acting(SLAVES)))
+    (of_the_slave,) = master.those([SLAVES.key])
+    master.replace(replace(OF_ONE), 0, of_the_slave, 0)
+    started = _buffer()
+    for at, record in enumerate(cast(Journal, master._journal).records):
+        started.replay(at, record)
+    for buffer in (master, started):
+        assert _open(buffer) == [(OWN.pop_time, [0, 1]), (SLAVES.pop_time, [1, 2]), (OF_ONE.pop_time, [0])]
+        _ack(buffer, first, 0)
+        assert _open(buffer) == [(OWN.pop_time, [1]), (SLAVES.pop_time, [1, 2])]
+
+
+def test_a_message_that_was_acknowledged_by_one_of_two_does_not_come_because_the_other_changes_its_time() -> None:
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, _acting(SLAVES)))
+    _ack(master, OWN, 0)
+    (of_the_slave,) = master.those([SLAVES.key])
+    master.replace(replace(OF_ONE), 0, of_the_slave, 0)
+    assert _open(master) == [(OWN.pop_time, [1]), (SLAVES.pop_time, [1, 2])]
+
+
 def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:
     """The slave names what is open first, and what has ended behind it after that."""
     first, second = OWN, PopCheckPoint("T", "G", 0, 4, 3_000, 60_000, "b", [0, 1], 2)
