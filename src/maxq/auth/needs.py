@@ -54,7 +54,11 @@ class _Asked(NamedTuple):
     cluster: str
 
 
-_Rule = Callable[[_Asked], list[Need]]
+class Rule(NamedTuple):
+    """How to tell from a request what it needs, in words for the manual and as a function."""
+
+    words: str
+    needs: Callable[[_Asked], list[Need]]
 
 
 class Row(NamedTuple):
@@ -66,7 +70,7 @@ class Row(NamedTuple):
         in_rocketmq: does RocketMQ ask for something, too?
     """
 
-    by_request: _Rule
+    by_request: Rule
     of_record: tuple[Action, ...] = ()
     in_rocketmq: bool = True
 
@@ -89,7 +93,7 @@ def needs_of(
         return None
     if not strict and not row.in_rocketmq:
         return []
-    return row.by_request(_Asked(ext, body, cluster_name))
+    return row.by_request.needs(_Asked(ext, body, cluster_name))
 
 
 def need_of_record(code: int, sent_to: str) -> Need:
@@ -110,7 +114,7 @@ def _fields(
     topics: tuple[str, ...] = (),
     groups: tuple[str, ...] = (),
     lists: Mapping[str, str] | None = None,
-) -> _Rule:
+) -> Rule:
     """Header fields that name resources, of those that the request carries.
 
     Args:
@@ -125,12 +129,24 @@ def _fields(
             found += text.split(separators[field]) if field in separators else [text]
         return [name for name in found if name]
 
-    return lambda asked: _needs(asked, names(asked.ext, topics), names(asked.ext, groups), actions)
+    kinds = {"topic": topics, "group": groups}
+    named = [f"{kind}{'s' * (field in separators)} `{field}`" for kind, fields in kinds.items() for field in fields]
+    return Rule(
+        f"{_any_of(actions)} on {' and '.join(named)}",
+        lambda asked: _needs(asked, names(asked.ext, topics), names(asked.ext, groups), actions),
+    )
 
 
-def _topic_and_group(actions: tuple[Action, ...]) -> _Rule:
+def _any_of(actions: tuple[Action, ...]) -> str:
+    return " or ".join(action.value for action in actions)
+
+
+def _topic_and_group(actions: tuple[Action, ...]) -> Rule:
     """The topic and the group that asks, also where the request leaves them out."""
-    return lambda asked: _needs(asked, [asked.ext.get("topic", "")], [asked.ext.get("consumerGroup", "")], actions)
+    return Rule(
+        f"{_any_of(actions)} on topic `topic` and group `consumerGroup`, also where they are left out",
+        lambda asked: _needs(asked, [asked.ext.get("topic", "")], [asked.ext.get("consumerGroup", "")], actions),
+    )
 
 
 def _popped(asked: _Asked) -> list[Need]:
@@ -143,7 +159,7 @@ def _popped(asked: _Asked) -> list[Need]:
     return _needs(asked, [name] if name else [], [of] if of else [], _SUB)
 
 
-def _send(field: str, properties: str) -> _Rule:
+def _send(field: str, properties: str) -> Rule:
     """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs.
 
     Args:
@@ -153,18 +169,20 @@ def _send(field: str, properties: str) -> _Rule:
     def rule(asked: _Asked) -> list[Need]:
         return [_need_to_send(asked, asked.ext.get(field, "")), *_light_queues(asked, asked.ext.get(properties, ""))]
 
-    return rule
+    return Rule(
+        f"Pub on topic `{field}` and on the light queues of the message; of a retry topic Sub on its group", rule
+    )
 
 
-def _reply(field: str, properties: str) -> _Rule:
+def _reply(field: str, properties: str) -> Rule:
     """A send, except to the topic in which the cluster's replies wait for who asked."""
     send = _send(field, properties)
 
     def rule(asked: _Asked) -> list[Need]:
-        needs = send(asked)
+        needs = send.needs(asked)
         return needs[1:] if asked.ext.get(field, "") == asked.cluster + _REPLY_TOPIC_SUFFIX else needs
 
-    return rule
+    return Rule(f"{send.words}; nothing where it is the cluster's topic of replies", rule)
 
 
 def _stage(asked: _Asked) -> list[Need]:
@@ -189,16 +207,19 @@ def _route(asked: _Asked) -> list[Need]:
     return [Need(topic(name), (Action.PUB, Action.SUB, Action.GET))]
 
 
-def _cluster(actions: tuple[Action, ...]) -> _Rule:
+def _cluster(actions: tuple[Action, ...]) -> Rule:
     """Rule: the request needs these actions on the cluster of the server that is asked."""
-    return lambda asked: [Need(cluster(asked.cluster), actions)]
+    return Rule(f"{_any_of(actions)} on the cluster", lambda asked: [Need(cluster(asked.cluster), actions)])
 
 
-def _named_cluster(actions: tuple[Action, ...]) -> _Rule:
+def _named_cluster(actions: tuple[Action, ...]) -> Rule:
     """The cluster that the header names; the server's own where it names none."""
-    return lambda asked: [
-        Need(cluster(asked.ext.get("clusterName") or asked.ext.get("brokerClusterName") or asked.cluster), actions)
-    ]
+
+    def rule(asked: _Asked) -> list[Need]:
+        named = asked.ext.get("clusterName") or asked.ext.get("brokerClusterName") or asked.cluster
+        return [Need(cluster(named), actions)]
+
+    return Rule(f"{_any_of(actions)} on the cluster that the header names", rule)
 
 
 def _heartbeat(asked: _Asked) -> list[Need]:
@@ -251,6 +272,14 @@ _GROUP: Final = ("group",)
 _CONSUMER: Final = ("consumerGroup",)
 _APPLICATION: Final = ("application",)
 
+_NOTHING: Final = Rule("nothing", _nothing)
+_POPPED: Final = Rule("Sub on topic `topic` and group `consumerGroup`", _popped)
+_STAGE: Final = Rule("Pub on topic `topic`, also where it is left out, and on the light queues of the messages", _stage)
+_ROUTE: Final = Rule("Pub, Sub or Get on topic `topic`; of a retry topic Sub or Get on its group", _route)
+_HEARTBEAT: Final = Rule("Sub on the topics and consumer groups of the body", _heartbeat)
+_LOCK: Final = Rule("Sub on the topics and the group of the body", _lock)
+_BATCH_ACK: Final = Rule("Sub on the topics and groups of the body", _batch_ack)
+
 #: The one place that says what a request may touch; see the module.
 NEEDS: Final[Mapping[int, Row]] = {
     # clients: sending
@@ -261,10 +290,10 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.SEND_REPLY_MESSAGE_V2: Row(_reply("b", "i"), in_rocketmq=False),
     Code.RECALL_MESSAGE: Row(_fields(_PUB, _TOPIC)),
     Code.END_TRANSACTION: Row(_fields(_PUB, _TOPIC), _PUB),
-    Code.HEART_BEAT: Row(_heartbeat, _PUB),
+    Code.HEART_BEAT: Row(_HEARTBEAT, _PUB),
     Code.UNREGISTER_CLIENT: Row(_fields(_SUB, (), _CONSUMER)),
-    Code.CHECK_CLIENT_CONFIG: Row(_nothing),
-    Code.GET_ROUTEINFO_BY_TOPIC: Row(_route),
+    Code.CHECK_CLIENT_CONFIG: Row(_NOTHING),
+    Code.GET_ROUTEINFO_BY_TOPIC: Row(_ROUTE),
     # clients: consuming
     Code.PULL_MESSAGE: Row(_topic_and_group(_SUB)),
     Code.LITE_PULL_MESSAGE: Row(_topic_and_group(_SUB), in_rocketmq=False),
@@ -272,15 +301,15 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.QUERY_CONSUMER_OFFSET: Row(_topic_and_group(_SUB_OR_GET)),
     Code.UPDATE_CONSUMER_OFFSET: Row(_topic_and_group(_SUB_OR_UPDATE)),
     Code.GET_CONSUMER_LIST_BY_GROUP: Row(_fields(_SUB_OR_GET, (), _CONSUMER)),
-    Code.LOCK_BATCH_MQ: Row(_lock),
-    Code.UNLOCK_BATCH_MQ: Row(_lock),
-    Code.QUERY_ASSIGNMENT: Row(_nothing),
+    Code.LOCK_BATCH_MQ: Row(_LOCK),
+    Code.UNLOCK_BATCH_MQ: Row(_LOCK),
+    Code.QUERY_ASSIGNMENT: Row(_NOTHING),
     Code.POP_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
     Code.PEEK_MESSAGE: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
     Code.NOTIFICATION: Row(_fields(_SUB, _TOPIC, _CONSUMER)),
-    Code.ACK_MESSAGE: Row(_popped),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: Row(_popped),
-    Code.BATCH_ACK_MESSAGE: Row(_batch_ack, in_rocketmq=False),
+    Code.ACK_MESSAGE: Row(_POPPED),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: Row(_POPPED),
+    Code.BATCH_ACK_MESSAGE: Row(_BATCH_ACK, in_rocketmq=False),
     Code.POP_ROLLBACK: Row(_cluster(_UPDATE), in_rocketmq=False),
     Code.POLLING_INFO: Row(_fields(_GET, _TOPIC, _CONSUMER)),
     Code.POP_LITE_MESSAGE: Row(_topic_and_group(_SUB), in_rocketmq=False),
@@ -325,27 +354,27 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.UPDATE_AND_GET_GROUP_FORBIDDEN: Row(_fields(_UPDATE, _TOPIC, _GROUP)),
     Code.SET_MESSAGE_REQUEST_MODE: Row(_cluster(_UPDATE), in_rocketmq=False),
     # a server as a whole: what every user may see …
-    Code.GET_ALL_TOPIC_CONFIG: Row(_nothing),
-    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Row(_nothing),
-    Code.GET_ALL_CONSUMER_OFFSET: Row(_nothing),
-    Code.GET_ALL_DELAY_OFFSET: Row(_nothing),
-    Code.GET_ALL_MESSAGE_REQUEST_MODE: Row(_nothing),
-    Code.GET_BROKER_CONFIG: Row(_nothing),
-    Code.GET_NAMESRV_CONFIG: Row(_nothing),
-    Code.GET_BROKER_RUNTIME_INFO: Row(_nothing),
-    Code.GET_TIMER_CHECK_POINT: Row(_nothing),
-    Code.GET_TIMER_METRICS: Row(_nothing),
-    Code.GET_BROKER_CLUSTER_INFO: Row(_nothing),
-    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Row(_nothing),
-    Code.GET_TOPICS_BY_CLUSTER: Row(_nothing),
-    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Row(_nothing),
-    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Row(_nothing),
-    Code.GET_UNIT_TOPIC_LIST: Row(_nothing),
-    Code.GET_HAS_UNIT_SUB_TOPIC_LIST: Row(_nothing),
-    Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Row(_nothing),
-    Code.GET_COLD_DATA_FLOW_CTR_INFO: Row(_nothing),
-    Code.GET_BROKER_EPOCH_CACHE: Row(_nothing),
-    Code.CONTROLLER_GET_SYNC_STATE_DATA: Row(_nothing),
+    Code.GET_ALL_TOPIC_CONFIG: Row(_NOTHING),
+    Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Row(_NOTHING),
+    Code.GET_ALL_CONSUMER_OFFSET: Row(_NOTHING),
+    Code.GET_ALL_DELAY_OFFSET: Row(_NOTHING),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE: Row(_NOTHING),
+    Code.GET_BROKER_CONFIG: Row(_NOTHING),
+    Code.GET_NAMESRV_CONFIG: Row(_NOTHING),
+    Code.GET_BROKER_RUNTIME_INFO: Row(_NOTHING),
+    Code.GET_TIMER_CHECK_POINT: Row(_NOTHING),
+    Code.GET_TIMER_METRICS: Row(_NOTHING),
+    Code.GET_BROKER_CLUSTER_INFO: Row(_NOTHING),
+    Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Row(_NOTHING),
+    Code.GET_TOPICS_BY_CLUSTER: Row(_NOTHING),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Row(_NOTHING),
+    Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Row(_NOTHING),
+    Code.GET_UNIT_TOPIC_LIST: Row(_NOTHING),
+    Code.GET_HAS_UNIT_SUB_TOPIC_LIST: Row(_NOTHING),
+    Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Row(_NOTHING),
+    Code.GET_COLD_DATA_FLOW_CTR_INFO: Row(_NOTHING),
+    Code.GET_BROKER_EPOCH_CACHE: Row(_NOTHING),
+    Code.CONTROLLER_GET_SYNC_STATE_DATA: Row(_NOTHING),
     # … what needs the cluster …
     Code.GET_KV_CONFIG: Row(_cluster(_GET)),
     Code.GET_KVLIST_BY_NAMESPACE: Row(_cluster(_GET)),
@@ -415,7 +444,7 @@ NEEDS: Final[Mapping[int, Row]] = {
     Code.GET_BROKER_CLUSTER_ACL_INFO: Row(_cluster(_UPDATE)),
     Code.GET_BROKER_CLUSTER_ACL_CONFIG: Row(_cluster(_UPDATE)),
     # MaxQ's own: the application of a batch that commits together counts as a topic
-    Code.MAXQ_STAGE_MESSAGES: Row(_stage),
+    Code.MAXQ_STAGE_MESSAGES: Row(_STAGE),
     Code.MAXQ_STAGED_DECISION: Row(_fields(_PUB, _APPLICATION)),
     Code.MAXQ_DECIDE_STAGED: Row(_fields(_PUB, _APPLICATION)),
     Code.MAXQ_DELIVER_STAGED: Row(_fields(_PUB, _APPLICATION)),
