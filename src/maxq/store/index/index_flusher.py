@@ -79,5 +79,4 @@ class IndexFlusher:
 
 def _flush(files: list[IndexFile]) -> None:
     for file in files:
-        if file.flushed_count != file.index_count:
-            file.flush()
+        file.flush()

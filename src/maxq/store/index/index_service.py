@@ -251,7 +251,7 @@ class IndexService:
 
     def flush_last(self) -> None:
         """Make the newest file durable. Blocks."""
-        if self.files and self.files[-1].flushed_count != self.files[-1].index_count:
+        if self.files:
             self.files[-1].flush()
 
     def destroy(self) -> None:
