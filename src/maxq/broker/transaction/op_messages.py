@@ -119,17 +119,15 @@ class OpMessages:
         self._waiting_bytes += len(str(finished.queue_offset)) + 1
         return self._waiting_bytes > self._config().transaction_op_msg_max_size
 
-    def remember_now(self, queue_offset: int) -> int:
+    def remember_now(self, queue_offset: int) -> None:
         """The transaction is rolled back, and its producer waits until that can not be forgotten: an op message of its
-        own.
-
-        Returns:
-            Physical end of the op message; 0: refused, it is remembered like the others.
-        """
-        end = self._put([Finished(queue_offset, 0)])
-        if end == 0:
+        own. If that is refused, it is remembered like the others."""
+        if self._put([Finished(queue_offset, 0)]) == 0:
             self.remember(Finished(queue_offset, 0))
-        return end
+
+    def waits_with(self, queue_offset: int) -> bool:
+        """Does no op message name this half message yet, which is finished?"""
+        return any(finished.queue_offset == queue_offset for finished in self._waiting)
 
     def due_in_ms(self) -> int:
         """When `write_due` has something to do; 0: now."""

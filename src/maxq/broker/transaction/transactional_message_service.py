@@ -270,15 +270,28 @@ class TransactionalMessageService:
                     self._finish(counts, origin, Ending.COMMITTED, known.physical_offset + known.store_size)
                 return _ended_already("roll back")
         if not is_open:
-            return Ended(0)
+            return self._rolled_back(counts) if waits else Ended(0)
         self.ledger.end(counts, origin, Ending.ROLLED_BACK)
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
         self._parts.metrics.add(topic, -1)
         self._parts.metrics.ended(topic, committed=False)
         if waits:
-            return Ended(self.ops.remember_now(counts))
+            self.ops.remember_now(counts)
+            return self._rolled_back(counts)
         self._remember(Finished(counts, 0))
         return Ended(0)
+
+    def _rolled_back(self, offset: int) -> Ended | Refusal:
+        """What is told to somebody who waits for a rollback that was carried out: that it cannot be forgotten."""
+        if self.ops.waits_with(offset):
+            self.ops.write()
+        if self.ops.waits_with(offset):
+            why = self._store.refusal_remark() or "the store did not take it"
+            return Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the rollback cannot be written down now, and a restart would not know of it: {why}. Roll back again",
+            )
+        return Ended(self._store.appended_offset)
 
     def _prepared_message(self, header: EndTransactionRequestHeader) -> tuple[MessageExt, bytes] | Refusal:
         """The half message that `header` means, and its property text as stored (checkPrepareMessage)."""

@@ -16,6 +16,7 @@ from maxq.protocol.message.message_properties import encode_properties
 from maxq.runtime.files.system import SystemClock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.transactions.transaction_world import (
@@ -112,6 +113,24 @@ async def test_each_end_is_remembered_in_the_op_topic(start_broker: Start, onewa
         return sorted(bodies.split(b",")) == [b"", b"0", b"1", b"2", b"3"]
 
     await until(named)
+
+
+async def test_a_rollback_that_cannot_be_written_down_is_not_answered_with_success(start_broker: Start) -> None:
+    """A restart would not know of it: the producer would be asked again, or the transaction given up."""
+    broker = await start_broker(**CALM)
+    broker.create_topic("T")
+    client, store = TransactionClient(broker), broker.controller.store
+    half = await client.prepare("T")
+    store.flags.set(DISK_FULL, "the disk is full")
+    for _ in range(2):
+        reply = await client.end(half, ROLLBACK)
+        assert reply.code == ResponseCode.SYSTEM_ERROR and "the disk is full" in (reply.remark or "")
+    store.flags.clear(DISK_FULL)
+    assert (await client.end(half, ROLLBACK)).code == 0
+    assert await client.bodies(OP) == [b"0,"]
+    assert (await client.end(half, ROLLBACK)).code == 0
+    assert (await client.end(half, COMMIT)).code != 0
+    assert await client.bodies(OP) == [b"0,"] and await client.bodies("T") == []
 
 
 async def test_ends_share_one_op_message(start_broker: Start) -> None:
