@@ -315,20 +315,27 @@ def test_a_table_whose_sync_failed_may_be_written_again(tmp_path: Path, monkeypa
     assert disk.read(path) == b"new"
 
 
-@pytest.mark.parametrize("can_exchange", [True, False])
+@pytest.mark.parametrize(("can_exchange", "can_link"), [(True, True), (False, True), (False, False)])
 def test_a_table_is_replaced_in_the_blocks_of_a_spare_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool, can_link: bool
 ) -> None:
+    """Its own blocks are spare then, for the next time."""
+
+    def refuse(source: object, target: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(source), None, str(target))
+
     disk, path, spare = SystemDisk(), tmp_path / "table", tmp_path / "spare"
     disk.replace(path, b"old")
     disk.write(spare, bytes(4096))
     blocks = {path.stat().st_ino, spare.stat().st_ino}
     if not can_exchange:
         monkeypatch.setattr(f"{DURABLE}._renameat2", None)
+    if not can_link:
+        monkeypatch.setattr(f"{DURABLE}.os.link", refuse)
     disk.replace_with(path, b"newer", spare=spare)
     assert disk.read(path) == b"newer"
-    assert spare.exists() == can_exchange
-    if can_exchange:
+    assert {one.name for one in tmp_path.iterdir()} == ({"table", "spare"} if can_link else {"table"})
+    if can_link:
         assert spare.read_bytes() == b"old"
         assert {path.stat().st_ino, spare.stat().st_ino} == blocks
         with pytest.raises(OSError, match="No space left"):

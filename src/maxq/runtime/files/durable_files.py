@@ -345,15 +345,22 @@ def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Let two files have each other's names, at once. Where the file system cannot, the first one takes the name of the
-    second, which is gone."""
+    """Let two files have each other's names. Where the file system cannot do it at once, the first one takes the name of
+    the second at once, and that one, which had a third name meanwhile, the first's; or it is gone, where files have one
+    name only."""
     names = os.fsencode(first), os.fsencode(second)
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return
     number = errno.ENOSYS if _renameat2 is None else ctypes.get_errno()
     if number not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         raise OSError(number, os.strerror(number), str(first), None, str(second))
+    third = second.with_name(second.name + ".old")
+    third.unlink(missing_ok=True)  # of a crash in between
+    with contextlib.suppress(OSError):
+        os.link(second, third)
     os.replace(first, second)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(third, first)
 
 
 def _make_folders(folder: Path) -> list[Path]:
