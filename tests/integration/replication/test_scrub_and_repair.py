@@ -1,7 +1,9 @@
 """A bit flips in a slave's log: scrub finds it, the range comes again from the master, both logs are equal."""
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
@@ -9,10 +11,12 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.errors import LogRangeNotServedError
+from maxq.replication.ha import log_care
 from maxq.replication.ha.log_care import LogCare
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.damage.damage import DamagedRange
+from maxq.store.message_store import MessageStore
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.replication.pair import Member, member, until
@@ -234,6 +238,49 @@ async def test_what_a_start_sealed_comes_back_with_its_place_in_the_queue(
                 assert queue.unit(number) == master_queue.unit(number)
             assert await care.repair.repair_sealed() == 0  # nothing is left to do
     assert [line for line in check_lines(tmp_path / "s") if "note" not in line][:-1] == []
+
+
+@pytest.mark.parametrize("comes", ["room", "restart"])
+async def test_what_came_back_while_queues_had_no_room_gets_its_places_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    """The range is no filler any more, so nobody asks for it again."""
+    monkeypatch.setattr(log_care, "_FIRST_RETRY_S", 0.05)
+    is_full = True
+    restore = MessageStore.restore_places
+
+    def restored(store: MessageStore, physical_offset: int, size: int) -> int:
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return restore(store, physical_offset, size)
+
+    monkeypatch.setattr(MessageStore, "restore_places", restored)
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        master.put(500)
+        async with member(tmp_path / "s", "SLAVE") as slave:
+            await copied(master, slave)
+            wanted, (broken, _) = record_at(slave, 110), record_at(slave, 110)
+        path = tmp_path / "s" / "commitlog" / f"{broken - broken % FILE:020d}"
+        data = bytearray(path.read_bytes())
+        data[broken % FILE + 5] ^= 0x20
+        path.write_bytes(data)
+        async with member(tmp_path / "s", "SLAVE", master.address, slave_timeout=1) as slave:
+            care = care_of(slave)
+            care.start()
+            care.master_connected()
+            await until(lambda: slave.log() == master.log())
+            await asyncio.sleep(0.1)
+            assert record_at(slave, 110) != wanted
+            if comes == "room":
+                is_full = False
+                await until(lambda: record_at(slave, 110) == wanted)
+            await care.shutdown()
+        is_full = False
+        async with member(tmp_path / "s", "SLAVE", master.address, slave_timeout=1) as slave:
+            care = care_of(slave)
+            care.start()
+            assert record_at(slave, 110) == wanted
+            await care.shutdown()
 
 
 async def test_the_newest_part_is_asked_for_when_no_sender_waits_for_it_any_more(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ class LogCare:
     def start(self) -> None:
         """Begin; the store is loaded, a loop runs."""
         self.scrub.start()
+        try:
+            self.repair.place_restored()
+        except OSError as error:
+            log.error("messages that are here again have no places in their queues yet: %s", error)
 
     async def shutdown(self) -> None:
         """End, before the store is closed."""
@@ -67,7 +71,11 @@ class LogCare:
     async def offered(self, address: str) -> bool:
         """A slave whose HA port is `address` has what this master's starts have sealed. Is some of it here again?"""
         async with self._one_at_a_time:
-            return await self.repair.take_back(address) > 0
+            try:
+                return await self.repair.take_back(address) > 0
+            except OSError as error:
+                log.error("what this master's starts have sealed is not taken back: %s", error)
+                return False
 
     async def _repair(self, damage: DamagedRange) -> bool:
         async with self._one_at_a_time:

@@ -69,6 +69,7 @@ class LogRepair:
         self._fetch = fetch
         self._settled_offset = 0  # every send that ends below was answered long ago
         self._refusals: dict[int, str] = {}  # by physical offset: each is told once
+        self._placed: set[tuple[int, int]] = set()  # ranges that are here again, with their places in the queues
         self._lost_places: dict[int, str] = {}  # by physical offset: why a master cannot take back what was there
         self.repaired = 0
         self.repaired_bytes = 0
@@ -173,15 +174,35 @@ class LogRepair:
         """
         before = self.repaired
         file_size = self._store.commit_log.files.file_size
+        self.place_restored()
         for start, end in self._store.seals.sealed():
             await self._settle(end)  # the master has named its own meanwhile
             if (start, end) in self._store.seals.as_on_master or start < self._store.min_physical_offset:
                 continue
             position = start % file_size
             if await self.repair(DamagedRange(start - position, position, end - start, "a start found it damaged")):
-                self._store.restore_places(start, end - start)
                 self._store.seals.as_on_master |= {(start, end)}
+                self._place(start, end)
         return self.repaired - before
+
+    def place_restored(self) -> None:
+        """Give messages that are in the log again the places in the queues that they lack, because the disk had no room
+        for them, or the process ended in between.
+
+        Raises:
+            OSError: it has none now, either.
+        """
+        for start, end in self._unplaced():
+            self._place(start, end)
+
+    def _place(self, start: int, end: int) -> None:
+        self._store.restore_places(start, end - start)
+        self._placed.add((start, end))
+
+    def _unplaced(self) -> list[tuple[int, int]]:
+        seals = self._store.seals
+        sealed = set(seals.sealed())
+        return [one for one in seals.ranges() if one not in sealed and one not in self._placed]
 
     async def take_back(self, address: str) -> int:
         """A master fetches what its starts have sealed from the slave whose HA port is `address`.
@@ -191,6 +212,7 @@ class LogRepair:
         """
         before = self.repaired
         file_size = self._store.commit_log.files.file_size
+        self.place_restored()
         for start, end in self._store.seals.sealed():
             try:
                 refusal = await self._take_back(address, start, end)
@@ -229,14 +251,16 @@ class LogRepair:
         position, stop = start - file.file_from_offset, end - file.file_from_offset
         file.region.allocate(position, stop)
         file.view[position:stop] = data
-        self._store.restore_places(start, end - start)
-        await self._store.sync_log(file.region.flush, position, stop)
+        try:
+            self._place(start, end)
+        finally:
+            await self._store.sync_log(file.region.flush, position, stop)
         return ""
 
     @property
     def sealed_left(self) -> int:
-        """Fillers in this log where the master may have more."""
-        return len(set(self._store.seals.sealed()) - self._store.seals.as_on_master)
+        """Fillers in this log where the master may have more, and what is back without places in the queues."""
+        return len(set(self._store.seals.sealed()) - self._store.seals.as_on_master) + len(self._unplaced())
 
     async def _write(self, start: int, data: bytes) -> None:
         file = self._store.commit_log.files.find(start)

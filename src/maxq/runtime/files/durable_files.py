@@ -345,9 +345,9 @@ def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Let two files have each other's names. Where the file system cannot do it at once, the first one takes the name of
-    the second at once, and that one, which had a third name meanwhile, the first's; or it is gone, where files have one
-    name only."""
+    """Let two files have each other's names, at once. Where the file system cannot do that, the first one takes the
+    name of the second at once, and that one, by way of a third name, the first's. Where a file has one name only, the
+    second one is gone."""
     names = os.fsencode(first), os.fsencode(second)
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return

@@ -173,8 +173,8 @@ class IndexFile:
             number = previous
 
     def flush(self) -> None:
-        """Make all entries durable that are not yet. Blocks; any thread. Of a file that is deleted meanwhile nothing is to
-        be made durable, and to map it would make it again."""
+        """Make all entries durable that are not yet. Blocks; any thread. Nothing of a file that is deleted meanwhile is
+        to be made durable, and to map it would make it again."""
         region = self._region
         count = self.flushed_count if region is None else HEADER.unpack_from(region.view)[5]
         if region is not None and count != self.flushed_count:
