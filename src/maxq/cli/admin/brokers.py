@@ -1,13 +1,14 @@
 """Broker and cluster commands of mqadmin."""
 
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
 import typer
 
 from maxq.cli.admin.command import BrokerAddr, ClusterName, addresses, command
-from maxq.cli.admin.fan_out import ask_each
+from maxq.cli.admin.fan_out import ask_each, settings_report
 from maxq.cli.admin.values import is_true
 from maxq.cli.options import server_address
 from maxq.cli.terminal.progress import tracked
@@ -156,23 +157,14 @@ async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: Cl
     if (broker is None) == (cluster is None):
         raise ConfigError("one of -b/--brokerAddr and -c/--clusterName is needed")
     heads = {broker: broker} if broker else await _heads(admin, cluster or "")
-    asked = await ask_each([address for address in heads if address], admin.brokers.config)
-    found = asked.answers
-    rows = [(address, key, value) for address, config in found.items() for key, value in config.items()]
-    text = "".join(
-        f"============{heads[address]}============\n"
-        + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
-        for address, config in found.items()
-    )
-    values = {address: json_values(config, names=_NAMES) for address, config in found.items()}
-    value = values[broker] if broker else values
-    columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
-    return Report(columns, rows, value=value, text=text, failures=asked.failures)
+    found = await ask_each(heads, admin.brokers.config)
+    report = settings_report(found, heads=heads, texts=_NAMES)
+    return replace(report, value=report.value[broker]) if broker else report
 
 
-async def _heads(admin: Admin, cluster: str) -> dict[str | None, str]:
+async def _heads(admin: Admin, cluster: str) -> dict[str, str]:
     """mqadmin's head line of each broker of a cluster, by address."""
-    heads: dict[str | None, str] = {}
+    heads: dict[str, str] = {}
     for data in await admin.brokers.of_cluster(cluster):
         master = data.master_address
         for number, address in sorted(data.broker_addrs.items()):

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import command
-from maxq.cli.admin.fan_out import ask_each
-from maxq.cli.terminal.report import Report, done_report, json_values
+from maxq.cli.admin.fan_out import ask_each, settings_report
+from maxq.cli.terminal.report import Report, done_report
 from maxq.client.admin.admin import Admin
 from maxq.errors import ConfigError
 
@@ -41,15 +41,7 @@ async def get_controller_meta_data(admin: Admin, controller: Controller) -> Repo
 @command(app, "getControllerConfig")
 async def get_controller_config(admin: Admin, controller: Controller) -> Report:
     """Settings of controllers."""
-    found = await ask_each(_addresses(controller), admin.controllers.config)
-    text = "".join(
-        f"============{address}============\n" + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
-        for address, config in found.answers.items()
-    )
-    rows = [(address, key, value) for address, config in found.answers.items() for key, value in config.items()]
-    columns = {"address": "#Address", **_COLUMNS}
-    value = {address: json_values(config) for address, config in found.answers.items()}
-    return Report(columns, rows, value=value, text=text, failures=found.failures)
+    return settings_report(await ask_each(_addresses(controller), admin.controllers.config))
 
 
 @command(app, "updateControllerConfig")

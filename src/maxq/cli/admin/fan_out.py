@@ -5,12 +5,12 @@ standard error and a member `failures` of a JSON object, and the exit code is 1.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from maxq.cli.terminal.error_text import error_line
-from maxq.cli.terminal.report import Report
+from maxq.cli.terminal.report import Report, json_values
 from maxq.errors import MaxQError
 
 Answer = TypeVar("Answer")
@@ -31,6 +31,26 @@ class Outcomes(Generic[Answer]):
         columns = {"broker": "#Broker", "done": "#Done"}
         rows = [*((address, True) for address in done), *((address, False) for address in self.failures)]
         return Report(columns, rows, value={"brokers": done, **facts}, text=text, failures=self.failures)
+
+
+def settings_report(
+    found: Outcomes[dict[str, str]], *, heads: Mapping[str, str] | None = None, texts: Collection[str] = ()
+) -> Report:
+    """All settings of several servers, as mqadmin lists them; as JSON an object for each server.
+
+    Args:
+        heads: what stands above a server's settings, where it is not the address.
+        texts: settings that are texts even if they look like numbers.
+    """
+    rows = [(address, key, value) for address, config in found.answers.items() for key, value in config.items()]
+    text = "".join(
+        f"============{(heads or {}).get(address, address)}============\n"
+        + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
+        for address, config in found.answers.items()
+    )
+    columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
+    value = {address: json_values(config, names=texts) for address, config in found.answers.items()}
+    return Report(columns, rows, value=value, text=text, failures=found.failures)
 
 
 async def ask_each(addresses: Iterable[str], ask: Callable[[str], Awaitable[Answer]]) -> Outcomes[Answer]:

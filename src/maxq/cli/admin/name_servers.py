@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from maxq.cli.admin.command import command
-from maxq.cli.admin.fan_out import Outcomes, ask_each
-from maxq.cli.terminal.report import Report, json_values
+from maxq.cli.admin.fan_out import Outcomes, ask_each, settings_report
+from maxq.cli.terminal.report import Report
 from maxq.client.admin.admin import Admin
 
 app = typer.Typer(rich_markup_mode=None)
@@ -24,14 +24,7 @@ async def get_namesrv_config(admin: Admin) -> Report:
     names = admin.name_servers
     asked = await ask_each(names.addresses, lambda server: names.config(servers=[server]))
     found = {address: config for answer in asked.answers.values() for address, config in answer.items()}
-    rows = [(address, key, value) for address, config in found.items() for key, value in config.items()]
-    text = "".join(
-        f"============{address}============\n" + "".join(f"{key:<50}=  {value}\n" for key, value in config.items())
-        for address, config in found.items()
-    )
-    columns = {"address": "#Address", "key": "#Key", "value": "#Value"}
-    value = {address: json_values(config) for address, config in found.items()}
-    return Report(columns, rows, value=value, text=text, failures=asked.failures)
+    return settings_report(Outcomes(found, asked.failures))
 
 
 def _sentence(done: Outcomes[Any], text: str, **facts: Any) -> Report:
