@@ -169,6 +169,18 @@ async def test_a_name_server_that_went_away_is_told_everything_anew_when_it_is_b
     assert not scene.registration._running
 
 
+async def test_periodic_registrations_do_not_wait_for_a_name_server_that_hangs() -> None:
+    scene = Scene("A")
+    scene.config = replace(scene.config, force_register=True)
+    scene.api.hanging.add("ns1")
+    for _ in range(3):
+        async with asyncio.timeout(5):
+            await scene.registration.register_now()
+    assert [address for address, _, _ in scene.api.told] == ["ns2"] * 3
+    assert len(scene.registration._running) <= 3
+    await scene.registration.unregister()
+
+
 async def test_a_change_is_told_alone_and_at_once() -> None:
     scene = Scene("A", "B", servers=("ns1",))
     await scene.registration.register_now()

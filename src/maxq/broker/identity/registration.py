@@ -146,12 +146,13 @@ class BrokerRegistration:
             self._run(self._register(server))
 
     async def register_now(self) -> None:
-        """The periodic registration: everything to everybody, in parallel. Failures are logged, not raised."""
+        """The periodic registration: everything to everybody, in parallel. When one name server has answered, the
+        others are not waited for: one may hang. Failures are logged, not raised."""
         force = self._config().force_register
         servers = self._current_servers()
         for server in servers:
             server.everything = server.everything or force
-        holders = await asyncio.gather(*(self._look_and_register(server) for server in servers))
+        holders = await until_answered([self._run(self._look_and_register(server)) for server in servers])
         if not self._stopped:
             self._tell_other_holder(next(filter(None, holders), ""))
 
