@@ -22,11 +22,11 @@ from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from maxq.errors import RemoteProtocolError, RemotingSendError, UntrustedServerError
-from maxq.protocol.frame.remoting_command import ONEWAY_FLAG, RemotingCommand, decode_frame
+from maxq.errors import RemoteProtocolError, RemotingSendError, RemotingTimeoutError, UntrustedServerError
+from maxq.protocol.frame.client_connection import ClientConnection
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.message.message_id import encode_host
 from maxq.remoting.addresses import address_text
-from maxq.remoting.pending_requests import PendingRequests, ReplySlot, time_out
 from maxq.remoting.proxy_protocol import ProxyHeader, looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.socket_io_cy import send_pieces
 from maxq.remoting.system_sockets import reset, unacknowledged
@@ -142,6 +142,10 @@ class Endpoint(Protocol):
     def request_received(self, connection: "Connection", command: RemotingCommand) -> None: ...
 
 
+#: Who waits for an answer: a future, or a function that is called with the answer, or with None if none comes.
+_Waiter = asyncio.Future[RemotingCommand] | Callable[[RemotingCommand | None], None]
+
+
 class Connection(asyncio.BufferedProtocol):
     """One connection.
 
@@ -151,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_detecting", "_direct", "_endpoint", "_fast_path_arrivals", "_in_pass", "_left_queued", "_left_unsent",
-        "_loop", "_out", "_out_size", "_own_filled", "_paused", "_pending", "_remote_host", "_resting", "_socket",
+        "_loop", "_out", "_out_size", "_own_filled", "_paused", "_remote_host", "_requests", "_resting", "_socket",
         "_ticks_unread", "_tls", "_transport", "_written", "active", "arrivals", "attributes", "close_reason",
         "excluded_codes", "has_unfinished", "idle_ticks", "is_closed", "is_introduced", "is_known", "local_address",
         "opened_ms", "own_buffer", "partial", "ready", "remote_address",
@@ -187,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_pass = False
         self._paused = False
         self._resting = False
-        self._pending = PendingRequests(endpoint.request_limit)
+        self._requests = ClientConnection[_Waiter]("", limit=endpoint.request_limit, numbers=endpoint.next_opaque)
         self._remote_host: bytes | None = None
         self._fast_path_arrivals = 0  # in a row
         self._direct = -1  # the socket, where what is written to it is what the peer gets; -1: it is none, or TLS
@@ -260,12 +264,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def waiting(self) -> int:
         """How many requests that this side sent wait for their answers."""
-        return len(self._pending)
+        return len(self._requests)
 
     @property
     def requests(self) -> int:
         """How many requests this side has ever sent on this connection, without one-way ones."""
-        return self._pending.count
+        return self._requests.requests
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
         """Send whole frames given in pieces. During an arrival they leave together at its end. Nothing happens on a
@@ -303,9 +307,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_oneway(self, command: RemotingCommand) -> None:
         """Send a request that is not answered."""
-        command.flag |= ONEWAY_FLAG
-        command.opaque = self._endpoint.next_opaque()
-        self.send(command)
+        self.write(self._requests.oneway(command))
 
     async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Send a request and wait for its response.
@@ -314,17 +316,17 @@ class Connection(asyncio.BufferedProtocol):
             RemotingTimeoutError: none came in time.
             RemotingSendError: the connection is closed, breaks meanwhile, or too many requests wait on it.
         """
-        self._check_can_request()
-        opaque = command.opaque = self._endpoint.next_opaque()
+        self._check_open()
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._pending.add(opaque, future)
-        timer = self._loop.call_later(timeout_ms / 1000, time_out, future, self.remote_address, timeout_ms)
+        frame = self._requests.request(command, future)
+        opaque = command.opaque
+        timer = self._loop.call_later(timeout_ms / 1000, _time_out, future, self.remote_address, timeout_ms)
         try:
-            self.send(command)
+            self.write(frame)
             return await future
         finally:
             timer.cancel()
-            self._pending.forget(opaque)
+            self._requests.forget(opaque)
 
     def request(self, command: RemotingCommand, on_reply: Callable[[RemotingCommand | None], None]) -> int:
         """Send a request without a task and a timer of its own. `on_reply` is called with the response, or with None
@@ -337,22 +339,18 @@ class Connection(asyncio.BufferedProtocol):
             RemotingSendError: the connection is closed, or too many requests wait on it.
             LocalProtocolError: the request cannot be encoded.
         """
-        self._check_can_request()
-        opaque = command.opaque = self._endpoint.next_opaque()
-        frame = command.buffers()
-        self._pending.add(opaque, ReplySlot(on_reply))
-        self.write(frame)
-        return opaque
+        self._check_open()
+        self.write(self._requests.request(command, on_reply))
+        return command.opaque
 
     def forget(self, opaque: int) -> None:
         """Stop waiting for the answer to a request of `request`."""
-        self._pending.forget(opaque)
+        self._requests.forget(opaque)
 
-    def _check_can_request(self) -> None:
+    def _check_open(self) -> None:
         address = self.remote_address
         if self.is_closed:
             raise RemotingSendError(f"send request to <{address}> failed: {self.close_reason}", address=address)
-        self._pending.check_room(address)
 
     def close(self, reason: str = "closed by us") -> None:
         """Close when what is buffered has been sent."""
@@ -393,6 +391,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote_address = address_text(transport.get_extra_info("peername"))
+        self._requests.is_at(self.remote_address)
         if not self.remote_address:  # the peer has reset it already: rules about addresses need one
             self.abort("reset by the peer before it was accepted")
         self.local_address = address_text(transport.get_extra_info("sockname"))
@@ -416,7 +415,11 @@ class Connection(asyncio.BufferedProtocol):
             f"the channel <{self.remote_address}> closed before the answer came: {self.close_reason}",
             address=self.remote_address,
         )
-        self._pending.fail(broken)
+        for waiter in self._requests.end():
+            if not isinstance(waiter, asyncio.Future):
+                waiter(None)
+            elif not waiter.done():
+                waiter.set_exception(broken)
         if self.ready is not None and not self.ready.done():
             self.ready.set_exception(broken)
         self._endpoint.closed(self, error)
@@ -677,7 +680,13 @@ class Connection(asyncio.BufferedProtocol):
         if not command.is_response:
             self._endpoint.request_received(self, command)
             return
-        if not self._pending.answered(command):
+        waiter = self._requests.answered(command)
+        if isinstance(waiter, asyncio.Future):
+            if not waiter.done():
+                waiter.set_result(command)
+        elif waiter is not None:
+            waiter(command)
+        else:
             log.debug("%s answered opaque %d, which nobody waits for", self.remote_address, command.opaque)
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -764,6 +773,7 @@ class Connection(asyncio.BufferedProtocol):
         self.attributes.update(header.attributes())
         if header.source is not None:
             self.remote_address = address_text(header.source)
+            self._requests.is_at(self.remote_address)
             self._remote_host = None
 
     def _tls_received(self, data: memoryview) -> None:
@@ -790,6 +800,13 @@ class Connection(asyncio.BufferedProtocol):
             self.close("closed by the peer")
         elif tls.is_ready and self.ready is not None and not self.ready.done():
             self.ready.set_result(None)
+
+
+def _time_out(future: "asyncio.Future[RemotingCommand]", address: str, timeout_ms: int) -> None:
+    """Tell who waits for an answer of `address` that it did not come within `timeout_ms`."""
+    if not future.done():
+        text = f"wait response on the channel <{address}> timeout, {timeout_ms}(ms)"
+        future.set_exception(RemotingTimeoutError(text, address=address, timeout_ms=timeout_ms))
 
 
 def _unsent(buffers: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

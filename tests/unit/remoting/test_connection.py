@@ -244,25 +244,25 @@ async def test_requests_fail_when_time_is_up_or_the_connection_ends() -> None:
         await connection.invoke(RemotingCommand(40), 5)
     assert (caught.value.address, caught.value.timeout_ms) == ("10.0.0.9:4711", 5)
     task = asyncio.create_task(connection.invoke(RemotingCommand(40), 5000))
-    await until(lambda: connection._pending, "request sent")
+    await until(lambda: connection.waiting, "request sent")
     connection.connection_lost(ConnectionResetError("gone"))
     with pytest.raises(RemotingSendError, match="gone"):
         await task
     with pytest.raises(RemotingSendError, match="gone"):
         await connection.invoke(RemotingCommand(40), 5)
-    assert not connection._pending
+    assert not connection.waiting
 
 
 async def test_too_many_requests_on_one_connection_are_refused_with_the_limit() -> None:
     connection, _ = open_connection(make_server(server_async_semaphore_value=2))
     tasks = [asyncio.create_task(connection.invoke(RemotingCommand(40), 5000)) for _ in range(2)]
-    await until(lambda: len(connection._pending) == 2, "two wait")
+    await until(lambda: connection.waiting == 2, "two wait")
     with pytest.raises(RemotingSendError, match="2 requests wait"):
         await connection.invoke(RemotingCommand(40), 5000)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert not connection._pending
+    assert not connection.waiting
 
 
 async def test_opaques_wrap_within_int32() -> None:

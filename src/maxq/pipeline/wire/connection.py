@@ -1,38 +1,46 @@
 """One blocking connection to a broker or name server, for driver and executors of Spark.
 
-Requests go out as they are sent; answers are taken in two steps, head and body, so that the next request can be on its
-way before the body of this answer has come in. Bodies land in one buffer that is used again.
+This is the blocking driver of `ClientConnection`. Answers are taken in two steps, head and body, so that the next
+request can be on its way before the body of this answer has come in. Bodies land in one buffer that is used again.
 """
 
-import io
 import socket
 import ssl
-from typing import Any, Final, cast
+from contextlib import suppress
+from functools import partial
+from typing import Final
 
 from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
 from maxq.auth.signature import Credentials
-from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
+from maxq.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.protocol.frame.remoting_command import LONGEST_HEADER, RemotingCommand, decode_frame
+from maxq.protocol.frame.client_connection import Answer, ClientConnection
+from maxq.protocol.frame.remoting_command import RemotingCommand
 
 _READ_AHEAD: Final = 64 * 1024
-_BODY_LIMIT: Final = 256 << 20  # a length beyond it is no frame
 
 
 class Connection:
-    """See the module. One thread uses it."""
+    """A connection that one thread uses.
+
+    Args:
+        address: host:port of the server.
+        options: how long a request may take, and what it is signed with.
+        tls: None: the connection is plain.
+        connect_ms: how long connecting may take; None: as long as a request.
+    """
 
     def __init__(
         self, address: str, options: ConnectionOptions, tls: ssl.SSLContext | None, *, connect_ms: int | None = None
     ) -> None:
-        """Raises RemotingConnectError: no connection within `connect_ms` (None: as long as a request may take)."""
+        """Connect. Raises RemotingConnectError: that failed, or took too long."""
         self.address = address
         self._options = options
-        self._opaque = 0
-        self._signer: AclClientRPCHook | None = None
+        sign = None
         if options.access_key:
             credentials = Credentials(options.access_key, options.secret_key, options.security_token)
-            self._signer = AclClientRPCHook(credentials)
+            sign = partial(AclClientRPCHook(credentials).do_before_request, address)
+        self._requests = ClientConnection[None](address, sign=sign)
         host, _, port = address.rpartition(":")
         seconds = options.request_timeout_ms / 1000
         try:
@@ -43,20 +51,20 @@ class Connection:
             self._socket.settimeout(seconds)
         except (OSError, ValueError) as error:
             raise RemotingConnectError(f"connect to <{address}> failed: {error}", address=address) from None
-        self._file = cast("io.BufferedReader[Any]", self._socket.makefile("rb", buffering=_READ_AHEAD))
+        self._window = bytearray(_READ_AHEAD)
         self._buffer = bytearray()
 
     def send(self, code: int, ext: dict[str, str], body: bytes | None = None) -> int:
-        """Send a request; its opaque, which the answer carries.
+        """Send a request.
+
+        Returns:
+            Its opaque, which the answer carries.
 
         Raises:
             RemotingSendError: the connection broke.
         """
-        self._opaque += 1
-        request = RemotingCommand(code, dict(ext), body, opaque=self._opaque)
-        if self._signer is not None:
-            self._signer.do_before_request(self.address, request)
-        frame = request.encode()
+        request = RemotingCommand(code, dict(ext), body)
+        frame = b"".join(self._requests.request(request, None))
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -65,60 +73,62 @@ class Connection:
         except BaseException:  # an interrupt: part of the frame may have left
             self.close()
             raise
-        return self._opaque
+        return request.opaque
 
     def receive_head(self) -> tuple[RemotingCommand, int]:
-        """The next answer but for its body, and the body's size in bytes; take that with `receive_body`.
+        """Receive the next answer but for its body, which is to be taken with `receive_body`.
+
+        Returns:
+            The answer, and the body's size in bytes.
 
         Raises:
             RemotingTimeoutError, RemotingSendError: no answer in time, or the connection broke; it is of no more use.
             RemoteProtocolError: something else came.
         """
         while True:
-            start = self._read(8)
-            header_size = int.from_bytes(start[5:8], "big")
-            body_size = int.from_bytes(start[:4], "big") - 4 - header_size
-            if not 0 <= body_size <= _BODY_LIMIT:
-                raise RemoteProtocolError(f"<{self.address}> sent {bytes(start)!r} where a frame begins")
-            command = decode_frame(bytes(start[4:]) + bytes(self._read(header_size)), LONGEST_HEADER)
-            if command.is_response:
-                return command, body_size
-            self._read(body_size)  # a broker tells members of a group when others come and go
+            event = self._requests.next_event()
+            if event is None:
+                self._requests.receive_data(memoryview(self._window)[: self._receive_into(self._window)])
+            elif isinstance(event, Answer):
+                return event.command, event.body_size
+            else:  # a broker tells members of a group when others come and go
+                self._fill_body(memoryview(bytearray(event.body_size)))
 
     def receive_body(self, size: int) -> memoryview:
-        """The body that belongs to the last head, valid until the next call."""
+        """Receive the body that belongs to the last head. It is valid until the next call."""
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
         view = memoryview(self._buffer)[:size]
-        self._fill(view)
+        self._fill_body(view)
         return view
 
     def receive(self) -> RemotingCommand:
-        """The next answer, whole."""
+        """Receive the next answer, body included. Raises as `receive_head`."""
         command, size = self.receive_head()
         if size:
-            command.body = bytes(self._read(size))
+            body = bytearray(size)
+            self._fill_body(memoryview(body))
+            command.body = bytes(body)
         return command
 
-    def _read(self, size: int) -> bytearray:
-        found = bytearray(size)
-        self._fill(memoryview(found))
-        return found
+    def _fill_body(self, view: memoryview) -> None:
+        done = self._requests.take_body(view)
+        while done < len(view):
+            done += self._receive_into(view[done:])
 
-    def _fill(self, view: memoryview) -> None:
-        done = 0
+    def _receive_into(self, view: memoryview | bytearray) -> int:
+        """Receive at least one byte; how many these are."""
         try:
-            while done < len(view):
-                count = self._file.readinto(view[done:])
-                if not count:
-                    raise RemotingSendError(f"<{self.address}> closed the connection", address=self.address)
-                done += count
+            count = self._socket.recv_into(view)
         except TimeoutError:
             limit_ms = self._options.request_timeout_ms
             text = f"<{self.address}> did not answer within {limit_ms} ms (rocketmq.requestTimeout)"
             raise RemotingTimeoutError(text, address=self.address, timeout_ms=limit_ms) from None
         except OSError as error:
             raise self._broken(error) from None
+        if not count:
+            raise RemotingSendError(f"<{self.address}> closed the connection", address=self.address)
+        return count
 
     def _broken(self, error: OSError) -> RemotingSendError:
         return RemotingSendError(f"the connection to <{self.address}> broke: {error}", address=self.address)
@@ -129,9 +139,6 @@ class Connection:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Answers under way are lost."""
-        for part in (self._file, self._socket):
-            try:
-                part.close()
-            except OSError:  # nothing more to be had from it
-                continue
+        """Close the connection; answers under way are lost."""
+        with suppress(OSError):  # nothing more to be had from it
+            self._socket.close()
