@@ -457,6 +457,27 @@ async def test_a_slave_that_heard_of_its_master_before_the_master_asked_hands_ba
     assert (await one.invoke(asked)).body_length == 0, "what it knew long ago is of no use"
 
 
+@pytest.mark.parametrize("ends_first", [False, True])
+async def test_a_slave_that_ends_to_act_as_its_master_asks_tells_it_until_the_answer_has_come(
+    make_group: Make, ends_first: bool
+) -> None:
+    """What the master has had it has not to be told for another return: much of it has ended by then."""
+    group = await make_group()
+    one = await _take_over(group)
+    await popped(one, max_msg_nums=2)
+
+    async def asked(return_id: str) -> list[object]:
+        told = await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS, {"returnId": return_id}))
+        return orjson.loads(told.body_bytes)["live"] if told.body_length else []
+
+    if ends_first:
+        one.controller.member.services.change(False)
+    first = await asked("1")
+    one.controller.member.services.change(False)
+    assert first and await asked("1") == first
+    assert await asked("2") == []
+
+
 @pytest.mark.parametrize("is_asked", [False, True])
 async def test_a_slave_that_acts_again_before_its_master_has_come_knows_what_it_gave_and_was_told(
     make_group: Make, is_asked: bool

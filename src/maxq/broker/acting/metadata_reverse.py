@@ -64,14 +64,17 @@ class MetadataReverse:
         taken, self._pops = self._pops, []
         return taken
 
-    async def take_back(self, address: str) -> None:
-        """Take everything that the slave at `address` has.
+    async def take_back(self, address: str, return_id: str) -> None:
+        """Take everything that the slave at `address` has. `return_id` names this return of the master: it is asked
+        again, if it is, under the same one.
 
         Raises:
             MaxQError: it did not answer, or not as it should.
             OSError: the disk refuses.
         """
-        await self._take_pops(address)  # before the offsets: from here on the slave moves none of them by itself
+        await self._take_pops(
+            address, return_id
+        )  # before the offsets: from here on the slave moves none of them by itself
         await self._take_consumer_offsets(address)
         await self._take_delay_offsets(address)
         if self._timer_wheel():
@@ -91,9 +94,9 @@ class MetadataReverse:
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 
-    async def _take_pops(self, address: str) -> None:
+    async def _take_pops(self, address: str, return_id: str) -> None:
         try:
-            self._pops.append(await self._api.hand_back_pops(address))
+            self._pops.append(await self._api.hand_back_pops(address, return_id))
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
                 raise

@@ -19,7 +19,7 @@ from maxq.broker.acting.group_ports import HALink, MetadataSync
 from maxq.broker.acting.master_flush_offset import MasterFlushOffset
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError, MaxQError, RemotingTimeoutError
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.remoting.client import split_address
@@ -35,8 +35,13 @@ _RETRY_MS: Final = 1_000
 class TakesBack(Protocol):
     """MetadataReverse."""
 
-    async def take_back(self, address: str) -> None:
-        """Take what the slave at `address` kept for this master. MaxQError: it does not give it. OSError: the disk."""
+    async def take_back(self, address: str, return_id: str) -> None:
+        """Take what the slave at `address` kept for this master, whose return has a name.
+
+        Raises:
+            MaxQError: it does not give it.
+            OSError: the disk refuses.
+        """
 
 
 class GroupSeen(NamedTuple):
@@ -78,8 +83,10 @@ class PreOnline:
         if self._own.broker_id == MASTER_ID:
             for broker_id in sorted(others):
                 await self._meet_slave(broker_id, others[broker_id])
-            for broker_id in sorted(others):  # after all waits: a slave that was asked promises nothing for a while
-                await self._take_back(broker_id, others[broker_id])
+            # After all waits: a slave that was asked promises nothing for a while. So the one that acts comes last.
+            return_id = str(self._clock.wall_ms())
+            for broker_id in sorted(others, reverse=True):
+                await self._take_back(broker_id, others[broker_id], return_id)
             return GroupSeen(MASTER_ID, self._own.address)
         if MASTER_ID in others:
             await self._meet_master(others[MASTER_ID])
@@ -112,18 +119,15 @@ class PreOnline:
             log.warning("slave %d at %s does not copy from this master within %d ms: going on without it",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
-    async def _take_back(self, broker_id: int, address: str) -> None:
+    async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
         """One after the other: the last slave's offsets are merged with those of the ones before. A slave that is not
-        sure of its role, or does not answer in time, is asked again."""
+        sure of its role, or whose answer does not come through, is asked again."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:
-                return await self._metadata.take_back(address)
+                return await self._metadata.take_back(address, return_id)
             except (MaxQError, OSError) as error:
-                is_moment = isinstance(error, RemotingTimeoutError) or (
-                    isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
-                )
-                if not is_moment or self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                if not _may_answer_later(error) or self._clock.monotonic_ms() + _RETRY_MS >= deadline:
                     log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
                                 broker_id, address, error)  # fmt: skip
                     return None
@@ -167,3 +171,10 @@ class PreOnline:
         if not await self._ha.wait_until_transfer(split_address(info.master_ha_address)[0], left_ms):
             log.warning("no copying from the master at %s within %d ms: going online, it goes on in the background",
                         info.master_ha_address, GIVE_UP_MS)  # fmt: skip
+
+
+def _may_answer_later(error: MaxQError | OSError) -> bool:
+    if isinstance(error, RemotingConnectError):
+        return not error.is_refused  # else its process has ended, and what it kept in memory is gone
+    is_unsure = isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return is_unsure or isinstance(error, RemotingError)

@@ -6,7 +6,9 @@ acts as master answers, and promises nothing more from then on (Authority): it g
 offsets and locks are refused, and may be asked of the master a moment later. If no master registers within HELD_MS, the
 slave goes on as before. A slave that did not act when it was asked, and begins to before its master has registered,
 waits as well. A slave that ended to act before it was asked, because a name server knew of the master first,
-answers what it knew then, for HELD_MS.
+answers what it knew then, for HELD_MS, and again to the master that has not had the answer: the question's field
+`returnId` is the same each time that a master asks during one return. It has had the answer when it comes back for
+another time, and much of what the slave knew has ended since.
 
 The answer's body is a JSON object; empty from a slave that did not act as master:
 
@@ -129,10 +131,10 @@ def _check(told: dict[str, Any]) -> None:
 class HandBackProcessor(RequestProcessor):
     """The slave's end."""
 
-    def __init__(self, hand_back: Callable[[], bytes], rest: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]) -> None:
         """
         Args:
-            hand_back: gives the answer's body, and has the slave wait for its master.
+            hand_back: gives the answer's body to a `returnId`, and has the slave wait for its master.
             rest: returns when this slave delivers nothing to other broker groups any more while it waits.
         """
         self._hand_back = hand_back
@@ -143,6 +145,6 @@ class HandBackProcessor(RequestProcessor):
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
         """Answers when what the master asks next, how far delayed and timer messages are, is all that was done."""
-        body = self._hand_back()
+        body = self._hand_back(request.ext.get("returnId", ""))
         await self._rest()
         connection.send(request.reply(body=body))

@@ -115,7 +115,7 @@ class PopService:
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
         self._kept_end = 0  # of the journal, when it knew that
         self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
-        self._was_asked = False  # its master has asked for it already
+        self._asked_for: str | None = None  # the return of the master that it was told to; None: to none yet
         self.reign = 0
 
     def not_ready(self) -> Refusal | None:
@@ -155,22 +155,31 @@ class PopService:
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
 
-    def hand_back(self) -> bytes:
+    def hand_back(self, return_id: str) -> bytes:
         """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
         the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
         still, and its sign of life was under way. One that begins to act only now, for no name server knows its master
         yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
         parts = self._parts
+        now_ms = parts.clock.monotonic_ms()
         if self._task is None:
-            now_ms = parts.clock.monotonic_ms()
             self._held_until_ms = now_ms + hand_back.HELD_MS
-            return self._kept if now_ms < self._kept_until_ms and not self._was_asked else b""
+            was_told = self._asked_for is not None and self._asked_for != (return_id or None)
+            if now_ms >= self._kept_until_ms or was_told:
+                return b""
+            self._asked_for = return_id
+            return self._kept
         if not parts.stands_in():
             return b""
         self._ready.clear()
         parts.buffer.is_open = False
-        self._held_until_ms = parts.clock.monotonic_ms() + hand_back.HELD_MS
-        return self._told() if self._knows else self._kept
+        self._held_until_ms = now_ms + hand_back.HELD_MS
+        if not self._knows:
+            raise RequestRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this slave reads what was popped before it began to act: ask again"
+            )
+        self._asked_for = return_id
+        return self._told()
 
     def _told(self) -> bytes:
         parts = self._parts
@@ -203,7 +212,7 @@ class PopService:
             if self._stood_in and self._knows:
                 self._kept = self._told()
                 self._kept_end = self._read_end
-                self._was_asked = self._held_until_ms > 0
+                self._asked_for = self._asked_for if self._held_until_ms else None
                 self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
             self._held_until_ms = 0
             self._ready.clear()

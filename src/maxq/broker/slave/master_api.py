@@ -182,10 +182,10 @@ class MasterApi:
         """How far the master's timer is (60)."""
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
 
-    async def hand_back_pops(self, address: str) -> bytes:
+    async def hand_back_pops(self, address: str, return_id: str) -> bytes:
         """What a slave that acted as master knows of messages given to consumers (30091; see broker/pop/hand_back.py).
         It gives none away for some seconds then. RocketMQ's slaves do not know the question: BrokerError."""
-        return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS)
+        return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, {"returnId": return_id})
 
     async def min_physical_offset(self, address: str) -> int | None:
         """Where the master's log begins (28); None if it does not say."""

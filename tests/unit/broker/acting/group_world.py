@@ -117,12 +117,14 @@ class FakeGroupApi:
 
 @dataclass
 class FakeMetadata:
-    """MetadataReverse: whose tables were taken; `failure` is raised instead."""
+    """MetadataReverse: whose tables were taken, and for which returns; `failure` is raised instead."""
 
     taken: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
     failure: MaxQError | OSError | None = None
 
-    async def take_back(self, address: str) -> None:
+    async def take_back(self, address: str, return_id: str) -> None:
+        self.returns.append(return_id)
         if self.failure is not None:
             raise self.failure
         self.taken.append(address)

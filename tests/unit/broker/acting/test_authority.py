@@ -41,7 +41,7 @@ class FakeSlave:
         self.timer_asked = 0
         self.pops: bytes | None = None  # a Java broker does not know the question
 
-    async def hand_back_pops(self, address: str) -> bytes:
+    async def hand_back_pops(self, address: str, return_id: str) -> bytes:
         if self.pops is None:
             raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
         return self.pops
@@ -122,7 +122,7 @@ async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> 
         world.offsets.commit_offset("h", "G", "T", queue_id, offset)
     world.offsets.commit_offset("h", "MINE", "T", 0, 1)
     slave = FakeSlave({"T@G": {"0": 15, "1": 12, "2": 3}, "U@G": {"0": 4}}, counter=5)
-    await reverse(world, slave).take_back(SLAVE_1)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
     assert world.offsets.query_offsets("G", "T") == {0: 15, 1: 20, 2: 3}
     assert world.offsets.query_offset("G", "U", 0) == 4
     assert world.offsets.query_offset("MINE", "T", 0) == 1
@@ -132,7 +132,7 @@ async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> 
 async def test_a_copy_older_than_ours_is_not_taken() -> None:
     world = BrokerWorld()
     world.offsets.take_version(DataVersion(6, 0, 1))
-    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
     assert world.offsets.query_offset("G", "T", 0) == -1
     assert world.offsets.data_version.counter == 6
 
@@ -141,13 +141,13 @@ async def test_a_copy_as_old_as_ours_is_taken() -> None:
     """What a slave kept before it heard that it speaks for the group has the version of its last copy."""
     world = BrokerWorld()
     world.offsets.take_version(DataVersion(5, 0, 1))
-    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
     assert world.offsets.query_offset("G", "T", 0) == 15
 
 
 async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
     world = BrokerWorld()
-    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
     await world.offsets.persisted()
     again = BrokerWorld(disk=world.disk)
     again.offsets.load()
@@ -158,7 +158,7 @@ async def test_light_queues_come_back_too() -> None:
     world = BrokerWorld({"enableLmq": "true"})
     world.offsets.commit_offset("h", "%LMQ%g", "%LMQ%a", 0, 9)
     slave = FakeSlave({}, 5, lmqOffsetTable={"%LMQ%a@%LMQ%g": 4, "%LMQ%b@%LMQ%g": 8})
-    await reverse(world, slave).take_back(SLAVE_1)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
     assert world.offsets.query_offset("%LMQ%g", "%LMQ%a", 0) == 9
     assert world.offsets.query_offset("%LMQ%g", "%LMQ%b", 0) == 8
 
@@ -175,7 +175,7 @@ async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unle
     slave = FakeSlave({}, 0)
     slave.delay = {"offsetTable": {"1": 8}, "dataVersion": version(5)}
     slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1))
-    await reverse(world, slave).take_back(SLAVE_1)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
     after = CarriedFiles(world.disk, CONFIG_DIR)
     assert (b'"1":8' in (after.delay_offsets() or b"")) is taken
     checkpoint = after.timer_checkpoint()
@@ -197,7 +197,7 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
     theirs = DelayOffsetSerializeWrapper({1: 8, 2: 4, 3: 1}, DataVersion(5, 0, 1), their_log, {1: [3, 6], 2: [1]})
     slave.delay = json_dialect.loads(theirs.encode())
     slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1), (), their_log)
-    await reverse(world, slave).take_back(SLAVE_1)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
     after = CarriedFiles(world.disk, CONFIG_DIR)
     table, checkpoint = DelayOffsetSerializeWrapper.decode(after.delay_offsets()), after.timer_checkpoint()
     assert checkpoint is not None and (checkpoint.last_read_time_ms == 99) is is_taken
@@ -210,7 +210,7 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
 
 async def test_a_slave_without_a_timer_is_no_failure() -> None:
     world = BrokerWorld()
-    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1)
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
     assert CarriedFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None
 
 
@@ -218,12 +218,12 @@ async def test_a_slave_whose_timer_fails_is_one() -> None:
     slave = FakeSlave({}, 5)
     slave.timer_refusal = BrokerError(ResponseCode.SYSTEM_ERROR, "wheel is stuck")
     with pytest.raises(BrokerError, match="wheel is stuck"):
-        await reverse(BrokerWorld(), slave).take_back(SLAVE_1)
+        await reverse(BrokerWorld(), slave).take_back(SLAVE_1, "1")
 
 
 async def test_without_a_wheel_no_timer_is_asked_for() -> None:
     slave = FakeSlave({}, 5)
-    await reverse(BrokerWorld(), slave, timer_wheel=False).take_back(SLAVE_1)
+    await reverse(BrokerWorld(), slave, timer_wheel=False).take_back(SLAVE_1, "1")
     assert slave.timer_asked == 0
 
 
@@ -231,13 +231,13 @@ async def test_what_slaves_say_of_pops_is_kept_for_pop_consumption_and_given_onc
     slave = FakeSlave({}, 1)
     slave.pops = b"{}"
     taking = reverse(BrokerWorld(), slave, timer_wheel=False)
-    await taking.take_back(SLAVE_1)
+    await taking.take_back(SLAVE_1, "1")
     assert (taking.take_pops(), taking.take_pops()) == ([b"{}"], [])
 
 
 async def test_a_java_slave_says_nothing_of_pops_and_its_offsets_are_taken() -> None:
     world = BrokerWorld()
     taking = reverse(world, FakeSlave({"T@G": {"0": 5}}, 1), timer_wheel=False)
-    await taking.take_back(SLAVE_1)
+    await taking.take_back(SLAVE_1, "1")
     assert taking.take_pops() == []
     assert world.offsets.query_offset("G", "T", 0) == 5

@@ -7,7 +7,7 @@ import pytest
 
 from maxq.broker.acting.pre_online import GroupSeen
 from maxq.codes import ResponseCode
-from maxq.errors import BrokerError
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.acting.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
@@ -35,7 +35,7 @@ def test_a_master_tells_each_slave_waits_until_it_copies_and_takes_back_what_it_
     info = ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER)
     assert member.api.told == [(SLAVE_1, info), (SLAVE_2, info)]
     assert [host for host, _ in member.ha.waits] == ["10.0.0.2", "10.0.0.3"]
-    assert member.metadata.taken == [SLAVE_1, SLAVE_2]
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1], "the one that acts promises nothing from then on"
     assert seen == (0, MASTER)
     assert seconds == 0
 
@@ -47,19 +47,42 @@ def test_a_master_goes_online_without_a_slave_that_does_not_copy_and_says_so(cap
 
     member, _, _ = prepare(0, set_up)
     assert "slave 1 at 10.0.0.2:10911 does not copy from this master within 10000 ms" in caplog.text
-    assert member.metadata.taken == [SLAVE_1, SLAVE_2]  # what it kept counts all the same
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1]  # what it kept counts all the same
 
 
-def test_a_slave_that_is_not_sure_of_its_role_is_asked_again_for_what_it_kept() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "it stood still"),
+        RemotingSendError("the connection broke", address=SLAVE_1),
+        RemotingTimeoutError("no answer", address=SLAVE_1, timeout_ms=3_000),
+        RemotingConnectError("no packet comes through", address=SLAVE_1),
+    ],
+)
+def test_a_slave_that_is_not_sure_of_its_role_or_cannot_be_heard_is_asked_again_for_what_it_kept(
+    failure: MaxQError,
+) -> None:
     def set_up(member: Member) -> None:
         member.api.members = {1: SLAVE_1}
         member.ha.copying = {"10.0.0.2"}
-        member.metadata.failure = BrokerError(ResponseCode.SERVICE_NOT_AVAILABLE, "it stood still")
+        member.metadata.failure = failure
         asyncio.get_running_loop().call_later(2.5, setattr, member.metadata, "failure", None)
 
     member, _, seconds = prepare(0, set_up)
     assert member.metadata.taken == [SLAVE_1]
     assert seconds == 3
+    assert len(member.metadata.returns) == 4
+    assert len(set(member.metadata.returns)) == 1, "of one return"
+
+
+def test_a_slave_whose_process_has_ended_is_not_waited_for() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = {1: SLAVE_1}
+        member.ha.copying = {"10.0.0.2"}
+        member.metadata.failure = RemotingConnectError("nobody listens", address=SLAVE_1, is_refused=True)
+
+    _, seen, seconds = prepare(0, set_up)
+    assert (seen, seconds) == ((0, MASTER), 0)
 
 
 def test_no_slave_is_asked_for_what_it_kept_before_all_waits_are_over() -> None:
@@ -77,7 +100,7 @@ def test_no_slave_is_asked_for_what_it_kept_before_all_waits_are_over() -> None:
             super().append(address)
 
     member, _, _ = prepare(0, set_up)
-    assert member.metadata.taken == [SLAVE_1, SLAVE_2]
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1]
 
 
 def test_a_disk_that_refuses_what_a_slave_kept_keeps_no_master_offline(caplog: pytest.LogCaptureFixture) -> None:
