@@ -14,7 +14,7 @@ from maxq.config.properties import parse_properties
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source import files
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
-from maxq.pipeline.source.read_scan import read_scan
+from maxq.pipeline.source.scan import read_scan
 from tests.unit.store_tools.golden_stores import STORES, expected
 
 SAME = (

@@ -12,7 +12,7 @@ import pytest
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
-from maxq.pipeline.source.read_scan import read_scan
+from maxq.pipeline.source.scan import read_scan
 from maxq.protocol.body.topic_config import TopicConfig
 from tests.interop.conftest import Deployment
 from tests.interop.processes.java_driver import JavaDriver

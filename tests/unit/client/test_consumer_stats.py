@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from maxq.client.consumer.consumer_stats import ConsumerStats
-from maxq.client.instance.shared_lookups import SharedLookups
+from maxq.client.instance.topic_routes import SharedLookups
 
 
 def test_rates_are_those_of_the_last_minute_and_failures_those_of_the_last_hour() -> None:

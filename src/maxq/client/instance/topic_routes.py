@@ -1,13 +1,13 @@
 """TopicRoutes: which queues a client's topics have, and at which brokers (MQClientInstance.java, its route tables)."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Generic, TypeVar
 
 from maxq.client.errors import NoMasterError
 from maxq.client.instance.broker_table import BrokerTable
 from maxq.client.instance.client_api import MQClientAPI
-from maxq.client.instance.shared_lookups import SharedLookups
 from maxq.client.instance.topic_publish_info import (
     TopicPublishInfo,
     is_route_changed,
@@ -22,6 +22,8 @@ from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Rng
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 #: A route that was not used for so many rounds of `update_all`, 30 s each by default, is forgotten.
 UNUSED_ROUNDS: Final = 20
@@ -214,3 +216,24 @@ class TopicRoutes:
         if not is_mock_broker(queue.broker_name):
             return queue.broker_name
         return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)
+
+
+class SharedLookups(Generic[Result]):
+    """Lookups under way, by key. When a broker dies, or a topic is new, hundreds of sends want the same route at the
+    same moment: one asks, and the others wait for its answer or its failure."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[Result]] = {}
+
+    async def share(self, key: str, look_up: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Return the answer of the lookup under way for `key`, or start one. Raises what the lookup raises."""
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(look_up(), name=f"maxq-lookup-{key}")
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+        return await asyncio.shield(task)
+
+    def _ended(self, key: str, task: asyncio.Task[Result]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # seen, even if every asker was cancelled meanwhile

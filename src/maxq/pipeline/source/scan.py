@@ -1,20 +1,24 @@
-"""From offset ranges to partitions: what one Spark task reads.
+"""From offset ranges to partitions, what one Spark task reads, and from a partition to its rows.
 
 A partition holds whole ranges of queues, to be read over the wire, or a part of the files of a store that the worker
 can reach. Rows are the same either way.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from maxq.errors import ConfigError
 from maxq.pipeline.options.read_options import ReadOptions
-from maxq.pipeline.source.files import FilesPartition, plan_files
+from maxq.pipeline.source.files import FilesPartition, FilesReader, plan_files
 from maxq.pipeline.source.offsets import OffsetRange, group_small, split
 from maxq.pipeline.source.positions import ask_until_answered, offsets_of
+from maxq.pipeline.wire.pulls import Hint
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import WireClient
+from maxq.pipeline.wire.wire_reader import WireReader, exact_tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +97,18 @@ def wire_partitions(
 def _of_wire(one: OffsetRange) -> QueueRange:
     queue = one.queue
     return QueueRange(queue.topic, queue.broker_name, queue.queue_id, one.first, one.last, one.incarnation)
+
+
+def read_scan(options: ReadOptions, scan: ScanPartition, hint: Hint | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one partition, without Spark. What files do not give comes over the wire, behind the rest.
+
+    Args:
+        hint: a condition that all wanted rows meet.
+    """
+    if scan.files is None:
+        yield from WireReader(options, hint=hint).read(scan.ranges)
+        return
+    reader = FilesReader(options.columns, tags=exact_tags(options.sub_expression, options.sub_expression_type))
+    yield from reader.read(scan.files)
+    if reader.missing:
+        yield from WireReader(options, broker_selects=False).read(reader.missing)

@@ -32,8 +32,7 @@ from maxq.pipeline.options.read_options import FORMAT, ReadOptions, columns_of
 from maxq.pipeline.records.schemas import spark_schema
 from maxq.pipeline.source.batch_source import plan_batch
 from maxq.pipeline.source.pushdown import conditions_of
-from maxq.pipeline.source.read_scan import read_scan
-from maxq.pipeline.source.scan import ScanPartition
+from maxq.pipeline.source.scan import ScanPartition, read_scan
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_freeze_modules
 

@@ -1,7 +1,7 @@
 """How fast messages go out again: so many a second, or with the distances in time that they had.
 
 The rows of a queue stay in their order. Tasks share the rate, so one that has more than its share of the rows takes
-longer: the rate is an upper bound. The sink holds the rows back (sink_pace).
+longer: the rate is an upper bound. The sink holds the rows back (sink_task).
 """
 
 from dataclasses import dataclass

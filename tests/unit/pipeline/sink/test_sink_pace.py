@@ -5,7 +5,7 @@ import pytest
 
 from maxq.errors import ConfigError, PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_pace import SinkPace
+from maxq.pipeline.sink.sink_task import SinkPace
 
 
 class Watch:

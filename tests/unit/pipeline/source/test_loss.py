@@ -14,7 +14,7 @@ from maxq.errors import DataLossError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
-from maxq.pipeline.source.read_scan import read_scan
+from maxq.pipeline.source.scan import read_scan
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TopicRoute, WireClient

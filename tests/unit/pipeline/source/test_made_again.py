@@ -13,8 +13,7 @@ from maxq.pipeline.source import files as files_module
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.offsets import OffsetRange
 from maxq.pipeline.source.positions import tell_of_slaves
-from maxq.pipeline.source.read_scan import read_scan
-from maxq.pipeline.source.scan import ScanPartition, partitions
+from maxq.pipeline.source.scan import ScanPartition, partitions, read_scan
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import Seen, WireClient
