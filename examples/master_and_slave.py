@@ -73,7 +73,6 @@ class Ledger:
 
 def example(folder: Path) -> None:
     """All steps in order; MaxQError if one does not hold."""
-    logging.getLogger("maxq.client").setLevel(logging.ERROR)  # that the master does not answer is part of the story
     pair = Pair(folder)
     try:
         for server in pair.servers:
@@ -177,4 +176,5 @@ def compare(pair: Pair, ledger: Ledger) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("maxq.client").setLevel(logging.ERROR)  # that the master does not answer is part of the story
     sys.exit(run_example(example))
