@@ -149,7 +149,10 @@ class DLedgerMmapFileStore(FileLedger):
     async def _clean(self) -> None:
         while True:
             await asyncio.sleep(_CLEAN_SECONDS)
-            await self.clean()
+            try:
+                await self.clean()
+            except OSError as error:
+                log.error("old files of %s are not deleted now: %s", self._log.files.folder, error)
 
     async def clean(self) -> int:
         """Delete old files as far as retention allows (S17). Returns how many."""

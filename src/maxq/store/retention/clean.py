@@ -222,7 +222,10 @@ class CleanService:
         return end <= flusher.written_down
 
     def _modified_ms(self, file: MappedFile) -> int:
-        return self._context.disk.stat(file.path).modified_ms
+        try:
+            return self._context.disk.stat(file.path).modified_ms
+        except FileNotFoundError:
+            return 0  # somebody has removed it, and waits for the room
 
     # --- queues and index ---
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import zlib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreRefusedError
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.dledger import mmap_file_store
 from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
@@ -452,6 +454,26 @@ async def test_a_file_goes_when_it_is_committed_and_no_follower_needs_it() -> No
     store.close_inline()
     again = opened(disk)
     assert (again.begin_index, again.end_index, again.report.amnesia) == (first.index, 199, [])
+
+
+async def test_a_disk_that_will_not_delete_now_ends_no_cleaning_and_leaves_no_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mmap_file_store, "_CLEAN_SECONDS", 0.001)
+    disk, _ = filled(200)
+    store = opened(disk)
+    store._reserved_ms, store._clean_ratio = 0, 0.0
+    assert isinstance(disk.clock, SimClock)
+    disk.clock.advance_ms(3_600_000 * 100)
+    store.retain_from(200)
+    first, refusals = store._log.files.files[0], [errno.EIO] * 2
+    disk.faults = lambda kind, path: refusals.pop() if refusals and (kind, path) == ("delete", str(first.path)) else 0
+    store.start()
+    async with asyncio.timeout(30):
+        while store._log.files.files[0] is first or refusals:  # noqa: ASYNC110 - a thread deletes it
+            await asyncio.sleep(0.001)
+    await store.shutdown()
+    assert opened(disk).end_index == 199
 
 
 # --- a failed sync, and a restart without reboot ---

@@ -243,6 +243,15 @@ async def test_a_file_that_could_not_be_deleted_goes_before_any_other(
     again.close()
 
 
+async def test_a_file_that_somebody_has_removed_keeps_no_other(store: MessageStore, clock: TestClock) -> None:
+    before = files(store)
+    Path(store.commit_log.files.files[0].path).unlink()
+    clock.now_ms += 73 * HOUR
+    store.execute_delete_files_manually()
+    assert await store.cleaner.clean() == before - 1
+    store.close()
+
+
 async def test_queue_and_index_files_that_could_not_be_deleted_go_with_the_next_run(
     store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
