@@ -122,7 +122,7 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
 class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
     """Calls of a PushConsumer."""
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues we hold now, sorted; those we pop from, too (queue id -1: all of a broker)."""
+        """Return the queues that this member holds, sorted, with those it pops from (queue id -1: all of a broker)."""
     def wait_for_assignment(
         self, is_enough: Callable[[Collection[MessageQueue]], bool] = ..., *, timeout_ms: int | None = None
     ) -> Collection[MessageQueue]:
@@ -141,7 +141,7 @@ class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
             TimeoutError: it was not enough in time.
         """
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
-        """Take messages of a topic.
+        """Receive messages of a topic.
 
         Args:
             expression: `*`, or tags separated by `||`; with another `expression_type` (SQL92) that language's text; or
@@ -153,16 +153,16 @@ class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
             FilterExpressionError: an SQL92 expression that is wrong.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
+        """Receive no more messages of a topic."""
     def suspend(self) -> None:
-        """Stop pulling; what is here is still consumed."""
+        """Stop pulling. Messages that were pulled are still consumed."""
     def resume(self) -> None:
-        """Pull again."""
+        """Pull again after `suspend`."""
 
 class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
     """Calls of a LitePullConsumer."""
     def committed(self, queue: MessageQueue) -> int:
-        """The group's committed queue offset, -1 if there is none."""
+        """Return the group's committed queue offset of a queue, -1 if there is none."""
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Read `queue` from `offset` on.
 
@@ -172,13 +172,13 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
     def seek_to_begin(self, queue: MessageQueue) -> None:
         """Read `queue` from its oldest message on."""
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Read only what comes into `queue` from now on."""
+        """Read only what comes into `queue` after this call."""
     def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time."""
+        """Return the queue offset of the first message stored at or after a time, in ms since 1970."""
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+        """Return all readable queues of a topic, sorted. Raises NoRouteError if there is no such topic."""
     def assignment(self) -> set[MessageQueue]:
-        """The queues we read now."""
+        """Return the queues that this consumer reads."""
     def wait_for_assignment(
         self, is_enough: Callable[[Collection[MessageQueue]], bool] = ..., *, timeout_ms: int | None = None
     ) -> Collection[MessageQueue]:
@@ -197,9 +197,9 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
             TimeoutError: it was not enough in time.
         """
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give out nothing of these queues for now."""
+        """Give out no messages of these queues until they are resumed."""
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Give out messages of these queues again."""
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
         """Share a topic's queues with the other members of the group.
 
@@ -212,7 +212,7 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
             BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Give the topic's queues up."""
+        """Give up the queues of a topic."""
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues.
 
@@ -225,7 +225,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
     def receive(
         self, max_messages: int = 32, invisible_ms: int | None = None, *, wait_ms: int | None = None
     ) -> list[MessageExt]:
-        """Some messages, not to be seen by others for `invisible_ms`.
+        """Return some messages, which nobody else gets for `invisible_ms`.
 
         Args:
             max_messages: at most so many, 32 or fewer.
@@ -240,22 +240,23 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
             RemotingError, BrokerError: no broker could be asked; what the last one said.
         """
     def ack(self, message: MessageExt) -> None:
-        """The message is done, and does not come again.
+        """Acknowledge a message: it is done, and does not come again.
 
         Raises:
             RemotingError, BrokerError: it may come again.
             RemoteProtocolError: it was not received here.
         """
     def ack_all(self, messages: Sequence[MessageExt]) -> None:
-        """The same for many messages, in one request for each broker."""
+        """Acknowledge many messages, in one request for each broker. Raises as `ack`."""
     def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """The message stays ours for `invisible_ms` from now (0: give it again at once), and has a new receipt handle.
+        """Keep a message from others for `invisible_ms` from now (0: it is delivered again at once). It gets a new
+        receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.
         """
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
-        """Take messages of a topic.
+        """Receive messages of a topic.
 
         Args:
             expression: as PushConsumer.subscribe takes it.
@@ -266,7 +267,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
             BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
+        """Receive no more messages of a topic."""
 
 class AccessCalls(Part[AccessAdmin]):
     """`admin.access`. `address` is host:port of a server."""

@@ -43,7 +43,7 @@ SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
 
 @dataclass(slots=True, eq=False)
 class ConsumeRequest:
-    """One listener call to make. `started_ms` is monotonic, 0 before the call."""
+    """One listener call to make. `started_ms` is monotonic time in ms, and 0 before the call."""
 
     messages: list[MessageExt]
     process_queue: ProcessQueue
@@ -55,7 +55,7 @@ class ConsumeRequest:
 
 
 class ConsumeMessageConcurrentlyService(ConsumeMessageService):
-    """Runs the listener of one push consumer."""
+    """Calls the listener of one push consumer many times at once, in no order."""
 
     orderly = False
 
@@ -108,7 +108,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def set_workers(self, count: int) -> None:
-        """How many listener calls may be made at a time. Fewer than before: workers end after the call they make."""
+        """Set how many listener calls may be made at a time. Where that is fewer than before, workers end after the
+        call they make."""
         self._wanted_workers = count
         if self._threads is not None:
             self._threads.set_width(count)
@@ -121,7 +122,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._requests.put_nowait(None)
 
     def submit(self, messages: list[MessageExt], process_queue: ProcessQueue, queue: MessageQueue) -> None:
-        """Messages have come."""
+        """Call the listener with messages that were pulled from a queue."""
         size = self._config.consume_message_batch_max_size
         self._put(
             [
@@ -142,13 +143,14 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._requests.put_nowait(request)
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """A queue is given up: nothing to wait for, dropped requests are skipped."""
+        """Give a queue up. True at once: calls for a dropped queue are not begun, and those under way commit nothing."""
         return True
 
     # --- calls on the loop ---
 
     async def _next_request(self) -> ConsumeRequest | None:
-        """What a worker does next; None: it is one too many, or all is to stop."""
+        """Wait for the next call that a worker is to make. None: the worker is to end, because there are too many or
+        all stop."""
         while not self._is_stopped:
             if len(self._workers) > self._wanted_workers:
                 worker = asyncio.current_task()
@@ -181,7 +183,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     # --- calls on threads ---
 
     def submit_to_executor(self, work: Callable[[], None]) -> None:
-        """Have a thread of the listener's executor do this. Raises RuntimeError: it takes no more work."""
+        """Have a thread of the listener's executor do some work. Raises RuntimeError if the executor takes no more."""
         executor = self._caller.executor
         assert executor is not None, "only services with an executor have CallThreads"
         executor.submit(work)
@@ -193,7 +195,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return result
 
     def on_result(self, request: ConsumeRequest, result: ConsumeResult) -> None:
-        """A call on a thread has ended; on the loop."""
+        """Deal with the result of a call that a thread made. Called on the loop."""
         failed = self._ended(request, result)
         if failed:
             self._settle_soon(request, failed)
@@ -210,7 +212,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     # --- both ---
 
     def begin(self, request: ConsumeRequest) -> bool:
-        """Right before a call, on any thread: is it still to be made?"""
+        """Mark a call as begun. False if it is not to be made after all: the queue was dropped, or all stops. Any
+        thread may call this."""
         if request.process_queue.dropped or self._is_stopped:
             return False
         request.context = ConsumeContext(request.queue)
@@ -220,7 +223,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return True
 
     def _ended(self, request: ConsumeRequest, result: ConsumeResult) -> list[MessageExt]:
-        """Note what a call came to; the messages that are to be handed back. If there are none, the request is done."""
+        """Count the outcome of a call, and return the messages that are to be given back to the broker. If there are
+        none, the request is finished."""
         now_ms = self._clock.monotonic_ms()
         count = len(request.messages)
         ok = request.context.done_of(count) if result is ConsumeResult.SUCCESS else 0
@@ -236,7 +240,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return failed
 
     def _finish(self, request: ConsumeRequest, messages: list[MessageExt]) -> None:
-        """We are rid of these messages: what lies behind them may be committed."""
+        """Take messages out of the ProcessQueue: they are done, or the broker has them again. The offset behind them
+        may then be committed."""
         offset = request.process_queue.remove_messages(messages, self._clock.monotonic_ms())
         if offset >= 0 and not request.process_queue.dropped:
             self._offsets.update(request.queue, offset, increase_only=True)
@@ -258,7 +263,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._done_with(request)
 
     async def _hand_back(self, request: ConsumeRequest, failed: list[MessageExt]) -> list[MessageExt]:
-        """Give failed messages back to the broker.
+        """Give failed messages back to the broker. Those it does not take are tried again here after 5 s.
 
         Returns:
             Those we are rid of.
@@ -292,8 +297,9 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
                     self._failures.report(error, "giving back %d messages of %s", len(request.messages), request.queue)
 
     async def _expire(self, request: ConsumeRequest) -> None:
-        """A listener hangs: let the broker deliver its messages to somebody else, so that the offset can move on. What
-        could not be given back stays here: it is tried again with the next look, or when the listener returns."""
+        """Give the messages of a listener that hangs back to the broker, so that another member gets them and the
+        offset can move on. What the broker does not take is tried again with the next look, or when the listener
+        returns."""
         if self._broadcasting:
             return
         for message in request.messages:
@@ -327,13 +333,13 @@ class CallThreads:
         self._is_telling = False  # the loop will look at the results
 
     def set_width(self, width: int) -> None:
-        """At most so many calls at a time; threads that are too many end after their call."""
+        """Set how many calls may be made at a time. Threads that are too many end after their call."""
         with self._lock:
             self._width = width
         self._start_one()
 
     def submit(self, requests: Iterable[ConsumeRequest]) -> None:
-        """Calls to make."""
+        """Queue calls, and start a thread for them if there is room for one."""
         self._waiting.extend(requests)
         self._start_one()
 
@@ -374,7 +380,7 @@ class CallThreads:
         self._start_one()
 
     def _next(self) -> ConsumeRequest | None:
-        """The next call, which has begun when this returns; None: this thread has nothing more to do."""
+        """Return the next call, already marked as begun. None: this thread has nothing more to do."""
         with self._lock:
             while self._waiting and not self._is_stopped and self._count <= self._width:
                 request = self._waiting.popleft()

@@ -41,7 +41,7 @@ SendToRetry = Callable[[MessageExt], Awaitable[bool]]
 
 
 class ConsumeMessageOrderlyService(ConsumeMessageService):
-    """Runs the listener of one push consumer, queue by queue."""
+    """Calls the listener of one push consumer, one call at a time for each queue, in queue order."""
 
     orderly = True
 
@@ -70,7 +70,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         self._stopped = False
 
     def start(self) -> None:
-        """Start to renew locks."""
+        """Start to renew the locks of queues."""
         if self._clustering:
             self._lock_task = asyncio.create_task(self._lock_loop(), name="maxq-lock-queues")
 
@@ -93,7 +93,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def set_workers(self, count: int) -> None:
-        """How many listener calls may be made at a time. Fewer than before: from when calls under way have ended."""
+        """Set how many listener calls may be made at a time. A lower number takes effect as calls under way end."""
         change, self._workers = count - self._workers, count
         while change > 0 and self._shrinking:
             change -= self._shrinking.pop().cancel()
@@ -105,13 +105,14 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
             taking.add_done_callback(self._shrinking.discard)
 
     def submit(self, messages: list[MessageExt], process_queue: ProcessQueue, queue: MessageQueue) -> None:
-        """Messages have come; they are in the ProcessQueue already."""
+        """Start a runner for a queue whose ProcessQueue has new messages, if none runs."""
         if process_queue not in self._runners and not self._stopped:
             runner = asyncio.create_task(self._run(process_queue, queue), name=f"maxq-orderly-{queue.queue_id}")
             self._runners[process_queue] = runner
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """A queue is given up: True once no listener call is under way, so that another client may go on with it."""
+        """Give a queue up. True once no listener call of it is under way, so that another client may go on with the
+        queue."""
         lock = self._consume_locks.get(process_queue)
         if lock is None:
             return True
@@ -168,7 +169,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         return await self._rebalance.lock(queue)
 
     async def _one_call(self, process_queue: ProcessQueue, queue: MessageQueue, lock: asyncio.Lock) -> int:
-        """Returns the pause in ms before the next call."""
+        """Make one listener call. Returns how long to pause before the next one, in ms."""
         async with self._slots, lock:
             if not self._is_wanted(process_queue):
                 return 0
@@ -207,7 +208,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
             self._offsets.update(queue, offset, increase_only=False)
 
     async def _gave_up(self, messages: list[MessageExt]) -> bool:
-        """Count a failed try. True if all messages have had their tries and were taken by the retry topic."""
+        """Count a failed try of messages. True if all of them had their tries and the retry topic has taken them."""
         limit = self._config.max_reconsume_times
         all_gone = True
         for message in messages:

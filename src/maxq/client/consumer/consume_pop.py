@@ -49,7 +49,7 @@ SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
 
 @dataclass(eq=False, slots=True)
 class PopProcessQueue:
-    """What a consumer has in hand of one assigned queue. Times monotonic ms."""
+    """What a consumer holds of one queue that it pops from. Times are monotonic ms."""
 
     queue: MessageQueue
     wait_ack: int = 0  # messages popped and neither acknowledged nor given back
@@ -103,7 +103,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def on_pop_queues(self, topic: str, queues: Collection[MessageQueue]) -> bool:
-        """See PopListener."""
+        """Pop from these queues of a topic, and from no others of it. True if that is a change."""
         wanted = set(queues)
         gone = [queue for queue in self._queues if queue.topic == topic and queue not in wanted]
         for queue in gone:
@@ -118,7 +118,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         return bool(gone or new)
 
     def drop_unsubscribed(self, topics: Collection[str]) -> None:
-        """Pop no more from other topics than these."""
+        """Stop popping from topics that are not among `topics`."""
         for queue in [queue for queue in self._queues if queue.topic not in topics]:
             self._drop(queue)
 
@@ -129,11 +129,11 @@ class ConsumeMessagePopService(ConsumeMessageService):
             process_queue.task.cancel()
 
     def queues(self) -> list[MessageQueue]:
-        """Those we pop from."""
+        """Return the queues that are popped from, sorted."""
         return sorted(self._queues)
 
     def info(self) -> dict[MessageQueue, PopProcessQueueInfo]:
-        """State for tools."""
+        """Return the state of each queue for GET_CONSUMER_RUNNING_INFO."""
         to_wall_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
         return {
             queue: PopProcessQueueInfo(held.wait_ack, held.dropped, held.last_pop_ms + to_wall_ms)

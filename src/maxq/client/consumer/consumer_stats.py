@@ -13,7 +13,7 @@ _HOUR_SAMPLES = 361
 
 
 class _TopicCounters:
-    """Sums since start. Times are in milliseconds."""
+    """Sums of one topic since the start. Times are in ms."""
 
     __slots__ = ("consume_rt", "failed", "ok", "pull_rt", "pulled", "pulls", "samples")
 
@@ -31,20 +31,20 @@ class _TopicCounters:
 
 
 class ConsumerStats:
-    """Counters of one consumer."""
+    """Counts what one consumer pulls and consumes, by topic."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _TopicCounters] = {}
 
     def on_pull(self, topic: str, messages: int, rt_ms: int) -> None:
-        """A pull brought `messages` after `rt_ms`."""
+        """Count a pull that brought `messages` messages after `rt_ms`."""
         counters = self._counters(topic)
         counters.pulled += messages
         counters.pulls += 1
         counters.pull_rt += rt_ms
 
     def on_consume(self, topic: str, ok: int, failed: int, rt_ms: int) -> None:
-        """A listener call ended after `rt_ms`."""
+        """Count a listener call that ended after `rt_ms`, by messages that succeeded and failed."""
         counters = self._counters(topic)
         counters.ok += ok
         counters.failed += failed
@@ -57,12 +57,12 @@ class ConsumerStats:
         return counters
 
     def sample(self, now_ms: int) -> None:
-        """Remember where the counters are; `now_ms` is monotonic."""
+        """Remember where the counters are at `now_ms`, monotonic."""
         for counters in self._topics.values():
             counters.samples.append((now_ms, counters.values()))
 
     def consume_status(self, topic: str, now_ms: int) -> ConsumeStatus:
-        """Rates over the last minute, failures of the last hour."""
+        """Return the rates of a topic over the last minute, and its failures of the last hour."""
         counters = self._topics.get(topic)
         if counters is None:
             return ConsumeStatus()

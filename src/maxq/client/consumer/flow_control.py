@@ -16,7 +16,7 @@ _LOG_EVERY = 1_000
 
 
 class FlowControlReason(Enum):
-    """What there is too much of."""
+    """The bound that a queue is above, by the name of its setting."""
 
     COUNT = "pull_threshold_for_queue"
     SIZE = "pull_threshold_size_for_queue"
@@ -24,7 +24,7 @@ class FlowControlReason(Enum):
 
 
 class FlowControl:
-    """The bounds of one push consumer, and its figures.
+    """Bounds how much of each queue a push consumer holds unfinished, and counts how often that stopped pulls.
 
     Attributes:
         count_max: messages of one queue that may be here.
@@ -41,7 +41,7 @@ class FlowControl:
         self.times: Counter[FlowControlReason] = Counter()
 
     def holds_back(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Must this queue not be pulled now?"""
+        """Tell whether a queue must not be pulled because too much of it is unfinished."""
         reason = self._reason(process_queue)
         if reason is None:
             self._held.pop(queue, None)
@@ -52,11 +52,11 @@ class FlowControl:
         return True
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is no longer ours."""
+        """Forget a queue that was given up."""
         self._held.pop(queue, None)
 
     def figures(self) -> dict[str, str]:
-        """For the consumer's running information."""
+        """Return the counts for GET_CONSUMER_RUNNING_INFO."""
         of_queue = self.times[FlowControlReason.COUNT] + self.times[FlowControlReason.SIZE]
         return {
             "queueFlowControlTimes": str(of_queue),

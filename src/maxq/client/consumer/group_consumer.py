@@ -75,7 +75,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     async def _shut_down(self) -> None:
-        """What `shutdown` does; nothing if the consumer does not run."""
+        """Do the work of `shutdown`; nothing if the consumer does not run."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -87,7 +87,7 @@ class GroupConsumer(ABC, Generic[Config]):
         await self.shutdown()
 
     async def _join(self) -> MQClientInstance:
-        """Take a place on the instance of our client id.
+        """Register this consumer at the client instance of its client id.
 
         Raises:
             ClientError: already started, no name server given, or stored offsets that cannot be read.
@@ -119,7 +119,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     def _build(self, instance: MQClientInstance) -> None:
-        """Make the rebalance, and what else needs the instance; offsets and pull API are there."""
+        """Make what needs the client instance, the rebalance among it. Offset store and pull API exist already."""
 
     def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
         if not self._broadcasting:
@@ -135,11 +135,11 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @property
     def client_id(self) -> str:
-        """Who we are for the broker."""
+        """The id by which brokers know this client."""
         return self._running().client_id
 
     async def _quit(self, instance: MQClientInstance) -> None:
-        """Give the place up; brokers are told."""
+        """Leave the client instance, and tell the brokers so."""
         trace = [] if self._trace is None else [self._trace.shutdown]
         await in_turn(
             *trace,
@@ -151,14 +151,15 @@ class GroupConsumer(ABC, Generic[Config]):
     # --- subscriptions ---
 
     async def _announce(self) -> None:
-        """Brokers first, pulls after: a pull with a newer subscription than the broker knows would be refused."""
+        """Tell brokers the subscriptions, and then pull: a pull with a newer subscription than its broker knows would
+        be refused."""
         instance = self._running()
         await self._learn_routes(instance)
         await instance.heartbeat_all()
         self._pull_what_is_wanted(instance)
 
     async def _want(self, subscription: SubscriptionData) -> None:
-        """Read a topic from now on, or from the start on."""
+        """Subscribe a topic, at once or from the start on."""
         if self._instance is not None:
             await self._check_expressions(self._instance, [subscription])
         self._wanted[subscription.topic] = subscription
@@ -166,7 +167,8 @@ class GroupConsumer(ABC, Generic[Config]):
             await self._announce()
 
     async def _check_expressions(self, instance: MQClientInstance, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Ask a broker of each topic whether it selects by the SQL92 expression; one out of reach refuses none.
+        """Ask a broker of each topic whether it selects by the SQL92 expression. A broker that cannot be reached
+        refuses none.
 
         Raises:
             BrokerError: it does not; enablePropertyFilter may be off.
@@ -198,7 +200,7 @@ class GroupConsumer(ABC, Generic[Config]):
     # --- for the instance and for operators ---
 
     def consumer_data(self) -> ConsumerData:
-        """Our part of the heartbeat."""
+        """Return this consumer's part of the heartbeat."""
         return ConsumerData(
             self.group,
             self.consume_type,
@@ -210,16 +212,16 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     def topics(self) -> set[str]:
-        """Topics on the wire whose routes we need."""
+        """Return the topics whose routes are needed, by the names on the wire."""
 
     @abstractmethod
     async def do_rebalance(self) -> bool:
-        """Take and give up queues; True if everything we should have is there."""
+        """Take and give up queues. True if this member holds exactly what it should."""
 
     @abstractmethod
     async def persist_consumer_offset(self) -> None:
-        """Commit what is done."""
+        """Commit the offsets of what is done."""
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """How far we are in a topic (GET_CONSUMER_STATUS_FROM_CLIENT)."""
+        """Return the offsets in memory of a topic's queues (GET_CONSUMER_STATUS_FROM_CLIENT)."""
         return self._offsets.snapshot(topic)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ListenerCaller:
-    """One listener.
+    """Calls one listener, and turns whatever comes of a call into a ConsumeResult.
 
     Args:
         listener: plain function or coroutine function.
@@ -52,7 +52,7 @@ class ListenerCaller:
         return self._executor
 
     def replace_executor(self, executor: Executor) -> None:
-        """Later calls run there."""
+        """Make later calls in another executor; nothing if listeners are called on the event loop."""
         if self._executor is not None:
             self._executor = executor
 
@@ -65,7 +65,7 @@ class ListenerCaller:
     async def call(
         self, messages: list[MessageExt], context: ConsumeContext, is_wanted: Callable[[], bool] = lambda: True
     ) -> ConsumeResult | None:
-        """One call.
+        """Make one call, on the loop or in the executor.
 
         Args:
             is_wanted: asked right before it if it has to wait for a thread.
@@ -97,8 +97,8 @@ class ListenerCaller:
         return self.call_blocking(messages, context) if is_wanted() else None
 
     def call_blocking(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
-        """One call of a plain listener, in the thread that asks for it. Whatever it raises is a failed try: `sys.exit`
-        in a listener ends neither that thread nor the process."""
+        """Make one call of a plain listener in the calling thread. Whatever it raises is a failed try: `sys.exit` in a
+        listener ends neither that thread nor the process."""
         hooked = self._hooks.before(messages, context.message_queue)
         failure: BaseException | None = None
         try:
@@ -128,7 +128,8 @@ class ListenerCaller:
         return self._later
 
     async def consume_directly(self, message: MessageExt, context: ConsumeContext) -> tuple[CMResult, str | None]:
-        """An operator wants this one message consumed now (CONSUME_MESSAGE_DIRECTLY): outcome and error text."""
+        """Call the listener with one message because an operator asked for it (CONSUME_MESSAGE_DIRECTLY). Returns the
+        outcome and the error's text."""
         try:
             if self._executor is not None:
                 loop = asyncio.get_running_loop()
@@ -145,8 +146,9 @@ class ListenerCaller:
 
 
 def _is_for_us(error: BaseException) -> bool:
-    """Does an exception that came out of a call on the loop mean the loop: Ctrl-C of the program's main thread, or the
-    cancellation of the task that called? Anything else, `sys.exit` among it, is a failed try."""
+    """Tell whether an exception of a call on the loop is meant for the loop: Ctrl-C of the program's main thread, or
+    the cancellation of the task that made the call. Anything else, `sys.exit` among it, is a failed try of the
+    listener."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0

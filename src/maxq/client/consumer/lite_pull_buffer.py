@@ -14,7 +14,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 @dataclass(slots=True, eq=False)
 class AssignedQueue:
-    """One queue that is read. Offsets are queue offsets, -1 unknown."""
+    """One queue that is read. Offsets are queue offsets; -1 means unknown."""
 
     queue: MessageQueue
     process_queue: ProcessQueue
@@ -27,7 +27,7 @@ class AssignedQueue:
 
 @dataclass(slots=True)
 class Fetched:
-    """Messages of one pull."""
+    """The messages of one pull."""
 
     assigned: AssignedQueue
     generation: int
@@ -35,12 +35,12 @@ class Fetched:
 
     @property
     def is_current(self) -> bool:
-        """Is the queue still ours, and was there no seek since?"""
+        """Whether the queue is still held, and nothing was sought in it since the pull."""
         return not self.assigned.process_queue.dropped and self.generation == self.assigned.generation
 
 
 class FetchBuffer:
-    """Pulls in the order they came in."""
+    """Pulls that wait for `poll`, in the order in which they came."""
 
     def __init__(self) -> None:
         self._fetched: deque[Fetched] = deque()
@@ -48,7 +48,7 @@ class FetchBuffer:
         self.message_count = 0
 
     def put(self, fetched: Fetched) -> None:
-        """A pull brought messages."""
+        """Add the messages of a pull."""
         self._fetched.append(fetched)
         self.message_count += len(fetched.messages)
         self._arrival.set()
@@ -60,11 +60,11 @@ class FetchBuffer:
         self._arrival.set()
 
     def wake(self) -> None:
-        """Something else changed: let whoever waits look again."""
+        """Have whoever waits look again, because a queue was resumed."""
         self._arrival.set()
 
     def take(self) -> Fetched | None:
-        """The oldest pull that is current and of a queue that is not paused; None if there is none."""
+        """Take out the oldest pull that is current and of a queue that is not paused; None if there is none."""
         held_back: list[Fetched] = []
         found = None
         while self._fetched and found is None:
@@ -79,7 +79,7 @@ class FetchBuffer:
         return found
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until something changes, False after `timeout_s`. Call `take` again then."""
+        """Wait until something changes, after which `take` may find something. False after `timeout_s` seconds."""
         self._arrival.clear()
         try:
             async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation
@@ -89,6 +89,6 @@ class FetchBuffer:
         return True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all pulls."""
         self._fetched.clear()
         self.message_count = 0

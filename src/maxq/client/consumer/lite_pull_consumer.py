@@ -169,7 +169,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         )
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give the topic's queues up."""
+        """Give up the queues of a topic."""
         wire = wrap(self._config.namespace, topic)
         self._wanted.pop(wire, None)
         if self._instance is not None:
@@ -201,25 +201,25 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._look_at_assignment()
 
     def assignment(self) -> set[MessageQueue]:
-        """The queues we read now."""
+        """Return the queues that this consumer reads."""
         return self._held_queues()
 
     def _held_queues(self) -> set[MessageQueue]:
         return {self._for_the_user(queue) for queue in self._assigned}
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted; NoRouteError if there is no such topic."""
+        """Return all readable queues of a topic, sorted. Raises NoRouteError if there is no such topic."""
         check_topic(topic)
         queues = await self._running().routes.subscribe_queues(wrap(self._config.namespace, topic))
         return [self._for_the_user(queue) for queue in queues]
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give out nothing of these queues for now."""
+        """Give out no messages of these queues until they are resumed."""
         for assigned in self._find(queues):
             assigned.paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with these queues."""
+        """Give out messages of these queues again."""
         for assigned in self._find(queues):
             assigned.paused = False
         self._buffer.wake()
@@ -230,8 +230,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     # --- poll ---
 
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages of one queue, in order; those of this task's last poll count as done. Several tasks may
-        poll: what each got is done when it polls again, or has returned.
+        """Return the next messages of one queue, in order. Those of this task's last poll count as done. Several tasks
+        may poll: what each got is done when it polls again, or has returned.
 
         Args:
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
@@ -242,7 +242,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return await self.poll_for(asyncio.current_task(), timeout_ms)
 
     async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
-        """`poll` for one of several who poll, a thread say: what `owner` got last counts as done."""
+        """Do what `poll` does for one of several who poll, a thread for example: what `owner` got last counts as done."""
         self._running()
         check_number("timeout_ms", timeout_ms)
         self._finish_for(owner)
@@ -261,14 +261,15 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return fetched.messages
 
     def take_back(self, owner: object) -> None:
-        """What the last poll gave out never reached `owner`, who was interrupted: the next poll gives it out again."""
+        """Have the next poll give out again what the last one gave to `owner`, who was interrupted before it got that."""
         fetched = self._given_out.pop(owner, None)
         if fetched is not None:
             self._buffer.put_back(fetched)
 
     def _finish_for(self, owner: object) -> None:
-        """What `owner` got last is done, and what tasks got that have ended since (`asyncio.wait_for` makes a task of
-        each poll). What a task got that failed is not, and comes again to somebody some time."""
+        """Count as done what `owner` got last, and what tasks got that have ended since (`asyncio.wait_for` makes a
+        task of each poll). What a failed task got is not done, and comes again after a new start or to another member.
+        """
         for other in list(self._given_out):
             if other is owner:
                 self._finish(other)
@@ -279,7 +280,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
                     self._finish(other)
 
     def _has_failed(self, owner: object) -> bool:
-        """Is this a task that ended by an exception, or was cancelled? What it got last is not done."""
+        """Tell whether `owner` is a task that ended by an exception or was cancelled: what it got last is not done."""
         if not (isinstance(owner, asyncio.Task) and owner.done()):
             return False
         why = None if owner.cancelled() else owner.exception()
@@ -321,7 +322,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.commit_for(asyncio.current_task(), offsets)
 
     async def commit_for(self, owner: object, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """`commit` for one of several who poll; see `poll_for`."""
+        """Do what `commit` does for one of several who poll; see `poll_for`."""
         self._running()
         if offsets is None:
             self._finish_for(owner)
@@ -351,7 +352,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             raise failure
 
     async def committed(self, queue: MessageQueue) -> int:
-        """The group's committed queue offset, -1 if there is none."""
+        """Return the group's committed queue offset of a queue, -1 if there is none."""
         self._running()
         return await self._offsets.read(self._on_wire(queue), ReadOffsetType.MEMORY_FIRST_THEN_STORE)
 
@@ -377,7 +378,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.seek(queue, await self._min_offset(self._on_wire(queue)))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Read only what comes into `queue` from now on."""
+        """Read only what comes into `queue` after this call."""
         await self.seek(queue, await self._max_offset(self._on_wire(queue)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
@@ -392,7 +393,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._start_task(assigned)
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Queue offset of the first message stored at or after a time."""
+        """Return the queue offset of the first message stored at or after a time, in ms since 1970."""
         check_number("timestamp_ms", timestamp_ms, high=LONG_MAX)
         wire = self._on_wire(queue)
         instance = self._running()
@@ -424,13 +425,13 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """The broker says (RESET_CONSUMER_CLIENT_OFFSET): go on at these offsets."""
+        """Go on at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self._assigned:
                 self._seek(queue, offset)
 
     def running_info(self) -> ConsumerRunningInfo:
-        """State for tools (GET_CONSUMER_RUNNING_INFO)."""
+        """Return this consumer's state for tools (GET_CONSUMER_RUNNING_INFO)."""
         held = {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
         return self._running_info_of(held)
 

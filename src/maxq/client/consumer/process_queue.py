@@ -19,7 +19,7 @@ SILENCE_MAX_MS = 60_000  # no answer of a queue's broker for so long: it may hav
 
 
 class ProcessQueue:
-    """Messages of one queue in hand. Timestamps are monotonic milliseconds."""
+    """The messages of one queue between pull and commit. Timestamps are monotonic milliseconds."""
 
     def __init__(self, now_ms: int) -> None:
         self._messages: OrderedDict[int, MessageExt] = OrderedDict()  # ascending queue offsets
@@ -37,7 +37,7 @@ class ProcessQueue:
         self.try_unlock_times = 0
 
     def put_messages(self, messages: Sequence[MessageExt], max_offset: int = 0) -> None:
-        """Take in a pull's messages.
+        """Add the messages of a pull.
 
         Args:
             messages: in ascending queue offsets; those already here are ignored.
@@ -59,7 +59,7 @@ class ProcessQueue:
             self.backlog = max(0, max_offset - messages[-1].queue_offset - 1)
 
     def remove_messages(self, messages: Iterable[MessageExt], now_ms: int) -> int:
-        """Messages are done.
+        """Take out messages that are done.
 
         Returns:
             The queue offset to commit, -1 if the queue never held anything.
@@ -75,7 +75,7 @@ class ProcessQueue:
         return next(iter(held)) if held else self.queue_offset_max + 1
 
     def take_messages(self, count: int, now_ms: int) -> list[MessageExt]:
-        """Orderly: hand the first `count` messages to the listener."""
+        """Return the first `count` messages for an orderly listener. They stay here until `commit` or `rollback`."""
         self.last_consume_timestamp = now_ms
         taken: list[MessageExt] = []
         while self._messages and len(taken) < count:
@@ -85,7 +85,7 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Orderly: the listener is done with everything it has.
+        """Take out all messages that an orderly listener has, which it is done with.
 
         Returns:
             The queue offset to commit, -1 if the listener had nothing.
@@ -99,18 +99,18 @@ class ProcessQueue:
         return last + 1
 
     def rollback(self) -> None:
-        """Orderly: everything at the listener is to be delivered again, in order."""
+        """Put all messages that an orderly listener has back, to be delivered again in order."""
         while self._consuming:
             offset, message = self._consuming.popitem()
             self._messages[offset] = message
             self._messages.move_to_end(offset, last=False)
 
     def has_messages(self) -> bool:
-        """Is something waiting for the listener?"""
+        """Tell whether messages wait for the listener."""
         return bool(self._messages)
 
     def max_span(self) -> int:
-        """Largest minus smallest queue offset inside."""
+        """Return the largest queue offset minus the smallest of the messages that are here."""
         if not self._messages:
             return 0
         return next(reversed(self._messages)) - next(iter(self._messages))
@@ -125,19 +125,19 @@ class ProcessQueue:
         self.queue_offset_max = 0
 
     def is_lock_expired(self, now_ms: int) -> bool:
-        """Is the broker lock too old to be trusted?"""
+        """Tell whether the broker's lock is too old to be trusted."""
         return now_ms - self.last_lock_timestamp > LOCK_MAX_LIVE_MS
 
     def is_pull_expired(self, now_ms: int) -> bool:
-        """Has nobody pulled for so long that something must have gone wrong?"""
+        """Tell whether the last pull is so long ago that pulling must have stopped by an error."""
         return now_ms - self.last_pull_timestamp > PULL_MAX_IDLE_MS
 
     def may_be_anothers(self, now_ms: int) -> bool:
-        """Was nothing heard of its broker for so long that another member may have had the queue meanwhile?"""
+        """Tell whether the queue's broker was silent for so long that another member may have had the queue meanwhile."""
         return now_ms - self.last_answer_timestamp > SILENCE_MAX_MS
 
     def info(self, commit_offset: int, to_wall_ms: int) -> ProcessQueueInfo:
-        """State for tools; `to_wall_ms` is wall time minus monotonic time."""
+        """Return the state for GET_CONSUMER_RUNNING_INFO. `to_wall_ms` is wall time minus monotonic time."""
         first = next(iter(self._messages), 0)
         taken_first = next(iter(self._consuming), 0)
         return ProcessQueueInfo(

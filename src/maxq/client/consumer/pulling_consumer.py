@@ -54,7 +54,7 @@ class PullingConsumer(GroupConsumer[Config]):
         instance.rebalance_immediately()
 
     async def _renew_subscription(self, topic: str) -> None:
-        """Queues changed hands: brokers are told a newer version of the subscription, as Java does."""
+        """Tell brokers a newer version of the subscription, as Java does when queues have changed hands."""
         wanted = self._wanted.get(topic)
         if wanted is not None and self._instance is not None:
             self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())

@@ -104,7 +104,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- life ---
 
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
-        """Take messages of a topic.
+        """Receive messages of a topic.
 
         Args:
             expression: `*`, or tags separated by `||`; with another `expression_type` (SQL92) that language's text; or
@@ -124,7 +124,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._announce_soon()
 
     def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
+        """Receive no more messages of a topic."""
         self._wanted.pop(wrap(self._config.namespace, topic), None)
         self._announce_soon()
 
@@ -200,7 +200,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             )
 
     def _make_pops(self, instance: MQClientInstance) -> ConsumeMessagePopService | None:
-        """With client_rebalance=False, for concurrent listeners of a clustering group."""
+        """Make the service that pops, for concurrent listeners of a clustering group with client_rebalance=False."""
         if self._config.client_rebalance or self._orderly or self._broadcasting:
             return None
         return ConsumeMessagePopService(
@@ -278,11 +278,11 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             self._calls.cancel()
 
     def suspend(self) -> None:
-        """Stop pulling; what is here is still consumed."""
+        """Stop pulling. Messages that were pulled are still consumed."""
         self._paused = True
 
     def resume(self) -> None:
-        """Pull again."""
+        """Pull again after `suspend`."""
         self._paused = False
 
     def set_consume_thread_nums(self, count: int, executor: Executor | None = None) -> None:
@@ -302,7 +302,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             self._service.set_workers(count)
 
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues we hold now, sorted; those we pop from, too (queue id -1: all of a broker)."""
+        """Return the queues that this member holds, sorted, with those it pops from (queue id -1: all of a broker)."""
         self._running()
         return self._held_queues()
 
@@ -313,11 +313,11 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- for the instance ---
 
     def topics(self) -> set[str]:
-        """What is subscribed, the retry topic among it."""
+        """Return the topics that are subscribed, with the group's retry topic."""
         return set(self._wanted)
 
     async def do_rebalance(self) -> bool:
-        """One round; True if this member holds exactly what it should."""
+        """Make one round of rebalance. True if this member holds exactly what it should."""
         if self._instance is None or self._paused:
             return True
         if self._pops is not None:
@@ -325,14 +325,14 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         return await self._rebalance_round()
 
     async def persist_consumer_offset(self) -> None:
-        """Tell the broker, or the file, what is done."""
+        """Commit what is done, at the broker or, when broadcasting, in a file."""
         if self._instance is not None:
             await self._offsets.persist_all(list(self._rebalance.process_queues))
 
     # --- for the rebalance ---
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
-        """Pull from `next_offset` on."""
+        """Pull `queue` from `next_offset` on."""
         task = asyncio.create_task(
             self._pull_loop(queue, process_queue, next_offset), name=f"maxq-pull-{queue.topic}-{queue.queue_id}"
         )
@@ -340,7 +340,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         task.add_done_callback(lambda _: self._pullers.pop(process_queue, None))
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Stop pulling, and commit what is done. False: its listener still works; again later."""
+        """Stop pulling `queue`, and commit what is done of it. False: its listener is still at work, ask again."""
         puller = self._pullers.get(process_queue)
         if puller is not None and puller is not asyncio.current_task():
             puller.cancel()
@@ -407,7 +407,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         )
 
     def _hold_back_ms(self, queue: MessageQueue, process_queue: ProcessQueue) -> int:
-        """How long to wait before pulling; 0: pull now."""
+        """Return how long to wait before the next pull, in ms; 0: pull."""
         if self._paused:
             return PAUSED_WAIT_MS
         if self.flow_control.holds_back(queue, process_queue):
@@ -464,7 +464,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """The broker says (RESET_CONSUMER_CLIENT_OFFSET): go on at these offsets."""
+        """Go on at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
         was_paused, self._paused = self._paused, True
         try:
             held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}
@@ -479,7 +479,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._running().rebalance_immediately()
 
     def running_info(self) -> ConsumerRunningInfo:
-        """State for tools (GET_CONSUMER_RUNNING_INFO)."""
+        """Return this consumer's state for tools (GET_CONSUMER_RUNNING_INFO)."""
         info = self._running_info_of(self._rebalance.process_queues)
         info.properties[ConsumerRunningInfo.PROP_THREADPOOL_CORE_SIZE] = str(self._config.consume_thread_nums)
         info.properties[ConsumerRunningInfo.PROP_CONSUME_ORDERLY] = "true" if self._orderly else "false"

@@ -16,14 +16,15 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class AllocateMessageQueueStrategy(ABC):
-    """One way to split queues among clients. `name` travels to the broker in QUERY_ASSIGNMENT and shows in tools."""
+    """A way to split queues among the members of a group. `name` travels to the broker in QUERY_ASSIGNMENT and shows in
+    tools."""
 
     name: str
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """The queues of `client_id`.
+        """Return the queues of `client_id`.
 
         Args:
             group: consumer group, for messages only.
@@ -53,7 +54,7 @@ class AllocateMessageQueueStrategy(ABC):
 
 
 class AllocateMessageQueueAveragely(AllocateMessageQueueStrategy):
-    """AVG, the default: neighbouring queues, the first Q mod C clients get one more."""
+    """AVG, the default: each member gets neighbouring queues, the first Q mod C members one more than the others."""
 
     name = "AVG"
 
@@ -72,7 +73,7 @@ class AllocateMessageQueueAveragely(AllocateMessageQueueStrategy):
 
 
 class AllocateMessageQueueAveragelyByCircle(AllocateMessageQueueStrategy):
-    """AVG_BY_CIRCLE: dealt like cards."""
+    """AVG_BY_CIRCLE: queues go to members in turn, as cards are dealt."""
 
     name = "AVG_BY_CIRCLE"
 
@@ -83,7 +84,7 @@ class AllocateMessageQueueAveragelyByCircle(AllocateMessageQueueStrategy):
 
 
 class AllocateMessageQueueByConfig(AllocateMessageQueueStrategy):
-    """CONFIG: a fixed list, whoever else is there."""
+    """CONFIG: this member gets a fixed list of queues, whoever else is there."""
 
     name = "CONFIG"
 

@@ -29,25 +29,26 @@ DROP_TRIES = 20  # of half a second each, for a listener to end
 
 
 class RebalanceListener(Protocol):
-    """What a consumer does when its share changes."""
+    """What RebalanceImpl tells a consumer when the queues that it holds change."""
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
         """Start to pull `queue` at `next_offset`."""
         ...
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """`process_queue` was dropped: stop pulling, persist. False: not possible yet, ask again in the next round."""
+        """Stop pulling a queue whose `process_queue` was dropped, and commit. False: that is not possible yet, ask
+        again in the next round."""
         ...
 
     async def on_assignment_changed(
         self, topic: str, everything: Sequence[MessageQueue], mine: Collection[MessageQueue]
     ) -> None:
-        """The queues of a topic have changed hands."""
+        """Note that queues of a topic have changed hands."""
         ...
 
 
 class PopListener(Protocol):
-    """A consumer that pops where its broker says so."""
+    """What RebalanceImpl tells a consumer that pops where its broker says so."""
 
     def on_pop_queues(self, topic: str, queues: Collection[MessageQueue]) -> bool:
         """Pop from these queues of the topic, and no others. True if that is a change."""
@@ -55,7 +56,7 @@ class PopListener(Protocol):
 
 
 class RebalanceImpl:
-    """Rebalance of one consumer. Topics and group are names on the wire."""
+    """Keeps the queues that one consumer holds equal to its share. Topics and group are names on the wire."""
 
     def __init__(
         self,
@@ -86,11 +87,11 @@ class RebalanceImpl:
 
     @property
     def is_changing(self) -> bool:
-        """Is a round under way, which may have taken a part of our share only?"""
+        """Whether a round is under way, so that only a part of this member's share may have been taken."""
         return self._lock.locked()
 
     async def do_rebalance(self) -> bool:
-        """One round over all topics; True if we hold exactly what we should."""
+        """Make one round over all topics. True if this member holds exactly what it should."""
         async with self._lock:
             if self._is_closed:
                 return True
@@ -137,7 +138,7 @@ class RebalanceImpl:
         return complete
 
     async def _assigned_by_broker(self, topic: str) -> list[MessageQueueAssignment] | None:
-        """Our share as a broker of the topic sees it; None: it has no opinion."""
+        """Ask a broker of the topic for this member's share. None: no broker could tell."""
         instance = self._instance
         queues = await instance.routes.subscribe_queues(topic)
         if not queues:
@@ -219,8 +220,9 @@ class RebalanceImpl:
                 await self._give_up(queue, process_queue)
 
     async def drop(self, queue: MessageQueue) -> None:
-        """Give up one queue now; the next round takes it again if it is still ours. While its listener is at work it
-        stays in the table, dropped, so that no round takes it anew before the listener has ended."""
+        """Give up one queue at once. The next round takes it again if it is still in this member's share. While its
+        listener is at work it stays in the table as dropped, so that no round takes it before the listener has ended.
+        """
         process_queue = self.process_queues.get(queue)
         if process_queue is None:
             return
@@ -234,8 +236,9 @@ class RebalanceImpl:
         log.warning("queue %s is given up by a later round: its listener is still at work", queue)
 
     async def leave_to_another(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Has another member gone on with a queue that was ours? Then what is here of it is dropped, commits nothing,
-        and a round that follows takes it anew if it is ours again. Asked when it may have been another's meanwhile."""
+        """Drop a queue if another member has gone on with it, and return whether that is so. Asked when the queue may
+        have been another's for a while; its offset in the broker tells. Nothing of what is here of it is committed
+        then, and a round that follows takes it anew if it is in this member's share."""
         try:
             committed = await self._offsets.stored(queue)
         except (RemotingError, BrokerError, ClientError) as error:
@@ -250,12 +253,12 @@ class RebalanceImpl:
         return True
 
     async def close(self) -> None:
-        """Shutdown begins: no more rounds; one that is under way ends first."""
+        """Make no more rounds, when a shutdown begins. One that is under way ends first."""
         async with self._lock:
             self._is_closed = True
 
     async def destroy(self) -> None:
-        """Give up everything, at the end of a shutdown."""
+        """Give up all queues, at the end of a shutdown."""
         for process_queue in self.process_queues.values():
             process_queue.dropped = True
         if self._orderly:
@@ -265,7 +268,7 @@ class RebalanceImpl:
     # --- where to start ---
 
     async def pull_from_where(self, queue: MessageQueue) -> int:
-        """Queue offset a queue that is new to us starts at.
+        """Return the queue offset at which to start a queue that was taken.
 
         Raises:
             RemotingError, BrokerError, ClientError: the broker did not say; the queue must not be taken.
@@ -288,19 +291,19 @@ class RebalanceImpl:
     # --- locks ---
 
     async def lock(self, queue: MessageQueue) -> bool:
-        """Lock one queue at its broker; True if it is ours."""
+        """Lock one queue at its broker. True if this client has the lock."""
         return queue in await self._lock_at(self._instance.routes.broker_of(queue), [queue])
 
     async def lock_all(self) -> None:
-        """Renew the locks of all queues; those that are not ours any more are marked."""
+        """Renew the locks of all queues, and mark those whose lock another client has."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in self.process_queues:
             by_broker.setdefault(self._instance.routes.broker_of(queue), []).append(queue)
         await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
 
     async def wait_for_next_locks(self, limit_ms: int) -> None:
-        """Return when locks should be renewed: after `limit_ms`, or when a route leads to other brokers, for a new
-        master knows none."""
+        """Wait until locks should be renewed: for `limit_ms`, or until a route leads to other brokers, for a new master
+        knows no locks."""
         await self._instance.brokers.wait_for_change(limit_ms)
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -330,8 +333,8 @@ class RebalanceImpl:
         return ours
 
     async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
-        """Give the locks of these queues (of one broker) back; failures are logged, the broker forgets them after 60
-        s."""
+        """Give back the locks of these queues, which are all of one broker. Failures are logged; the broker forgets
+        locks after 60 s."""
         broker_name = self._instance.routes.broker_of(queues[0])
         broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
         if broker is None:

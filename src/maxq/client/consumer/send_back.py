@@ -20,7 +20,7 @@ _SEND_TIMEOUT_MS = 5_000
 
 
 class SendBack:
-    """For one consumer group (name on the wire)."""
+    """Gives messages back to brokers for one consumer group (name on the wire)."""
 
     def __init__(self, instance: MQClientInstance, sender: MessageSender, group: str, max_reconsume_times: int) -> None:
         self._instance = instance

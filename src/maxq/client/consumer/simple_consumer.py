@@ -78,10 +78,11 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         self._pops = PopAPI(instance, self.group)
 
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
-        """Nothing is pulled ahead."""
+        """Do nothing: messages are received when they are asked for."""
 
     async def _shut_down(self) -> None:
-        """What was received and not acknowledged comes again when its invisible time is over."""
+        """Leave the group. Messages that were received and not acknowledged come again when their invisible time is
+        over."""
         instance, self._instance = self._instance, None
         if instance is not None:
             await self._quit(instance)
@@ -89,7 +90,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     # --- what to read ---
 
     async def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = TAG) -> None:
-        """Take messages of a topic.
+        """Receive messages of a topic.
 
         Args:
             expression: as PushConsumer.subscribe takes it.
@@ -108,7 +109,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         )
 
     async def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic."""
+        """Receive no more messages of a topic."""
         self._wanted.pop(wrap(self._config.namespace, topic), None)
         if self._instance is not None:
             await self._announce()
@@ -118,7 +119,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     async def receive(
         self, max_messages: int = MAX_MESSAGES, invisible_ms: int | None = None, *, wait_ms: int | None = None
     ) -> list[MessageExt]:
-        """Some messages, not to be seen by others for `invisible_ms`.
+        """Return some messages, which nobody else gets for `invisible_ms`.
 
         Args:
             max_messages: at most so many, 32 or fewer.
@@ -173,7 +174,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     async def _round(
         self, places: Sequence[Place], max_messages: int, invisible_ms: int, wait_ms: int
     ) -> list[MessageExt]:
-        """What the first of them has that has something."""
+        """Pop from the places in turn, and return what the first one that has messages gives."""
         failure: Exception | None = None
         is_full = False
         begin = self._config.consume_from_where
@@ -204,7 +205,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     # --- what becomes of them ---
 
     async def ack(self, message: MessageExt) -> None:
-        """The message is done, and does not come again.
+        """Acknowledge a message: it is done, and does not come again.
 
         Raises:
             RemotingError, BrokerError: it may come again.
@@ -215,13 +216,14 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         await self._pops.ack(message)
 
     async def ack_all(self, messages: Sequence[MessageExt]) -> None:
-        """The same for many messages, in one request for each broker."""
+        """Acknowledge many messages, in one request for each broker. Raises as `ack`."""
         self._running()
         check_received(messages)
         await self._pops.ack_all(messages)
 
     async def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """The message stays ours for `invisible_ms` from now (0: give it again at once), and has a new receipt handle.
+        """Keep a message from others for `invisible_ms` from now (0: it is delivered again at once). It gets a new
+        receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.
@@ -237,8 +239,8 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         return set(self._wanted)
 
     async def do_rebalance(self) -> bool:
-        """There is none."""
+        """Return True: members of the group share queues without a rebalance."""
         return True
 
     async def persist_consumer_offset(self) -> None:
-        """The broker keeps them."""
+        """Do nothing: the broker keeps the group's offsets."""
