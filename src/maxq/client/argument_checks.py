@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def config_of(kind: type[T], settings: Mapping[str, Any]) -> T:
-    """A config of the given settings.
+    """Make a config of the given settings.
 
     Raises:
         TypeError: there is no such setting; names the most similar one.
@@ -61,7 +61,7 @@ def check_config(config: Any, bounds: Mapping[str, tuple[int, int]]) -> None:
 
 
 def check_address(address: str) -> None:
-    """The address of a name server.
+    """Check the address of a name server.
 
     Raises:
         WrongArgumentError: it is no host:port.
@@ -73,7 +73,7 @@ def check_address(address: str) -> None:
 
 
 def check_number(name: str, value: int | None, low: int = 0, high: int = INT_MAX) -> None:
-    """A whole number from `low` to `high`, or None for the one of the settings.
+    """Check a whole number from `low` to `high`, or None for the value of the settings.
 
     Raises:
         WrongArgumentError: another value.
@@ -103,7 +103,7 @@ def check_queue(queue: object) -> None:
 
 
 def queues_of(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """The queues of a list or another collection.
+    """Return the queues of a list or another collection.
 
     Raises:
         WrongArgumentError: it is none, or has something else in it.
@@ -117,7 +117,7 @@ def queues_of(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
 
 
 def check_offsets(offsets: Mapping[MessageQueue, int]) -> None:
-    """Offsets to commit.
+    """Check offsets that are to be committed.
 
     Raises:
         WrongArgumentError: something else than numbers of at least 0 by queue.
@@ -130,7 +130,7 @@ def check_offsets(offsets: Mapping[MessageQueue, int]) -> None:
 
 
 def check_messages(messages: object) -> None:
-    """What `send_many` is given.
+    """Check what `send_many` is given.
 
     Raises:
         WrongArgumentError: it cannot be gone through, or is a text.

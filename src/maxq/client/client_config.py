@@ -106,7 +106,7 @@ class ClientEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client has."""
+    """Settings that every client has."""
 
     namesrv_addr: str = ""  # host:port, several separated by ';'
     instance_name: str = "DEFAULT"  # DEFAULT becomes <pid>#<number> unless the consumer is broadcasting
@@ -141,7 +141,7 @@ class ClientConfig:
             check_address(address)
 
     def name_servers(self) -> list[str]:
-        """The addresses of `namesrv_addr`.
+        """Return the addresses of `namesrv_addr`.
 
         Raises:
             ClientError: none given.
@@ -155,7 +155,7 @@ class ClientConfig:
         return [part.strip().removeprefix("http://") for part in self.namesrv_addr.split(";") if part.strip()]
 
     def credentials(self) -> Credentials | None:
-        """What requests are signed with.
+        """Return what requests are signed with; None: they are not.
 
         Raises:
             ClientError: an access key without its secret, or the reverse.
@@ -167,7 +167,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """DefaultMQProducer."""
+    """Settings of a producer (DefaultMQProducer)."""
 
     producer_group: str = "DEFAULT_PRODUCER"
     create_topic_key: str = "TBW102"  # template for topics that do not exist yet
@@ -193,7 +193,7 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """What push and lite pull consumers share."""
+    """Settings that all consumers have."""
 
     consumer_group: str = ""
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -217,7 +217,7 @@ class ConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerConfig(ConsumerConfig):
-    """DefaultMQPushConsumer."""
+    """Settings of a push consumer (DefaultMQPushConsumer)."""
 
     consume_thread_nums: int = 20  # listener calls at a time
     consume_message_batch_max_size: int = 1  # messages given to one listener call
@@ -238,7 +238,7 @@ class PushConsumerConfig(ConsumerConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePullConsumerConfig(ConsumerConfig):
-    """DefaultLitePullConsumer."""
+    """Settings of a lite pull consumer (DefaultLitePullConsumer)."""
 
     auto_commit: bool = True
     auto_commit_interval: int = 5_000
@@ -249,7 +249,7 @@ class LitePullConsumerConfig(ConsumerConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleConsumerConfig(ConsumerConfig):
-    """SimpleConsumer."""
+    """Settings of a simple consumer."""
 
     invisible_duration: int = 60_000  # how long a received message is nobody else's
     await_duration: int = 15_000  # how long `receive` waits for something

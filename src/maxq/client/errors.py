@@ -4,7 +4,7 @@ from maxq.errors import ClientError
 
 
 class NameIllegalError(ClientError):
-    """A topic or group name nobody can use; the message says which rule it breaks."""
+    """A topic or group name that cannot be used. The message says which rule it breaks."""
 
     response_code = 13
     is_wrong_value = True
@@ -45,7 +45,7 @@ class SendFailedError(ClientError):
 
 
 class RequestTimeoutError(ClientError):
-    """Request-reply: no reply within `timeout_ms`."""
+    """A request got no reply within `timeout_ms`."""
 
     response_code = 10006
     retriable = True

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class CommunicationMode(Enum):
-    """Does the sender wait for an answer?"""
+    """How a send waits for its answer."""
 
     SYNC = "SYNC"
     ONEWAY = "ONEWAY"
@@ -64,7 +64,7 @@ class SendMessageContext:
 
 
 class SendMessageHook(Protocol):
-    """Told of every try to send, before and after."""
+    """Called before and after every try to send."""
 
     def send_message_before(self, context: SendMessageContext) -> None: ...
 
@@ -72,13 +72,13 @@ class SendMessageHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """May refuse a send: what it raises is what the sender gets, and no other broker is tried."""
+    """Called before a send, which it may refuse: the sender gets what it raises, and no other broker is tried."""
 
     def check_forbidden(self, context: SendMessageContext) -> None: ...
 
 
 class SendHooks:
-    """The hooks of one producer, in their order."""
+    """The send hooks of one producer, in the order in which they are called."""
 
     def __init__(self, hooks: Sequence[SendMessageHook], forbidding: Sequence[CheckForbiddenHook]) -> None:
         self._hooks = tuple(hooks)
@@ -88,14 +88,14 @@ class SendHooks:
         return bool(self._hooks or self._forbidding)
 
     def before(self, context: SendMessageContext) -> None:
-        """Raises what a CheckForbiddenHook raises."""
+        """Call the hooks before a try. Raises what a CheckForbiddenHook raises."""
         for forbidding in self._forbidding:
             forbidding.check_forbidden(context)
         for hook in self._hooks:
             _call(hook.send_message_before, context)
 
     def after(self, context: SendMessageContext) -> None:
-        """`context` has the result or the exception."""
+        """Call the hooks after a try. `context` has the result or the exception."""
         for hook in self._hooks:
             _call(hook.send_message_after, context)
 
@@ -105,7 +105,7 @@ class SendHooks:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """A broker is about to be told how a local transaction ended.
+    """The end of a local transaction, of which a broker is about to be told.
 
     Attributes:
         from_transaction_check: the broker asked for it.
@@ -121,13 +121,13 @@ class EndTransactionContext:
 
 
 class EndTransactionHook(Protocol):
-    """Told of every end of a transaction, before the broker is."""
+    """Called before a broker is told how a transaction ended."""
 
     def end_transaction(self, context: EndTransactionContext) -> None: ...
 
 
 class EndTransactionHooks:
-    """The hooks of one producer, in their order."""
+    """The end-of-transaction hooks of one producer, in the order in which they are called."""
 
     def __init__(self, hooks: Sequence[EndTransactionHook]) -> None:
         self._hooks = tuple(hooks)
@@ -174,7 +174,7 @@ class ConsumeMessageContext:
 
 
 class ConsumeMessageHook(Protocol):
-    """Told of every listener call, before and after."""
+    """Called before and after every listener call."""
 
     def consume_message_before(self, context: ConsumeMessageContext) -> None: ...
 
@@ -182,7 +182,7 @@ class ConsumeMessageHook(Protocol):
 
 
 class ConsumeHooks:
-    """The hooks of one consumer, in their order.
+    """The listener hooks of one consumer, in the order in which they are called.
 
     Args:
         timeout_ms: a listener call of this length counts as TIME_OUT.
@@ -198,7 +198,7 @@ class ConsumeHooks:
         self._timeout_ms = timeout_ms
 
     def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext | None:
-        """What to give to `after`; None without hooks."""
+        """Call the hooks before a listener call. Returns what to give to `after`; None without hooks."""
         if not self._hooks:
             return None
         context = ConsumeMessageContext(self._group, self._namespace, messages, queue, self._clock.monotonic_ms())
@@ -207,7 +207,7 @@ class ConsumeHooks:
         return context
 
     def after(self, context: ConsumeMessageContext, result: ConsumeResult, *, raised: bool) -> None:
-        """The call has ended; `raised`: by an exception, for which `result` stands."""
+        """Call the hooks after a listener call. `raised`: it ended by an exception, for which `result` stands."""
         context.status = result
         context.success = result is ConsumeResult.SUCCESS
         if raised:
@@ -234,13 +234,13 @@ class FilterMessageContext:
 
 
 class FilterMessageHook(Protocol):
-    """Sees the messages of each pull before anybody else."""
+    """Called with the messages of each pull before anybody else sees them."""
 
     def filter_message(self, context: FilterMessageContext) -> None: ...
 
 
 def filtered(hooks: Sequence[FilterMessageHook], context: FilterMessageContext) -> list[MessageExt]:
-    """The messages that the hooks leave."""
+    """Return the messages that the hooks leave."""
     for hook in hooks:
         _call(hook.filter_message, context)
     return context.messages

@@ -16,7 +16,7 @@ Numbered = tuple[int, Message]
 
 
 class MessageFeed:
-    """One thread gives, any number of tasks of one loop take.
+    """Hands messages from one thread to any number of tasks of one loop.
 
     Args:
         loop: where the messages are taken.
@@ -42,7 +42,7 @@ class MessageFeed:
     # --- the thread ---
 
     def put(self, message: Message) -> bool:
-        """Give one message; waits while too many wait to be taken. False: nobody takes any more."""
+        """Give one message. Waits while too many wait to be taken. False: nobody takes any more."""
         self._messages.append((next(self._numbers), message))
         if self._waiting:
             self._wake_soon()
@@ -53,7 +53,7 @@ class MessageFeed:
         return not self._is_closed
 
     def end(self) -> None:
-        """No more come."""
+        """Say that no more messages come."""
         self._is_ended = True
         self._wake_soon()
 
@@ -74,7 +74,7 @@ class MessageFeed:
                 count -= 1
 
     async def take(self) -> Numbered | None:
-        """The next message and its number; None: there are no more."""
+        """Return the next message and its number; None: there are no more."""
         while not self._messages and not self._is_closed:
             if self._is_ended and not self._messages:
                 return None
@@ -92,7 +92,7 @@ class MessageFeed:
         return taken
 
     def close(self) -> None:
-        """Nothing more is taken; on the loop."""
+        """Take no more messages. Called on the loop."""
         self._is_closed = True
         self._has_room.set()
         for turn in self._waiting:

@@ -9,7 +9,7 @@ from maxq.protocol.body.subscription import SQL92, TAG, is_tag_type
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
-    """An expression and its language. Made by `by_sql` or `by_tag`."""
+    """An expression that selects messages, and its language. Made by `by_sql` or `by_tag`."""
 
     expression_type: str
     expression: str
@@ -22,12 +22,12 @@ class MessageSelector:
 
     @classmethod
     def by_tag(cls, tags: str) -> Self:
-        """Messages with one of the tags, separated by `||`; `*` takes all."""
+        """Select messages with one of the tags, which are separated by `||`; `*` selects all."""
         return cls(TAG, tags)
 
 
 def expression_of(selection: str | MessageSelector, expression_type: str) -> tuple[str, str]:
-    """Expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`.
+    """Return expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`.
 
     Raises:
         WrongArgumentError: it gave something else.

@@ -40,28 +40,28 @@ FORBIDDEN_TOPICS = frozenset(
 
 
 def is_system_topic(topic: str) -> bool:
-    """TopicValidator.isSystemTopic."""
+    """Tell whether a topic is one of the system's (TopicValidator.isSystemTopic)."""
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
 def is_system_group(group: str) -> bool:
-    """MixAll.isSysConsumerGroup."""
+    """Tell whether a group is one of the system's (MixAll.isSysConsumerGroup)."""
     return group.startswith("CID_RMQ_SYS_")
 
 
 def retry_topic(group: str) -> str:
-    """Where failed messages of `group` come back."""
+    """Return the topic through which failed messages of `group` come back."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages of `group` end that failed too often."""
+    """Return the topic to which messages of `group` go that failed too often."""
     return DLQ_PREFIX + group
 
 
 def wrap(namespace: str, resource: str) -> str:
-    """`resource` (topic or group) as it travels. Unchanged without a namespace, when already wrapped, and for system
-    names."""
+    """Return the name of a topic or group as it travels. It is unchanged without a namespace, when it has the namespace
+    already, and for system names."""
     if not namespace or not resource or is_system_topic(resource) or is_system_group(resource):
         return resource
     prefix, name = _split_prefix(resource)
@@ -71,7 +71,7 @@ def wrap(namespace: str, resource: str) -> str:
 
 
 def unwrap(namespace: str, resource: str) -> str:
-    """The user's name of `resource`; unchanged if it is not in `namespace`."""
+    """Return the user's name of a topic or group. It is unchanged if it is not in `namespace`."""
     if not namespace:
         return resource
     prefix, name = _split_prefix(resource)

@@ -19,7 +19,7 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
 def check_topic(topic: str) -> None:
-    """A topic name anybody may use.
+    """Check the name of a topic.
 
     Raises:
         NameIllegalError: empty, too long, or with other characters than `%|a-zA-Z0-9_-`.
@@ -28,7 +28,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_send_topic(topic: str) -> None:
-    """A topic that clients may send to.
+    """Check the name of a topic that is sent to.
 
     Raises:
         NameIllegalError: illegal, or one of the broker's own topics.
@@ -39,7 +39,7 @@ def check_send_topic(topic: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """A producer or consumer group name.
+    """Check the name of a producer or consumer group.
 
     Raises:
         NameIllegalError: empty, too long, or with illegal characters.
@@ -48,7 +48,7 @@ def check_group(group: str) -> None:
 
 
 def check_consumer_group(group: str) -> None:
-    """A consumer group of one's own.
+    """Check the name of a consumer group that clients join.
 
     Raises:
         NameIllegalError: as check_group, or the reserved default group.
@@ -84,7 +84,7 @@ def check_types(message: Message) -> None:
 
 
 def check_body(body: bytes, max_message_size: int) -> None:
-    """Body of a message.
+    """Check the body of a message.
 
     Raises:
         MessageRefusedError: empty, or above `max_message_size` bytes.
@@ -102,7 +102,7 @@ def check_body(body: bytes, max_message_size: int) -> None:
 
 
 def check_properties(encoded: bytes) -> None:
-    """Encoded properties of a message.
+    """Check the encoded properties of a message.
 
     Raises:
         MessageRefusedError: above 32 767 bytes.

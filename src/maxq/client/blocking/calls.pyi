@@ -59,7 +59,7 @@ ADMIN_PARTS: dict[str, str]
 class ProducerCalls(Face[Producer], metaclass=ABCMeta):
     """Calls of a Producer."""
     def send(self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None) -> SendResult:
-        """Send one message; tries other brokers if the first cannot take it.
+        """Send one message. Other brokers are tried if the first cannot take it.
 
         Args:
             message: gets its UNIQ_KEY property here.
@@ -76,7 +76,9 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
             RemotingTimeoutError: no answer in time.
         """
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
+        """Send without an answer: whether the message was stored is not known. Waits up to send_msg_timeout for a
+        connection.
+        """
     def send_orderly(
         self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
     ) -> SendResult:
@@ -113,7 +115,7 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
             BrokerError: the broker does not allow it (recallMessageEnable), or it is due already.
         """
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues messages of a topic may go to.
+        """Return the queues that messages of a topic may be sent to.
 
         Raises:
             NoRouteError: no such topic.

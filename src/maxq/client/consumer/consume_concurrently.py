@@ -143,7 +143,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._requests.put_nowait(request)
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Give a queue up. True at once: calls for a dropped queue are not begun, and those under way commit nothing."""
+        """Give a queue up. True at once: calls for a dropped queue are not begun; those under way commit nothing."""
         return True
 
     # --- calls on the loop ---

@@ -242,7 +242,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return await self.poll_for(asyncio.current_task(), timeout_ms)
 
     async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Do what `poll` does for one of several who poll, a thread for example: what `owner` got last counts as done."""
+        """Do what `poll` does for one of several who poll, such as a thread: what `owner` got last counts as done."""
         self._running()
         check_number("timeout_ms", timeout_ms)
         self._finish_for(owner)
@@ -261,7 +261,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return fetched.messages
 
     def take_back(self, owner: object) -> None:
-        """Have the next poll give out again what the last one gave to `owner`, who was interrupted before it got that."""
+        """Have the next poll give out again what the last one gave to `owner`, which was interrupted before that."""
         fetched = self._given_out.pop(owner, None)
         if fetched is not None:
             self._buffer.put_back(fetched)

@@ -133,7 +133,7 @@ class ProcessQueue:
         return now_ms - self.last_pull_timestamp > PULL_MAX_IDLE_MS
 
     def may_be_anothers(self, now_ms: int) -> bool:
-        """Tell whether the queue's broker was silent for so long that another member may have had the queue meanwhile."""
+        """Tell whether the queue's broker was silent for so long that another member may have had the queue since."""
         return now_ms - self.last_answer_timestamp > SILENCE_MAX_MS
 
     def info(self, commit_offset: int, to_wall_ms: int) -> ProcessQueueInfo:

@@ -30,7 +30,7 @@ SUSPECT_MS_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where to send, whether that is a slave, and the broker's version (0 unknown)."""
+    """A broker to ask: its address, whether it is a slave, and its version (0: unknown)."""
 
     address: str
     is_slave: bool
@@ -38,7 +38,7 @@ class BrokerAddress:
 
 
 class BrokerTable:
-    """Brokers of one client.
+    """The brokers that one client knows, by the routes of its topics.
 
     Attributes:
         addresses: broker name → broker id → host:port.
@@ -59,7 +59,7 @@ class BrokerTable:
     # --- who is there ---
 
     def replace(self, broker_name: str, addresses: Mapping[int, str]) -> None:
-        """A route names these brokers of a group."""
+        """Note the brokers of a group as a route names them."""
         before = self.addresses.get(broker_name)
         if before == addresses:
             return
@@ -101,7 +101,7 @@ class BrokerTable:
         }  # fmt: skip
 
     def all(self) -> list[tuple[str, int, str]]:
-        """(name, id, address) of every broker, sorted."""
+        """Return (name, id, address) of every broker, sorted."""
         return [
             (name, broker_id, address)
             for name, addresses in sorted(self.addresses.items())
@@ -114,8 +114,8 @@ class BrokerTable:
     # --- whom to ask ---
 
     def name_of_master(self, address: str, port_of: Callable[[str], str]) -> str | None:
-        """The group whose master is at this address, or has the port there that `port_of` gives for its own; None if
-        there is none."""
+        """Return the group whose master is at this address, or whose master has the port there that `port_of` gives for
+        its own; None if there is no such group."""
         for name, addresses in self.addresses.items():
             master = addresses.get(MASTER_ID)
             if master is not None and address in (master, port_of(master)):
@@ -123,14 +123,15 @@ class BrokerTable:
         return None
 
     def master(self, broker_name: str) -> str | None:
-        """Address of the master of a group."""
+        """Return the address of the master of a group; None if no route names one."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
     def find_in_subscribe(self, broker_name: str, broker_id: int, only_this_broker: bool) -> BrokerAddress | None:
-        """Whom to read from (RW-01).
+        """Return the broker of a group that is to be read from.
 
         The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
-        `only_this_broker`, any of the group."""
+        `only_this_broker`, any of the group.
+        """
         addresses = self.addresses.get(broker_name)
         if not addresses:
             return None
@@ -142,7 +143,8 @@ class BrokerTable:
         return None if found_id is None else self._broker(found_id, addresses[found_id])
 
     def reader(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
-        """The same for a pull: in place of a suspect, the first of the group that is none."""
+        """Return the broker that is to be pulled from: as `find_in_subscribe`, but in place of one under suspicion the
+        first of the group that is not."""
         found = self.find_in_subscribe(broker_name, broker_id, False)
         if found is None or not self.is_suspect(found.address):
             return found
@@ -150,7 +152,7 @@ class BrokerTable:
         return others[0] if others and not self.is_suspect(others[0].address) else found
 
     def candidates(self, broker_name: str) -> list[BrokerAddress]:
-        """All of a group, the master first, suspects last."""
+        """Return all brokers of a group: the master first, those under suspicion last."""
         addresses = sorted(self.addresses.get(broker_name, {}).items())
         found = [self._broker(broker_id, address) for broker_id, address in addresses]
         return sorted(found, key=lambda broker: self.is_suspect(broker.address)) if self._suspects else found
@@ -158,7 +160,7 @@ class BrokerTable:
     # --- who could not be reached ---
 
     def suspect(self, address: str) -> None:
-        """A broker could not be reached, or does not serve readers."""
+        """Note that a broker could not be reached, or does not serve readers: others are asked first for a while."""
         now_ms = self._clock.monotonic_ms()
         until_ms, length_ms = self._suspects.get(address, (0, 0))
         if now_ms < until_ms:
@@ -167,10 +169,10 @@ class BrokerTable:
         self._suspects[address] = now_ms + length_ms, length_ms
 
     def trust(self, address: str) -> None:
-        """It answered."""
+        """Note that a broker has answered: it is under suspicion no longer."""
         self._suspects.pop(address, None)
 
     def is_suspect(self, address: str) -> bool:
-        """Could it not be reached lately?"""
+        """Tell whether a broker could not be reached, or did not serve, a short while ago."""
         until_ms, _ = self._suspects.get(address, (0, 0))
         return self._clock.monotonic_ms() < until_ms

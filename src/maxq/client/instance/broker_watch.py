@@ -37,7 +37,7 @@ PONG_MS: Final = 300
 
 @dataclass(slots=True)
 class _Quiet:
-    """What was seen of one connection when it was looked at last. Times are monotonic milliseconds."""
+    """What was seen of one connection at the last look. Times are monotonic milliseconds."""
 
     arrivals: int
     requests: int
@@ -47,7 +47,7 @@ class _Quiet:
 
 
 class BrokerWatch:
-    """Of one client."""
+    """Finds brokers that hang, by the connections of one client."""
 
     def __init__(
         self, api: MQClientAPI, brokers: BrokerTable, clock: Clock, refresh: Callable[[str], None], probe_topic: str
@@ -80,7 +80,8 @@ class BrokerWatch:
         return max(min(due_ms, self._look_at_attempts(now_ms)) - now_ms, LOOK_MS)
 
     def _look_at_attempts(self, now_ms: int) -> int:
-        """The same for attempts to connect to those who are masters, or were when they were made."""
+        """Look at attempts to connect to masters, or to brokers that were masters when the attempt began. Returns when
+        to look again, monotonic ms."""
         remoting = self._api.remoting
         began, before = self._attempts, self._masters
         self._attempts = {address: began.get(address, now_ms) for address in remoting.open_attempts()}
@@ -112,7 +113,7 @@ class BrokerWatch:
         return before
 
     def _judge(self, address: str, connection: Connection, quiet: _Quiet, now_ms: int) -> int:
-        """Do what there is to do; returns when there is more."""
+        """Ask a broker that is silent for something small, or leave it. Returns when to look again, monotonic ms."""
         if quiet.asked_ms is None:
             due_ms = quiet.since_ms + (ANSWER_MS if quiet.is_fresh else PARKED_MS)
             if now_ms < due_ms:

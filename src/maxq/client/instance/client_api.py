@@ -38,7 +38,7 @@ Field = str | int | bool | None
 
 
 def fields(**values: Field) -> dict[str, str]:
-    """Header fields under their wire names; None is left out."""
+    """Make header fields, under their names on the wire, of those arguments that are not None."""
     return {
         name: value if type(value) is str else ("true" if value else "false") if type(value) is bool else str(value)
         for name, value in values.items()
@@ -47,7 +47,7 @@ def fields(**values: Field) -> dict[str, str]:
 
 
 class MQClientAPI:
-    """Requests over one RemotingClient.
+    """Requests of a client to brokers and name servers, over one RemotingClient.
 
     Args:
         remoting: the connections.
@@ -70,14 +70,14 @@ class MQClientAPI:
         self._timeout_ms = timeout_ms
 
     def address(self, address: str) -> str:
-        """Where requests for a broker go: its address, or its VIP port."""
+        """Return where requests for a broker go: to its address, or to its VIP port."""
         if not self._vip:
             return address
         host, _, port = address.rpartition(":")
         return f"{host}:{int(port) - 2}"
 
     def command(self, code: int, ext: dict[str, str] | None = None, body: bytes | None = None) -> RemotingCommand:
-        """A request of ours."""
+        """Make a request in this client's header form."""
         return RemotingCommand(code, ext or {}, body, serialize_type=self._serialize_type)
 
     async def call(
@@ -90,7 +90,7 @@ class MQClientAPI:
         timeout_ms: int | None = None,
         expect: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> RemotingCommand:
-        """One request to a broker and its answer.
+        """Send one request to a broker, and return its answer.
 
         Raises:
             BrokerError: the answer's code is not one of `expect`.
@@ -111,7 +111,7 @@ class MQClientAPI:
         timeout_ms: int | None = None,
         expect: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> RemotingCommand:
-        """One request to a name server (any, unless `address` names one)."""
+        """Send one request to a name server (to any, unless `address` names one), and return its answer."""
         request = self.command(code, ext, body)
         timeout_ms = timeout_ms or self._timeout_ms
         if address is None:
@@ -125,13 +125,13 @@ class MQClientAPI:
     async def oneway(
         self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes | None = None
     ) -> None:
-        """One request that nobody answers."""
+        """Send one request that is not answered."""
         await self.remoting.invoke_oneway(self.address(address), self.command(code, ext, body))
 
     # --- name server ---
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Where a topic is.
+        """Ask the name servers for the route of a topic.
 
         Raises:
             NoRouteError: the name server does not know it.
@@ -148,33 +148,34 @@ class MQClientAPI:
     # --- clients ---
 
     async def heartbeat(self, address: str, data: HeartbeatData) -> int:
-        """Say who we are; returns the broker's version number."""
+        """Tell a broker which groups live on this client. Returns the broker's version."""
         response = await self.call(address, RequestCode.HEART_BEAT, None, data.encode())
         return response.version
 
     async def unregister_client(
         self, address: str, client_id: str, *, producer_group: str | None = None, consumer_group: str | None = None
     ) -> None:
-        """Leave."""
+        """Tell a broker that a group has left this client."""
         ext = fields(clientID=client_id, producerGroup=producer_group, consumerGroup=consumer_group)
         await self.call(address, RequestCode.UNREGISTER_CLIENT, ext)
 
     async def check_client_config(
         self, address: str, client_id: str, group: str, namespace: str, subscription: SubscriptionData
     ) -> None:
-        """Does the broker understand this (non-TAG) expression? BrokerError with 23 or 1 if not."""
+        """Ask whether a broker understands an expression that is no TAG expression. Raises BrokerError with code 23 or
+        1 if not."""
         body = CheckClientRequestBody(client_id, group, subscription, namespace or None)
         await self.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body.encode())
 
     async def consumer_ids(self, address: str, group: str) -> list[str]:
-        """Client ids of the group's members known at this broker."""
+        """Return the client ids of a group's members that a broker knows."""
         response = await self.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields(consumerGroup=group))
         return GetConsumerListByGroupResponseBody.decode(response.body_bytes).consumer_id_list
 
     # --- offsets ---
 
     async def query_consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """Committed queue offset; None if the group has none (22)."""
+        """Return the committed queue offset of a group; None if it has none (code 22)."""
         ext = fields(consumerGroup=group, topic=queue.topic, queueId=queue.queue_id)
         response = await self.call(
             address,
@@ -187,7 +188,8 @@ class MQClientAPI:
     async def update_consumer_offset(
         self, address: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool = False
     ) -> None:
-        """Commit a queue offset. `if_ahead`: not if the group is further already; Java's brokers do not know of it."""
+        """Commit a queue offset. With `if_ahead`, nothing happens if the group is further already; Java's brokers
+        ignore that."""
         ext = fields(
             consumerGroup=group, topic=queue.topic, queueId=queue.queue_id, commitOffset=offset,
             maxqIfAhead=if_ahead or None,
@@ -198,21 +200,22 @@ class MQClientAPI:
             await self.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)
 
     async def max_offset(self, address: str, queue: MessageQueue) -> int:
-        """One past the newest queue offset."""
+        """Return the queue offset behind the newest message."""
         return await self._offset(address, RequestCode.GET_MAX_OFFSET, queue)
 
     async def min_offset(self, address: str, queue: MessageQueue) -> int:
-        """The oldest queue offset."""
+        """Return the queue offset of the oldest message."""
         return await self._offset(address, RequestCode.GET_MIN_OFFSET, queue)
 
     async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
-        """Queue offset by store time; LOWER: the first not older, UPPER: the last not younger."""
+        """Return a queue offset by store time. LOWER: of the first message that is not older; UPPER: of the last that
+        is not younger."""
         ext = fields(topic=queue.topic, queueId=queue.queue_id, timestamp=timestamp_ms, boundaryType=boundary)
         response = await self.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
         return int(response.ext["offset"])
 
     async def earliest_msg_store_time(self, address: str, queue: MessageQueue) -> int:
-        """Store time of the oldest message, -1 if the queue is empty."""
+        """Return the store time of the oldest message, -1 if the queue is empty."""
         ext = fields(topic=queue.topic, queueId=queue.queue_id)
         response = await self.call(address, RequestCode.GET_EARLIEST_MSG_STORETIME, ext)
         return int(response.ext["timestamp"])
@@ -226,7 +229,8 @@ class MQClientAPI:
     async def query_assignment(
         self, address: str, topic: str, group: str, client_id: str, strategy: str = "AVG"
     ) -> list[MessageQueueAssignment] | None:
-        """Which queues of a topic a member of a group should read, and how; None: the broker cannot tell now."""
+        """Ask which queues of a topic a member of a group should read, and how. None: the broker cannot tell at the
+        moment."""
         body = QueryAssignmentRequestBody(topic, group, client_id, strategy).encode()
         response = await self.call(address, RequestCode.QUERY_ASSIGNMENT, body=body)
         if b"messageQueueAssignments" not in response.body_bytes:
@@ -236,7 +240,7 @@ class MQClientAPI:
     async def lock_batch(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, timeout_ms: int = 1_000
     ) -> set[MessageQueue]:
-        """Lock queues for this client; returns those that are ours now."""
+        """Lock queues for this client. Returns those whose lock it has."""
         response = await self.call(
             address, RequestCode.LOCK_BATCH_MQ, None, _lock_body(group, client_id, queues), timeout_ms=timeout_ms
         )
@@ -245,7 +249,7 @@ class MQClientAPI:
     async def unlock_batch(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, oneway: bool
     ) -> None:
-        """Give up locks."""
+        """Give back locks of queues."""
         body = _lock_body(group, client_id, queues)
         if oneway:
             await self.oneway(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
@@ -255,7 +259,7 @@ class MQClientAPI:
     # --- messages ---
 
     async def pull(self, address: str, code: RequestCode, ext: dict[str, str], timeout_ms: int) -> PullResult:
-        """One pull (PULL_MESSAGE or LITE_PULL_MESSAGE); `ext` is its whole header. Bodies come inflated.
+        """Send one pull (PULL_MESSAGE or LITE_PULL_MESSAGE) with `ext` as its header. Bodies come decompressed.
 
         Never goes to the VIP port: pulls are not served there.
         """
@@ -280,7 +284,7 @@ class MQClientAPI:
         return result
 
     def end_transaction_command(self, ext: dict[str, str], remark: str | None) -> RemotingCommand:
-        """END_TRANSACTION with this header; `remark` is for the broker's log."""
+        """Make an END_TRANSACTION request with this header. `remark` is for the broker's log."""
         command = self.command(RequestCode.END_TRANSACTION, ext)
         command.remark = remark
         return command
@@ -288,7 +292,8 @@ class MQClientAPI:
     async def end_transaction(
         self, address: str, ext: dict[str, str], remark: str | None, *, oneway: bool, timeout_ms: int
     ) -> None:
-        """Tell a broker how a transaction ended. Those that are not decided are one-way: they have no answer.
+        """Tell a broker how a transaction ended. An end that is not decided yet is a one-way request, which has no
+        answer.
 
         Raises:
             BrokerError: it does not count.

@@ -40,7 +40,7 @@ _ASK_AGAIN: Final = frozenset(
 
 
 class DLedgerClient:
-    """One group. Close it."""
+    """A client of one DLedger group. Close it after use."""
 
     def __init__(self, group: str, peers: Mapping[str, str], *, clock: Clock, rng: Rng, timeout_ms: int = 3000) -> None:
         """
@@ -56,11 +56,11 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close all connections."""
         await self._remoting.close()
 
     async def metadata(self, peer: str) -> MetadataReply:
-        """What one member says of the group and itself.
+        """Ask one member what it knows of the group and of itself.
 
         Raises:
             RemotingError: it cannot be reached, or does not answer.
@@ -72,7 +72,7 @@ class DLedgerClient:
         return reply
 
     async def leader(self) -> str:
-        """Id of the member that leads, as the members say; waits for an election.
+        """Return the id of the member that leads, as the members say. Waits for an election that is under way.
 
         Raises:
             DLedgerError: METADATA_ERROR: no member knows a leader within twice the time of a request.
@@ -94,7 +94,7 @@ class DLedgerClient:
         raise DLedgerError(DLedgerResponseCode.METADATA_ERROR, text)
 
     async def append(self, body: bytes) -> AppendReply:
-        """Append one entry; returns when it is committed.
+        """Append one entry. Returns when it is committed.
 
         Raises:
             DLedgerError: refused, or (`is_unknown`) it may be in the log.
@@ -103,7 +103,7 @@ class DLedgerClient:
         return await self._ask_leader(AppendRequest(body=body), AppendReply)
 
     async def get(self, index: int) -> DLedgerEntry | None:
-        """A committed entry; None if there is none with this index.
+        """Return a committed entry; None if there is none with this index.
 
         Raises:
             DLedgerError, RemotingError: nobody can say.
@@ -131,7 +131,7 @@ class DLedgerClient:
             raise self._refused(reply, leader)
 
     async def _term(self) -> int:
-        """The group's term, which a transfer must name; Java's members do not tell it to clients, ours do."""
+        """Return the group's term, which a transfer must name. MaxQ's members tell it to clients, Java's do not."""
         terms = [-1]
         for peer in self._peers:
             try:

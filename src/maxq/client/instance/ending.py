@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Ending:
-    """The shutdown of one client."""
+    """A shutdown of one client that is completed whatever happens to whoever asked for it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -30,7 +30,7 @@ class Ending:
         self._task = None
 
     async def wait(self, hurry: Callable[[], None] | None = None) -> None:
-        """Return when no shutdown is under way; raises what it raised."""
+        """Wait until no shutdown is under way. Raises what the shutdown raised."""
         task, cancelled = self._task, None
         if task is None:
             return
@@ -49,7 +49,7 @@ class Ending:
 
 
 async def in_turn(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Do every step, also after one has failed or was cancelled; then raise what the first of these raised."""
+    """Do every step, also after one has failed or was cancelled, and then raise the first error."""
     first: BaseException | None = None
     for step in steps:
         try:

@@ -57,28 +57,28 @@ Result = TypeVar("Result")
 
 
 class ConsumerInner(Protocol):
-    """What an instance asks of a consumer."""
+    """What a client instance asks of each consumer."""
 
     group: str
     failures: Failures
 
     def consumer_data(self) -> ConsumerData:
-        """Its part of the heartbeat."""
+        """Return the consumer's part of the heartbeat."""
         ...
 
     def topics(self) -> Collection[str]:
-        """Topics whose routes it needs."""
+        """Return the topics whose routes the consumer needs."""
         ...
 
     async def do_rebalance(self) -> bool:
-        """Take and give up queues; True if everything it should have is there."""
+        """Take and give up queues. True if the consumer holds exactly what it should."""
         ...
 
     async def persist_consumer_offset(self) -> None: ...
 
 
 class TransactionChecker(Protocol):
-    """How a producer is asked for the state of a transaction."""
+    """A function that a producer has called when a broker asks for the state of a transaction."""
 
     async def __call__(
         self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
@@ -86,7 +86,7 @@ class TransactionChecker(Protocol):
 
 
 class MQClientInstance:
-    """Shared part of the clients of one client id. Made and started by MQClientManager."""
+    """What the clients of one client id share. MQClientManager makes and starts it."""
 
     def __init__(
         self, client_id: str, config: ClientConfig, environment: ClientEnvironment, remoting: RemotingClient
@@ -166,7 +166,7 @@ class MQClientInstance:
     # --- members ---
 
     def register_producer(self, group: str) -> None:
-        """A producer group lives here from now on.
+        """Enter a producer group, which brokers then hear of.
 
         Raises:
             ClientError: it does already.
@@ -180,18 +180,18 @@ class MQClientInstance:
         self._introduced.clear()
 
     def set_transaction_checker(self, group: str, checker: TransactionChecker | None) -> None:
-        """Whom to ask when a broker wants to know how a transaction of this producer group ended; None: nobody."""
+        """Set what is called when a broker asks how a transaction of this producer group ended; None: nothing."""
         if checker is None:
             self._transaction_checkers.pop(group, None)
         else:
             self._transaction_checkers[group] = checker
 
     def transaction_checker(self, group: str) -> TransactionChecker | None:
-        """What `set_transaction_checker` was told."""
+        """Return what `set_transaction_checker` was given for a group."""
         return self._transaction_checkers.get(group)
 
     def register_consumer(self, consumer: ConsumerInner) -> None:
-        """A consumer lives here from now on.
+        """Enter a consumer, which brokers then hear of.
 
         Raises:
             ClientError: its group has one here already.
@@ -223,12 +223,12 @@ class MQClientInstance:
         await asyncio.gather(*(leave(address) for _, _, address in self.brokers.all()))
 
     def consumer(self, group: str) -> ConsumerInner | None:
-        """The consumer of this group on this client."""
+        """Return the consumer of this group on this client; None if there is none."""
         return self._consumers.get(group)
 
     @property
     def is_idle(self) -> bool:
-        """Does nobody use this instance any more?"""
+        """Whether no client uses this instance any more."""
         return not self._producer_groups and not self._consumers
 
     # --- routes ---
@@ -238,7 +238,7 @@ class MQClientInstance:
         await self.routes.update_all({topic for consumer in self._consumers.values() for topic in consumer.topics()})
 
     def refresh_route_soon(self, topic: str) -> None:
-        """Its brokers are not where the route says: ask for it now, and again and again while this is called."""
+        """Ask for the route of a topic whose brokers are not where it says, and do so again while this is called."""
         self._wrong_routes.add(topic)
         if self.started_at_ms and topic not in self._refreshing:
             task = asyncio.create_task(self._refresh_while_wrong(topic), name=f"maxq-route-{topic}")
@@ -260,7 +260,7 @@ class MQClientInstance:
             await asyncio.sleep(pause_ms / 1000)
 
     def _refresh_group(self, broker_name: str) -> None:
-        """A broker of this group is silent: one topic's route tells who its master is."""
+        """Ask who the master of a broker group is that is silent, by the route of one of its topics."""
         for topic, route in self.routes.table.items():
             if any(data.broker_name == broker_name for data in route.broker_datas):
                 self.refresh_route_soon(topic)
@@ -279,18 +279,18 @@ class MQClientInstance:
     # --- brokers ---
 
     def find_broker_address_in_publish(self, broker_name: str) -> str | None:
-        """Address of the master of a broker group."""
+        """Return the address of the master of a broker group; None if no route names one."""
         return self.brokers.master(broker_name)
 
     def find_broker_address_in_subscribe(
         self, broker_name: str, broker_id: int, only_this_broker: bool
     ) -> BrokerAddress | None:
-        """Whom to read from; see BrokerTable.find_in_subscribe."""
+        """Return the broker to read from; see BrokerTable.find_in_subscribe."""
         return self.brokers.find_in_subscribe(broker_name, broker_id, only_this_broker)
 
     def broker_failed(self, address: str, topic: str) -> None:
-        """A broker of `topic` could not be reached or does not serve: others of its group are asked meanwhile, and the
-        name server what it knows."""
+        """Note that a broker of `topic` could not be reached or does not serve: others of its group are asked first for
+        a while, and the name servers are asked for the route."""
         self.brokers.suspect(address)
         self.refresh_route_soon(topic)
 
@@ -302,8 +302,8 @@ class MQClientInstance:
             self.refresh_route_soon(topic)
 
     async def broker_address(self, queue: MessageQueue) -> str:
-        """Master of a queue's broker, any other broker of the group if there is none; asks for the route once if
-        unknown.
+        """Return the address of the master of a queue's broker group, or of another broker of the group if there is no
+        master. Asks for the route once if the group is unknown.
 
         Raises:
             ClientError: the broker group is not known.
@@ -353,7 +353,7 @@ class MQClientInstance:
         raise failure
 
     async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
-        """Members of a group, asked from one random broker of the topic; None if nobody can tell."""
+        """Return the members of a group, as a random broker of the topic says; None if nobody can tell."""
         route = self.routes.table.get(topic)
         if route is None or not route.broker_datas:
             try:
@@ -376,11 +376,11 @@ class MQClientInstance:
     # --- heartbeat ---
 
     def _lost(self, address: str) -> None:
-        """The connection to a broker broke; it forgets its clients."""
+        """Note that the connection to a broker broke, which then forgets its clients."""
         self._introduced.discard(address)
 
     def _greet(self) -> None:
-        """A group has another master: it must know us before it is asked for anything."""
+        """Send heartbeats to new masters, which must know this client before they are asked for anything."""
         if self.started_at_ms:
             task = asyncio.create_task(self._survive("heartbeat", self.introduce), name=f"maxq-greet-{self.client_id}")
             self._greeting.add(task)
@@ -394,7 +394,8 @@ class MQClientInstance:
             await asyncio.wait(set(self._greeting), timeout=_GREETING_SECONDS)
 
     def heartbeat_soon(self) -> None:
-        """A broker does not know us (it was restarted, say): do not let it wait for the timer."""
+        """Send heartbeats without waiting for the timer, because a broker does not know this client; it may have been
+        restarted."""
         self._heartbeat_wanted.set()
 
     async def _heartbeat_loop(self) -> None:
@@ -413,7 +414,7 @@ class MQClientInstance:
         await self.heartbeat_all()
 
     def heartbeat_data(self) -> HeartbeatData:
-        """Who we are, for all members."""
+        """Return the heartbeat: all producer and consumer groups that live on this client."""
         return HeartbeatData(
             client_id=self.client_id,
             producer_data_set=[ProducerData(group) for group in sorted(self._producer_groups)],
@@ -421,13 +422,13 @@ class MQClientInstance:
         )
 
     async def introduce(self) -> None:
-        """Make sure that every master we know has had a heartbeat of all our producer groups."""
+        """Make sure that every known master has had a heartbeat of all producer groups."""
         strangers = [(name, address) for name, address in self._whom_to_tell() if address not in self._introduced]
         if strangers:
             await self._heartbeats(strangers)
 
     def _whom_to_tell(self) -> list[tuple[str, str]]:
-        """(name, address) of the brokers that get heartbeats: slaves only when there are consumers."""
+        """Return (name, address) of the brokers that get heartbeats: slaves only when there are consumers."""
         return [
             (name, address)
             for name, broker_id, address in self.brokers.all()
@@ -435,7 +436,7 @@ class MQClientInstance:
         ]
 
     async def heartbeat_all(self) -> None:
-        """Tell every broker of `_whom_to_tell`. Failures are logged: the next round comes."""
+        """Send a heartbeat to every broker of `_whom_to_tell`. Failures are logged, for another round follows."""
         await self._heartbeats(self._whom_to_tell())
 
     async def _heartbeats(self, brokers: list[tuple[str, str]]) -> None:
@@ -460,7 +461,7 @@ class MQClientInstance:
     # --- consumers ---
 
     def rebalance_immediately(self) -> None:
-        """Members or subscriptions changed."""
+        """Start a round of rebalance without waiting for the timer, because members or subscriptions changed."""
         self._rebalance_wanted.set()
 
     async def _rebalance_loop(self) -> None:

@@ -20,7 +20,7 @@ DEFAULT_INSTANCE = "DEFAULT"
 
 
 class MQClientManager:
-    """The instances of one event loop.
+    """The client instances of one event loop, by client id.
 
     Args:
         environment: the clock, disk, chance and address that the client uses.
@@ -32,8 +32,8 @@ class MQClientManager:
         self._lock = asyncio.Lock()
 
     def client_id(self, config: ClientConfig, *, keep_default_name: bool = False) -> str:
-        """A client id for this config. Broadcasting consumers keep the name DEFAULT, or a restart would lose the
-        offsets that are stored under the client id."""
+        """Make a client id for a config. Broadcasting consumers keep the name DEFAULT, because a restart would
+        otherwise lose the offsets that are stored under the client id."""
         name = config.instance_name
         if name == DEFAULT_INSTANCE and not keep_default_name:
             number = int.from_bytes(self.environment.rng.bytes(7), "big")
@@ -41,7 +41,7 @@ class MQClientManager:
         return "@".join(part for part in (self.environment.host_ip, name, config.unit_name) if part)
 
     async def acquire(self, client_id: str, config: ClientConfig) -> MQClientInstance:
-        """The running instance with this id, made and started if there is none."""
+        """Return the running instance with this id. It is made and started if there is none."""
         async with self._lock:
             instance = self._instances.get(client_id)
             if instance is None:
@@ -52,7 +52,7 @@ class MQClientManager:
             return instance
 
     async def release(self, instance: MQClientInstance) -> None:
-        """A client has unregistered; the instance goes with its last one."""
+        """Note that a client has unregistered. The instance is shut down with its last client."""
         async with self._lock:
             if instance.is_idle and self._instances.get(instance.client_id) is instance:
                 del self._instances[instance.client_id]
@@ -60,7 +60,7 @@ class MQClientManager:
 
 
 def remoting_of(config: ClientConfig, environment: ClientEnvironment) -> RemotingClient:
-    """What a client with this config talks to servers with: its hooks, signatures, TLS.
+    """Make the RemotingClient for a config, with its hooks, signatures and TLS.
 
     Raises:
         ClientError: an access key without its secret.

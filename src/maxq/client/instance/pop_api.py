@@ -42,8 +42,8 @@ _POPPED = (
 
 
 class PopAPI:
-    """For one consumer group (name on the wire). Only masters, or who stands in for them, are asked. Every call raises
-    RemotingError, BrokerError and ClientError as they come."""
+    """Pops for one consumer group (name on the wire). Only masters, or brokers that stand in for them, are asked. Every
+    call raises RemotingError, BrokerError and ClientError as they come."""
 
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         self._instance = instance
@@ -62,7 +62,7 @@ class PopAPI:
         order: bool = False,
         attempt_id: str | None = None,
     ) -> PopResult:
-        """Ask for messages nobody else may have for `invisible_ms`; queue id -1: of any queue of that broker.
+        """Ask for messages that nobody else gets for `invisible_ms`. Queue id -1 means any queue of that broker.
 
         Args:
             poll_ms: how long the broker may keep the request while there is nothing.
@@ -89,7 +89,8 @@ class PopAPI:
         return result
 
     async def _leave_other_tags(self, result: PopResult, tags: set[str]) -> None:
-        """The broker compares hashes; what only looked alike is done for this group."""
+        """Leave out messages whose tags only have the hash of a wanted tag, by which brokers select. They are
+        acknowledged."""
         others = [message for message in result.messages if message.tags not in tags]
         if not others:
             return
@@ -100,7 +101,7 @@ class PopAPI:
             log.warning("%d messages with other tags were not acknowledged, they come again: %s", len(others), error)
 
     async def ack(self, message: MessageExt) -> None:
-        """The message is done."""
+        """Acknowledge a message."""
         handle = handle_of(message)
         queue = self._queue_of(message, handle)
         header = AckMessageRequestHeader(
@@ -110,7 +111,7 @@ class PopAPI:
         await self._call(queue, RequestCode.ACK_MESSAGE, ext)
 
     async def ack_all(self, messages: Sequence[MessageExt]) -> None:
-        """These messages are done: one request for each broker."""
+        """Acknowledge messages with one request for each broker."""
         by_broker: dict[str, dict[tuple[object, ...], BatchAck]] = {}
         queues: dict[str, MessageQueue] = {}
         for message in messages:
@@ -133,7 +134,7 @@ class PopAPI:
             await self._call(queues[broker_name], RequestCode.BATCH_ACK_MESSAGE, {"bname": broker_name}, body)
 
     async def change_invisible_time(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """Others may have the message so long from now; its receipt handle is a new one afterwards.
+        """Set after how many ms from now others may get a message. It has a new receipt handle afterwards.
 
         Args:
             suspend: it is not counted as a try when it comes again.
@@ -157,7 +158,7 @@ class PopAPI:
         )
 
     def _queue_of(self, message: MessageExt, handle: ExtraInfo) -> MessageQueue:
-        """Where the message really is."""
+        """Return the queue that a message lies in, which may be one of the group's retry topic."""
         topic = real_topic(wrap(self._instance.config.namespace, message.topic), self._group, handle.retry)
         return MessageQueue(topic, handle.broker_name, handle.queue_id or 0)
 
@@ -176,7 +177,8 @@ class PopAPI:
         timeout_ms: int | None = None,
         expect: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> RemotingCommand:
-        """Ask the master of a queue's broker; a failure that makes its route suspect has it asked for."""
+        """Ask the master of a queue's broker group. After a failure that makes its route doubtful, the route is asked
+        for."""
         address = await self._address(queue)
         try:
             return await self._instance.api.call(address, code, ext, body, timeout_ms=timeout_ms, expect=expect)

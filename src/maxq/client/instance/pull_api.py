@@ -63,18 +63,18 @@ class PullAPIWrapper:
         self._connect_broker_by_user = connect_broker_by_user
 
     def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
-        """Broker id for the next pull of a queue: what the user fixed, else what the last answer suggested, else the
-        master."""
+        """Return the broker id for the next pull of a queue: what the user fixed, else what the last answer suggested,
+        else the master's."""
         if self._connect_broker_by_user is not None:
             return self._connect_broker_by_user
         return self._pull_from_which_node.get(queue, MASTER_ID)
 
     def update_pull_from_which_node(self, queue: MessageQueue, broker_id: int) -> None:
-        """Every pull answer says whom to ask next."""
+        """Note which broker an answer suggests for the next pull of a queue."""
         self._pull_from_which_node[queue] = broker_id
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is no longer ours."""
+        """Forget a queue that was given up."""
         self._pull_from_which_node.pop(queue, None)
         self._began_at.pop(queue, None)
 
@@ -175,8 +175,8 @@ class PullAPIWrapper:
         return broker
 
     def _note_failure(self, queue: MessageQueue, broker: BrokerAddress, error: RemotingError | BrokerError) -> None:
-        """Should another of the group be asked for a while? A slave that does not serve readers is left, too: Java's
-        client asks it for ever, because only answers change where it pulls from."""
+        """Have others of the group asked for a while after a failure that calls for it. A slave that does not serve
+        readers is left as well; Java's client asks it for ever, because only answers change where it pulls from."""
         is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
         self._instance.note_failure(broker.address, queue.topic, error)
         if isinstance(error, BrokerError) and broker.is_slave and error.code not in _KNOWS_US_NOT and not is_moved:
@@ -184,7 +184,8 @@ class PullAPIWrapper:
             self.update_pull_from_which_node(queue, MASTER_ID)
 
     async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerAddress) -> None:
-        """A slave lacks this offset and sends us to another broker. If there is none, we would ask in a circle."""
+        """Wait if the broker that lacks an offset would be asked for it again next. The other one, which its answer
+        suggests, may be gone, and the client would ask in a circle."""
         broker_name = self._instance.routes.broker_of(queue)
         following = self._instance.brokers.reader(broker_name, self.recalculate_pull_from_which_node(queue))
         if following is not None and following.address == asked.address:

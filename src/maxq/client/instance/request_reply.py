@@ -16,23 +16,23 @@ REPLY_MESSAGE_TYPE = "reply"
 
 
 class PendingRequests:
-    """Requests of one client that wait for their reply."""
+    """The requests of one client that wait for a reply message."""
 
     def __init__(self) -> None:
         self._futures: dict[str, asyncio.Future[MessageExt]] = {}
 
     def open(self, correlation_id: str) -> asyncio.Future[MessageExt]:
-        """A future for the reply; give it back with `close`."""
+        """Return a future for the reply to a request. Call `close` afterwards."""
         future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._futures[correlation_id] = future
         return future
 
     def close(self, correlation_id: str) -> None:
-        """Nobody waits any more."""
+        """Stop waiting for a reply."""
         self._futures.pop(correlation_id, None)
 
     def on_reply(self, message: MessageExt) -> bool:
-        """A reply has come. False: nobody waits for it."""
+        """Give a reply to whoever waits for it. False: nobody does."""
         future = self._futures.get(message.properties.get(const.PROPERTY_CORRELATION_ID, ""))
         if future is None or future.done():
             return False
@@ -41,7 +41,7 @@ class PendingRequests:
 
 
 def create_reply_message(request: MessageExt, body: bytes) -> Message:
-    """The reply to a request; send it as any other message.
+    """Make the reply to a request. Send it as any other message.
 
     Raises:
         ClientError: `request` does not ask for a reply, or its broker did not say which cluster it is of.
@@ -59,5 +59,5 @@ def create_reply_message(request: MessageExt, body: bytes) -> Message:
 
 
 def is_reply(message: Message) -> bool:
-    """Was this made by create_reply_message?"""
+    """Tell whether a message was made by `create_reply_message`."""
     return message.properties.get(const.PROPERTY_MESSAGE_TYPE) == REPLY_MESSAGE_TYPE

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class ManagedConsumer(Protocol):
-    """A consumer that operators can look into and move."""
+    """A consumer whose state and offsets operators can see and change."""
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None: ...
 
@@ -40,13 +40,13 @@ class ListeningConsumer(Protocol):
 
 
 class ServerRequests:
-    """Answers for one instance."""
+    """Answers the requests that brokers send to one client instance."""
 
     def __init__(self, instance: MQClientInstance) -> None:
         self._instance = instance
 
     def register(self) -> None:
-        """Take requests from the instance's connections."""
+        """Answer requests that come on the instance's connections."""
         register = self._instance.remoting.register
         register(RequestCode.CHECK_TRANSACTION_STATE, self._check_transaction)
         register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._consumer_ids_changed)

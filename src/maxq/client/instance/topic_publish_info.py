@@ -15,7 +15,7 @@ QueueFilter = Callable[[MessageQueue], bool]
 
 
 class TopicPublishInfo:
-    """The queues of one topic that take messages, and whose turn it is.
+    """The queues of one topic that take messages, and which of them is next.
 
     Attributes:
         is_used: it was asked for since TopicRoutes looked last.
@@ -30,7 +30,7 @@ class TopicPublishInfo:
         self.is_used = True
 
     def select_one(self, queue_filter: QueueFilter | None = None) -> MessageQueue | None:
-        """The next queue in turn that passes the filter; None if none does."""
+        """Return the next queue in turn that passes the filter; None if none does."""
         count = len(self.queues)
         if queue_filter is None:
             self.index += 1
@@ -44,10 +44,11 @@ class TopicPublishInfo:
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues to send to.
+    """Return the queues of a topic that messages may be sent to.
 
     Of a static topic its global queues. With `orderTopicConf` (`brokerA:4;brokerB:4`): as many as it says, per listed
-    broker. Otherwise writable brokers that have a master, in order of their names."""
+    broker. Otherwise writable brokers that have a master, in order of their names.
+    """
     if route.topic_queue_mapping_by_broker:
         return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
     if route.order_topic_conf:
@@ -67,7 +68,8 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues to read, sorted. Readable is enough; a master is not needed. Of a static topic its global queues."""
+    """Return the readable queues of a topic, sorted; a master is not needed. Of a static topic these are its global
+    queues."""
     if route.topic_queue_mapping_by_broker:
         return sorted(global_queues(topic, route.topic_queue_mapping_by_broker))
     return sorted(
@@ -79,7 +81,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def is_route_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:
-    """Do two routes differ? The order inside an answer means nothing."""
+    """Tell whether two routes differ. The order inside an answer means nothing."""
     return old is None or _comparable(old) != _comparable(new)
 
 

@@ -101,8 +101,8 @@ class TopicRoutes:
         return await self._lookups.share(topic, ask)
 
     async def update_route_from_default(self, topic: str, create_topic_key: str, queue_nums: int) -> None:
-        """A topic that does not exist: use the route of `create_topic_key` with at most `queue_nums` queues a broker;
-        the first send creates the topic.
+        """Use the route of `create_topic_key`, with at most `queue_nums` queues a broker, for a topic that does not
+        exist. The first send creates the topic.
 
         Raises:
             NoRouteError: no broker creates topics by itself (autoCreateTopicEnable).
@@ -140,14 +140,14 @@ class TopicRoutes:
         return info
 
     def known_publish_info(self, topic: str) -> TopicPublishInfo | None:
-        """Publish queues of a topic if they are at hand; the fast path of sends."""
+        """Return the publish queues of a topic if they are known, for the common case of a send."""
         info = self._publish.get(topic)
         if info is not None:
             info.is_used = True
         return info
 
     async def publish_info(self, topic: str, create_topic_key: str | None, queue_nums: int) -> TopicPublishInfo:
-        """Publish queues of a topic; asks the name server when they are not known yet.
+        """Return the publish queues of a topic. The name servers are asked when they are not known yet.
 
         Args:
             create_topic_key: template topic for one that does not exist; None: do not create.
@@ -185,7 +185,7 @@ class TopicRoutes:
         return self._set_publish_info(topic, self.table[topic])
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted; asks the name server if the route is not known.
+        """Return all readable queues of a topic, sorted. The name servers are asked if the route is not known.
 
         Raises:
             NoRouteError: nobody knows the topic.
@@ -195,24 +195,26 @@ class TopicRoutes:
         return subscribe_queues(topic, self.table[topic])
 
     def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The same from what is known now."""
+        """Return the readable queues of a topic by the route that is known, without asking."""
         route = self.table.get(topic)
         return subscribe_queues(topic, route) if route else []
 
     def masters(self, topic: str) -> dict[str, str | None]:
-        """Address of the master of each broker group in the route of a topic; None for a group without one."""
+        """Return the address of the master of each broker group in a topic's route; None for a group without one."""
         route = self.table.get(topic)
         return (
             {} if route is None else {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
         )
 
     def has_living_masters(self, topic: str) -> bool:
-        """Does the route of a topic name a master of each of its groups, and none that could not be reached lately?"""
+        """Tell whether the route of a topic names a master of each of its groups, and none that could not be reached a
+        short while ago."""
         masters = self.masters(topic).values() if topic in self.table else [None]
         return all(master is not None and not self._brokers.is_suspect(master) for master in masters)
 
     def broker_of(self, queue: MessageQueue) -> str:
-        """Name of the broker group that serves a queue: of a global queue of a static topic, who leads it now."""
+        """Return the name of the broker group that serves a queue: of a global queue of a static topic, the one that
+        leads it."""
         if not is_mock_broker(queue.broker_name):
             return queue.broker_name
         return self._leaders.get(queue.topic, {}).get(queue, NO_BROKER)

@@ -17,7 +17,7 @@ ISOLATION_LATENCY = 10_000  # ms, what a failed call counts as
 
 @dataclass(slots=True)
 class FaultItem:
-    """What is known of one broker. Times are monotonic milliseconds."""
+    """What is known of the faults of one broker. Times are monotonic milliseconds."""
 
     current_latency_ms: int
     start_timestamp: int  # available from then on
@@ -26,7 +26,7 @@ class FaultItem:
 
 
 class LatencyFaultTolerance:
-    """The table of faults of one producer.
+    """Tells which brokers a producer should avoid, because they were slow or could not be reached.
 
     Args:
         enabled: `sendLatencyEnable`; off (the default) every broker is available.
@@ -48,7 +48,7 @@ class LatencyFaultTolerance:
         self._items: dict[str, FaultItem] = {}
 
     def update(self, broker_name: str, latency_ms: int, now_ms: int, *, isolation: bool, reachable: bool) -> None:
-        """A call to `broker_name` ended after `latency_ms`.
+        """Note that a call to `broker_name` ended after `latency_ms`.
 
         Args:
             isolation: the call failed; it counts as ISOLATION_LATENCY.
@@ -67,24 +67,25 @@ class LatencyFaultTolerance:
             item.start_timestamp = max(item.start_timestamp, now_ms + duration)
 
     def not_available_duration(self, latency_ms: int) -> int:
-        """Penalty in ms for a latency in ms."""
+        """Return how long a broker with this latency is avoided. Both are in ms."""
         for limit, duration in zip(reversed(self._latency_max), reversed(self._not_available_duration), strict=True):
             if latency_ms >= limit:
                 return duration
         return 0
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
-        """Is the broker's penalty over?"""
+        """Tell whether a broker need not be avoided."""
         item = self._items.get(broker_name)
         return item is None or now_ms >= item.start_timestamp
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Did the last contact work? A broker nobody complained about counts as reachable."""
+        """Tell whether the last contact with a broker worked. One that nothing is known of counts as reachable."""
         item = self._items.get(broker_name)
         return item is None or item.reachable
 
     def due_probes(self, now_ms: int, interval_ms: int) -> list[str]:
-        """Unreachable or penalised brokers that should be probed now; the next probe is due `interval_ms` later."""
+        """Return the brokers that are unreachable or avoided and should be probed now. The next probe of each is due
+        `interval_ms` later."""
         due = []
         for name, item in self._items.items():
             if now_ms >= item.check_stamp and (not item.reachable or now_ms < item.start_timestamp):
@@ -93,7 +94,7 @@ class LatencyFaultTolerance:
         return due
 
     def on_probe(self, broker_name: str, reached: bool) -> None:
-        """A probe of `broker_name` came back (or not)."""
+        """Note whether a probe of `broker_name` was answered."""
         item = self._items.get(broker_name)
         if item is not None and reached:
             item.reachable = True

@@ -54,7 +54,7 @@ class PreparedMessage:
 
 
 def property_text(message: Message) -> str:
-    """The properties of a message as they travel.
+    """Encode the properties of a message as they travel.
 
     Raises:
         ClientError: one is no text, or would be read as another; or they are too long; says which, or by how much.
@@ -69,7 +69,7 @@ def property_text(message: Message) -> str:
 
 
 class MessagePreparer:
-    """Prepares for one producer group.
+    """Checks and encodes the messages of one producer group.
 
     Args:
         ids: where unique ids come from.
@@ -84,7 +84,7 @@ class MessagePreparer:
         self._legal_topics: dict[str, str] = {}  # the user's name → name on the wire
 
     def wire_topic(self, topic: str) -> str:
-        """The name of a topic on the wire.
+        """Return the name of a topic on the wire.
 
         Raises:
             NameIllegalError: nobody may send there.
@@ -98,7 +98,7 @@ class MessagePreparer:
         return wire
 
     def check(self, message: Message) -> int:
-        """The checks of `prepare`, for a message that travels later, in a batch.
+        """Make the checks of `prepare` for a message that travels later, in a batch.
 
         Returns:
             Bytes of body and properties.
@@ -146,7 +146,7 @@ class MessagePreparer:
         return prepared
 
     def prepare_retry(self, message: Message) -> PreparedMessage:
-        """A message to a retry topic: its counters travel in the header, not as properties."""
+        """Encode a message to a retry topic: its counters travel in the header, not as properties."""
         properties = dict(message.properties)
         reconsume_times = properties.pop(const.PROPERTY_RECONSUME_TIME, "0")
         max_times = properties.pop(const.PROPERTY_MAX_RECONSUME_TIMES, None)
@@ -156,7 +156,8 @@ class MessagePreparer:
         return prepared
 
     def prepare_batch(self, messages: Sequence[Message]) -> PreparedMessage:
-        """Several messages of one topic in one request. Never compressed, not for delayed or retry topics.
+        """Check and encode several messages of one topic for one request. They are never compressed, and there are no
+        delayed messages or retry topics among them.
 
         Raises:
             ClientError: no messages, mixed topics, delayed messages, or the batch is larger than max_message_size.

@@ -80,7 +80,7 @@ _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
 
 class OfTopic(Protocol):
-    """What is sent, or told a broker: a prepared message, or a queue."""
+    """What belongs to a topic: a prepared message, or a queue."""
 
     @property
     def topic(self) -> str: ...
@@ -92,7 +92,7 @@ Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
 class _Failures:
-    """What the tries of one send ended by.
+    """What the tries of one send failed by.
 
     Attributes:
         tries: (broker name, error), in order.
@@ -110,7 +110,7 @@ class _Failures:
         self._pause_ms, self._longest_ms = _PAUSE_MS
 
     def add(self, error: Exception, broker_name: str | None) -> None:
-        """A try ended so; `broker_name` None: before a broker was asked."""
+        """Note how a try failed. `broker_name` None: before a broker was asked."""
         is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
         if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
             self.newest = error
@@ -134,13 +134,13 @@ class _Failures:
             self.is_final = self._retries < 0 or error.code not in RETRY_RESPONSE_CODES
 
     def pause_ms(self) -> int:
-        """How long to wait before who failed is asked again."""
+        """Return how long to wait before a broker that failed is asked again, in ms."""
         pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, self._longest_ms)
         return pause_ms
 
 
 class MessageSender:
-    """Sends for one producer group through one instance.
+    """Sends prepared messages for one producer group through one client instance.
 
     Args:
         group: producer group as it travels.
@@ -168,7 +168,7 @@ class MessageSender:
     # --- queues ---
 
     async def publish_info(self, topic: str) -> TopicPublishInfo:
-        """Publish queues of a topic (name on the wire)."""
+        """Return the publish queues of a topic (name on the wire)."""
         info = self.instance.routes.known_publish_info(topic)
         if info is not None and info.queues:
             return info
@@ -176,8 +176,8 @@ class MessageSender:
         return await self.instance.routes.publish_info(topic, config.create_topic_key, config.default_topic_queue_nums)
 
     def select_queue(self, info: TopicPublishInfo, last_broker_name: str | None = None) -> MessageQueue:
-        """The next queue in turn, not on the broker that just failed; with fault latency on an available, else a
-        reachable broker if there is one."""
+        """Return the next queue in turn that is not on the broker which just failed. With fault latency it is on an
+        available broker, else on a reachable one, if there is one."""
         broker_of = self.instance.routes.broker_of
         if self.faults.enabled:
             now_ms = self._clock.monotonic_ms()
@@ -197,7 +197,7 @@ class MessageSender:
     # --- one try ---
 
     def request(self, prepared: PreparedMessage, queue: MessageQueue) -> RemotingCommand:
-        """The send request for one queue."""
+        """Make the send request of a message for one queue."""
         ext = {
             "a": self._group,
             "b": prepared.topic,
@@ -223,12 +223,12 @@ class MessageSender:
         return RemotingCommand(code, ext, prepared.body, serialize_type=self._serialize_type)
 
     def address(self, queue: MessageQueue) -> str | None:
-        """Where to send for a queue; None if its broker has no master we know of."""
+        """Return where to send for a queue; None if no route names a master of its broker group."""
         address = self.instance.find_broker_address_in_publish(self.instance.routes.broker_of(queue))
         return None if address is None else self.instance.api.address(address)
 
     async def address_of(self, queue: MessageQueue) -> str:
-        """The same, asking the name server once more.
+        """Return where to send for a queue, and ask the name servers once more if that is not known.
 
         Raises:
             NoMasterError: still unknown.
@@ -245,7 +245,7 @@ class MessageSender:
     def send_kernel(
         self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int
     ) -> Coroutine[Any, Any, SendResult]:
-        """One try on one queue; keeps the fault table and tells the hooks.
+        """Make one try on one queue, note the latency in the fault table, and tell the hooks.
 
         Raises:
             RemotingError, BrokerError, ClientError
@@ -300,7 +300,7 @@ class MessageSender:
     def result(
         self, prepared: PreparedMessage, queue: MessageQueue, response: RemotingCommand, address: str
     ) -> SendResult:
-        """What a send answer says.
+        """Make the SendResult of a broker's answer.
 
         Raises:
             BrokerError: the message is not stored.
@@ -358,7 +358,7 @@ class MessageSender:
         return self.over_tries(prepared, self.send_kernel, timeout_ms, retries, queue=queue, choose=choose)
 
     async def _send_until_ok(self, prepared: PreparedMessage, timeout_ms: int, retries: int) -> SendResult:
-        """A message that is stored, but not as safely as it should be, is sent to another broker as well."""
+        """Send a message. Where it is stored, but not as safely as it should be, send it to another broker as well."""
         not_ok: list[SendResult] = []
 
         async def one_try(prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
@@ -376,7 +376,7 @@ class MessageSender:
             raise
 
     async def send_oneway(self, prepared: PreparedMessage, timeout_ms: int, queue: MessageQueue | None = None) -> None:
-        """Send without waiting for anything but a connection."""
+        """Send without an answer. Only a connection is waited for."""
         await self.over_tries(prepared, self._oneway_kernel, timeout_ms, 0, queue=queue)
 
     async def _oneway_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> None:
@@ -404,8 +404,8 @@ class MessageSender:
         queue: MessageQueue | None = None,
         choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
     ) -> Result:
-        """The first success of `one_try(prepared, queue, milliseconds left)`, on queues of the topic's brokers or on
-        one. Arguments and errors as of `send`."""
+        """Return the first success of `one_try(prepared, queue, milliseconds left)`, on queues of the topic's brokers
+        or on one. Arguments and errors are those of `send`."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failures: _Failures | None = None
         target: MessageQueue | None = None
@@ -441,7 +441,7 @@ class MessageSender:
         raise self._outcome(prepared, failures, timeout_ms, is_one_queue=queue is not None)
 
     async def _ask_for(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
-        """The publish queues of a topic that is not known yet."""
+        """Ask for the publish queues of a topic that is not known yet."""
         try:
             async with asyncio.timeout(self._left_seconds(deadline_ms)):
                 return await self.publish_info(topic)
@@ -450,7 +450,7 @@ class MessageSender:
             raise RemotingTimeoutError(f"the route of topic {topic} did not come in time from {asked}") from None
 
     async def _ask_again(self, topic: str, deadline_ms: int) -> None:
-        """Ask for the route after a failure that makes it suspect; its answer is waited for, but not long."""
+        """Ask for the route after a failure that makes it doubtful, and wait for it, but not long."""
         with contextlib.suppress(RemotingError, BrokerError, TimeoutError):
             async with asyncio.timeout(min(_ROUTE_WAIT_MS / 1000, self._left_seconds(deadline_ms))):
                 await self.instance.routes.update_route(topic)
@@ -465,7 +465,7 @@ class MessageSender:
     def _outcome(
         self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
     ) -> Exception:
-        """What to raise when no try is left."""
+        """Make the error that is raised when no try is left."""
         text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"
         if failures is None:
             return RemotingTimeoutError(text, timeout_ms=timeout_ms)
@@ -490,8 +490,7 @@ class MessageSender:
         return failed
 
     async def probe_faulty(self) -> None:
-        """Detector round: ask brokers that failed for an offset of a queue of theirs; an answer makes them
-        reachable."""
+        """Ask brokers that failed for an offset of one of their queues. An answer makes them reachable."""
 
         async def probe(broker_name: str) -> None:
             address = self.instance.find_broker_address_in_publish(broker_name)

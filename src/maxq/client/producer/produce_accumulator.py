@@ -41,7 +41,7 @@ _ALONE = frozenset(
 
 @dataclass(slots=True)
 class _Accumulation:
-    """One batch in the making."""
+    """One batch that gathers messages."""
 
     messages: list[Message] = field(default_factory=list)
     results: list[asyncio.Future[SendResult]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Accumulation:
 
 
 class ProduceAccumulator:
-    """The batches in the making of one producer."""
+    """Gathers the messages of one producer into batches (`auto_batch`)."""
 
     def __init__(self, config: ProducerConfig, send_batch: SendBatch) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class ProduceAccumulator:
         self._sending: set[asyncio.Task[None]] = set()
 
     def can_batch(self, message: Message, size: int) -> bool:
-        """May this message of `size` bytes (body and properties) wait for others?"""
+        """Tell whether a message of `size` bytes (body and properties) may wait for others."""
         return (
             size < self._config.batch_max_bytes
             and self._held_bytes < self._config.total_batch_max_bytes
@@ -69,7 +69,7 @@ class ProduceAccumulator:
         )
 
     def add(self, message: Message, size: int, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
-        """Take a message that `can_batch`; the future is done when its batch is."""
+        """Take a message that `can_batch` allows. The future has its result when its batch was sent."""
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)
@@ -111,7 +111,7 @@ class ProduceAccumulator:
             self._held_bytes -= batch.size
 
     async def flush(self) -> None:
-        """Send everything that waits; returns when all senders have their results."""
+        """Send everything that waits, and return when all of it has results."""
         for key in list(self._open):
             self._close(key)
         await asyncio.gather(*self._sending)

@@ -52,7 +52,7 @@ _MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one 
 
 
 class _Room:
-    """Bytes that may be on their way at once; who wants more than there are waits in line."""
+    """Bytes that may be on their way at once. Whoever wants more than are free waits in line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -60,7 +60,8 @@ class _Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes now, if they are free and nobody waits; more than the limit, if all are free."""
+        """Take `size` bytes at once, if they are free and nobody waits. When all are free, more than the limit is
+        given."""
         if self._waiting or not self._fits(size):
             return False
         self._taken += size
@@ -70,13 +71,13 @@ class _Room:
         return self._taken == 0 or self._taken + size <= self._limit
 
     async def wait_for(self, size: int) -> None:
-        """Take them when they are free."""
+        """Wait until `size` bytes are free, and take them."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         await turn
 
     def give(self, size: int) -> None:
-        """They are free again."""
+        """Give back `size` bytes."""
         self._taken -= size
         while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
             wanted, turn = self._waiting.popleft()
@@ -86,7 +87,7 @@ class _Room:
 
 
 class Producer:
-    """A producer of one group.
+    """Sends messages for one producer group.
 
     Args:
         config: settings; `namesrv_addr` and `producer_group` at least.
@@ -197,7 +198,7 @@ class Producer:
 
     @property
     def client_id(self) -> str:
-        """Who we are for the broker."""
+        """The id by which brokers know this client."""
         return self._running().instance.client_id
 
     # --- sending ---
@@ -205,7 +206,7 @@ class Producer:
     async def send(
         self, message: Message, *, queue: MessageQueue | None = None, timeout_ms: int | None = None
     ) -> SendResult:
-        """Send one message; tries other brokers if the first cannot take it.
+        """Send one message. Other brokers are tried if the first cannot take it.
 
         Args:
             message: gets its UNIQ_KEY property here.
@@ -246,7 +247,7 @@ class Producer:
         return wire
 
     def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
-        """Let a message wait for others (`auto_batch`); None: it is to be sent by itself."""
+        """Let a message wait for others (`auto_batch`). None: it is to be sent by itself."""
         accumulator = self._accumulator
         if accumulator is None:
             return None
@@ -277,7 +278,8 @@ class Producer:
         return await sender.send(prepared, timeout_ms, retries, choose=choose)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send without an answer: no result, no certainty. Waits up to send_msg_timeout for a connection."""
+        """Send without an answer: whether the message was stored is not known. Waits up to send_msg_timeout for a
+        connection."""
         sender, prepared = self._running(), self._running().preparer.prepare(message)
         wire = None if queue is None else self._queue_for(prepared, queue)
         await sender.send_oneway(prepared, self._config.send_msg_timeout, wire)
@@ -481,7 +483,7 @@ class Producer:
             self._trace.append([recall_record(self._trace, group, topic, msg_id, region_id, success=success)])
 
     async def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues messages of a topic may go to.
+        """Return the queues that messages of a topic may be sent to.
 
         Raises:
             NoRouteError: no such topic.

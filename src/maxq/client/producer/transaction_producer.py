@@ -46,14 +46,15 @@ Answer = LocalTransactionState | None
 
 
 class TransactionListener(Protocol):
-    """The application's part. Methods may be coroutine functions. What one raises counts as UNKNOW."""
+    """What an application does for transactions. Methods may be coroutine functions. An exception counts as UNKNOW."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> Answer | Awaitable[Answer]:
         """The half message is safe with the broker: do the local transaction. `message` has its transaction id."""
         ...
 
     def check_local_transaction(self, message: MessageExt) -> Answer | Awaitable[Answer]:
-        """How did it end? May come before `execute_local_transaction` has returned."""
+        """Return how the local transaction of a message ended. Brokers may ask before `execute_local_transaction` has
+        returned."""
         ...
 
 
@@ -99,7 +100,7 @@ class HalfMessage(NamedTuple):
 
 
 class TransactionProducer(Producer):
-    """A producer of one group that also sends in transactions.
+    """Sends messages for one producer group, also in transactions.
 
     Args:
         listener: executes local transactions and knows how they ended.
@@ -156,7 +157,7 @@ class TransactionProducer(Producer):
         return await self.end(half, state, remark)
 
     async def send_half(self, message: Message, *, timeout_ms: int | None = None) -> HalfMessage:
-        """The first step of `send_message_in_transaction`; `end` is the last."""
+        """Do the first step of `send_message_in_transaction`; `end` is the last."""
         for name in _DELAYS:
             if message.properties.get(name, "0") != "0":
                 raise MessageRefusedError(f"a message of a transaction cannot be delayed ({name})")
@@ -234,7 +235,7 @@ class TransactionProducer(Producer):
     async def _on_check(
         self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
     ) -> None:
-        """A broker asks how a transaction ended; the answer goes back on the connection it came from."""
+        """Answer a broker that asks how a transaction ended, on the connection that it asked on."""
         state, remark = await self._call(self._listener.check_local_transaction, message)
         answer = EndTransactionRequestHeader(
             producer_group=self.group,
@@ -256,7 +257,7 @@ class TransactionProducer(Producer):
     async def _call(
         self, method: Callable[..., Answer | Awaitable[Answer]], *args: Any
     ) -> tuple[LocalTransactionState, str | None]:
-        """The state that a method of the listener says, and what it raised."""
+        """Return the state that a method of the listener gives, and the text of what it raised."""
         try:
             answer: object
             if self._executor is not None and not inspect.iscoroutinefunction(method):

@@ -27,7 +27,7 @@ class ConsumeResult(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """Of one listener call. What the listener writes into it steers what happens to the messages.
+    """The circumstances of one listener call. What the listener writes into it decides what happens to the messages.
 
     Attributes:
         message_queue: where the messages come from.
@@ -43,7 +43,7 @@ class ConsumeContext:
     suspend_ms: int | None = None
 
     def done_of(self, count: int) -> int:
-        """How many of the `count` messages a successful call has done."""
+        """Return how many of the `count` messages of a successful call are done."""
         if self.ack_index is None:
             return count
         if not isinstance(self.ack_index, int):

@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class LocalTransactionState(Enum):
-    """UNKNOW (Java's word) is asked for again."""
+    """How a local transaction ended. After UNKNOW (Java's spelling) the broker asks again."""
 
     COMMIT_MESSAGE = "COMMIT_MESSAGE"
     ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"

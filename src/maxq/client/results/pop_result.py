@@ -43,7 +43,7 @@ _STATUS = {
 
 @dataclass(slots=True)
 class PopResult:
-    """Times in ms, as the broker's clock has them.
+    """What one pop brought. Times are in ms, by the broker's clock.
 
     Attributes:
         rest_num: messages that are left for the group.
@@ -57,7 +57,7 @@ class PopResult:
 
 
 def decode_pop_answer(reply: RemotingCommand, topic: str, broker_name: str, *, order: bool) -> PopResult | None:
-    """What an answer to a pop of `topic` says; None: it is a refusal, whose code the caller knows what to do with.
+    """Decode the answer to a pop of `topic`. None: it is a refusal, and the caller looks at its code.
 
     Every message gets POP_CK, its receipt handle, and 1ST_POP_TIME, and stands under `topic` whichever retry topic it
     was read from.
@@ -99,7 +99,13 @@ def _give_handle(
         )
     message.properties[const.PROPERTY_POP_CK] = str(
         ExtraInfo(
-            start, header.pop_time, header.invisible_time, header.revive_qid, mark, broker_name, message.queue_id,
+            start,
+            header.pop_time,
+            header.invisible_time,
+            header.revive_qid,
+            mark,
+            broker_name,
+            message.queue_id,
             message.queue_offset,
         )
     )
@@ -109,5 +115,5 @@ def _give_handle(
 
 
 def handle_of(message: MessageExt) -> ExtraInfo:
-    """The receipt handle of a message that was popped. RemoteProtocolError if it has none."""
+    """Return the receipt handle of a message that was popped. Raises RemoteProtocolError if it has none."""
     return parse_extra_info(message.properties.get(const.PROPERTY_POP_CK, ""))

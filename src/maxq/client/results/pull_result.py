@@ -21,7 +21,7 @@ class PullStatus(Enum):
 
 @dataclass(slots=True)
 class PullResult:
-    """One answer. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
+    """What one pull brought. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
 
     `offset_delta`: of a global queue of a static topic, what makes the records' own offsets global ones.
     """

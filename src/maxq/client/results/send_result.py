@@ -11,7 +11,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class SendStatus(Enum):
-    """The message is stored in every case; the others say what did not happen in time."""
+    """How safely a message was stored. It is stored in every case; all but SEND_OK say what did not happen in time."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"

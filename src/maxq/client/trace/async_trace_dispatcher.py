@@ -45,14 +45,14 @@ _numbers = itertools.count(1)
 
 
 class TraceSide(Enum):
-    """Whose records (TraceDispatcher.Type)."""
+    """The kind of client whose records are sent (TraceDispatcher.Type)."""
 
     PRODUCE = "PRODUCE"
     CONSUME = "CONSUME"
 
 
 class AsyncTraceDispatcher:
-    """The traces of one client.
+    """Gathers the trace records of one client and sends them beside everything else.
 
     Args:
         config: `trace_topic`, `trace_msg_batch_num`, `namespace`.
@@ -87,7 +87,7 @@ class AsyncTraceDispatcher:
     # --- life ---
 
     def start(self, instance: MQClientInstance) -> None:
-        """Send through a running instance from now on."""
+        """Send records through a running client instance."""
         config = ProducerConfig(
             producer_group=self._group,
             max_message_size=MESSAGE_BYTES_MAX * 2,
@@ -101,7 +101,7 @@ class AsyncTraceDispatcher:
         self._task = asyncio.create_task(self._run(), name=f"maxq-trace-{self._group}")
 
     async def shutdown(self) -> None:
-        """Send what waits, for five seconds at most."""
+        """Send the records that wait, for five seconds at most."""
         task, self._task = self._task, None
         if task is None or self._instance is None:
             return
@@ -117,15 +117,15 @@ class AsyncTraceDispatcher:
     # --- records ---
 
     def request_id(self) -> str:
-        """A new id that joins a SubBefore and its SubAfter; from any thread."""
+        """Return a new id that joins a SubBefore and its SubAfter. Any thread may call this."""
         return f"{self._request_prefix}{next(self._request_numbers) & 0xFFFF_FFFF:08X}"
 
     def is_traced(self, topic: str) -> bool:
-        """Traces of the trace topic would have no end."""
+        """Tell whether events of a topic are traced. Those of the trace topic are not: that would have no end."""
         return not topic.startswith(self.topic)
 
     def append(self, records: list[TraceRecord]) -> None:
-        """Records of one event; from any thread."""
+        """Take the records of one event. Any thread may call this."""
         waiting = self._waiting
         if len(waiting) >= WAITING_MAX:
             self.dropped += len(records)
@@ -187,7 +187,7 @@ class AsyncTraceDispatcher:
 
 
 def trace_messages(topic: str, records: Iterable[tuple[TraceRecord, str]]) -> list[Message]:
-    """Messages of the trace topic for encoded records; bounded in bytes and keys.
+    """Make messages of the trace topic from encoded records, bounded in bytes and keys.
 
     KEYS are the ids and keys of the records, of a batch both the joined id, by which Java's tools ask, and each single
     one as far as there is room.

@@ -37,7 +37,7 @@ _DELAYS = (
 
 
 class SendMessageTraceHook:
-    """A Pub for each send."""
+    """Makes a Pub record for each send."""
 
     def __init__(self, dispatcher: AsyncTraceDispatcher) -> None:
         self._dispatcher = dispatcher
@@ -83,7 +83,7 @@ def _type_of(message: Message) -> TracedMessageType:
 
 
 class EndTransactionTraceHook:
-    """An EndTransaction for each end that a broker is told."""
+    """Makes an EndTransaction record for each end of a transaction that a broker is told."""
 
     def __init__(self, dispatcher: AsyncTraceDispatcher) -> None:
         self._dispatcher = dispatcher
@@ -111,7 +111,7 @@ class EndTransactionTraceHook:
 
 
 class ConsumeMessageTraceHook:
-    """A SubBefore and a SubAfter for each message of each listener call."""
+    """Makes a SubBefore and a SubAfter record for each message of each listener call."""
 
     def __init__(self, dispatcher: AsyncTraceDispatcher) -> None:
         self._dispatcher = dispatcher
@@ -170,7 +170,7 @@ def _is_traced(dispatcher: AsyncTraceDispatcher, message: MessageExt) -> bool:
 def recall_record(
     dispatcher: AsyncTraceDispatcher, group: str, topic: str, msg_id: str, region_id: str | None, *, success: bool
 ) -> TraceRecord:
-    """A producer of `group` (without a namespace) has asked a broker to take `msg_id` back."""
+    """Make the record that a producer of `group` (without a namespace) has asked a broker to take `msg_id` back."""
     return TraceRecord(
         TraceType.RECALL,
         timestamp=dispatcher.clock.wall_ms(),
