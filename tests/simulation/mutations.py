@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from maxq.broker.acting.metadata_reverse import MetadataReverse
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
 from maxq.broker.identity.authority import PROMISES, Promise
@@ -271,6 +272,10 @@ async def _ask_anybody(self: SlaveSynchronize, question: Awaitable[Any]) -> Any:
     return await question
 
 
+def _take_nothing(self: MetadataReverse) -> list[bytes]:
+    return []
+
+
 async def _find_no_copies(self: EarlierDeliveries, start: int) -> DeliveredBefore:
     return DeliveredBefore()
 
@@ -308,6 +313,9 @@ MUTATIONS: Final = {
     ),
     "offsets are taken and told by who may have been replaced": Mutation(
         "promise-pair", 4, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
+    ),
+    "what a slave that acted was told is thrown away": Mutation(
+        "promise-pair", 4, ((MetadataReverse, "take_pops", _take_nothing),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)

@@ -13,6 +13,8 @@ import pytest
 from maxq.api import async_push_consumer
 from maxq.broker.acting.offset_authority import VERSION_JUMP
 from maxq.broker.pop import hand_back
+from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody
@@ -555,6 +557,31 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
         return len(got) == MESSAGES - 7
 
     await until(has_all)
+
+
+async def test_acks_that_the_slave_delivers_meet_the_check_point_that_its_master_delivered(make_group: Make) -> None:
+    """A check point comes a second before its acks, and the master dies in between. With enableRemoteEscape the slave
+    delivers to another group, where the check point is not."""
+    group = await make_group(
+        enableRemoteEscape="true", timerWheelEnable="true", timerPrecisionMs="100", reviveInterval="100",
+        popCkStayBufferTime="300", popCkStayBufferTimeOut="100",
+    )  # fmt: skip
+    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
+    other.create_topic(TOPIC, queues=1)
+    master, one = group.brokers["master"], group.brokers["one"]
+    given = await popped(master, max_msg_nums=3, invisible_time=5_000)
+    await until(lambda: len(master.controller.popping.buffer) == 0)  # handed over
+    assert (await batch_ack(master, given)).code == ResponseCode.SUCCESS
+    revive, queue_id = REVIVE_TOPIC_PREFIX + "DefaultCluster", handle_of(given[0]).revive_qid
+    await until(lambda: one.controller.store.max_offset(revive, queue_id) == 1)
+    await group.stop("master")
+    await until(lambda: one.controller.member.acting.is_acting_master)
+    due_ms = handle_of(given[0]).pop_time + 5_000 + 3_000
+    await until(lambda: one.controller.timed.service.timer.read_time_ms > due_ms)
+    await until(lambda: one.controller.popping.revive.waiting == 0)
+    assert one.controller.popping.revive.revived == 0
+    master = await _come_back(group)
+    assert bodies(await pop_all(master)) == _numbers(10, MESSAGES)
 
 
 async def test_a_message_that_master_and_slave_gave_to_different_consumers_is_acknowledged_by_either(

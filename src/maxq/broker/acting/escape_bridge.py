@@ -84,6 +84,7 @@ class EscapeBridge:
 
     Attributes:
         rests: does this slave wait for its master, which stores everything itself?
+        keeps: what became of a message that this slave keeps for its master; None: it goes to another group.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class EscapeBridge:
         self._routes: dict[str, _Route] = {}
         self._under_way = 0
         self.rests: Callable[[], bool] = lambda: False
+        self.keeps: Callable[[MessageExtBrokerInner], PutMessageResult | None] = lambda message: None
 
     async def settled(self) -> None:
         """Return when nothing is under way to another group, a second later at the latest."""
@@ -136,6 +138,9 @@ class EscapeBridge:
         if self.rests():
             remark = "the master of this slave comes back, and stores it itself"
             return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=remark)
+        kept = self.keeps(message)
+        if kept is not None:
+            return kept
         wanted = home.global_id if home.queue_id is None else None
         return await self._escape(message, wanted, PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL)
 

@@ -20,6 +20,7 @@ acknowledges it, and it comes again when the later of both times is over.
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -30,6 +31,7 @@ from maxq.runtime.interfaces import Clock
 
 _SLOT_MS: Final = 100
 _NOBODY: Final = "PopBufferMergeService"
+_NO_NUMBER: Final = -1  # of a check point in the revive topic
 _NEIGHBOURS: Final = list(range(128))
 
 QueueKey = tuple[str, str, int]
@@ -113,7 +115,7 @@ class CheckPointBuffer:
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
         self._next_number = clock.wall_ms() * 1000
         self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
-        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over since
+        self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over
         self.is_open = False
         self.on_filled: Callable[[], None] = lambda: None
         self.on_ended: Callable[[QueueKey], None] = lambda queue: None
@@ -437,11 +439,19 @@ class CheckPointBuffer:
         """This broker is a slave that acts as master: from now on it keeps in mind which messages are done here."""
         self._ended_here = {}
 
+    def keep_for_master(self, late: LateAck) -> None:
+        """Keep an ack of a check point that the master had handed over before this slave began to act."""
+        point = late.point
+        if not point.diffs:
+            point = replace(point, diffs=list(range(point.num)))
+        bits = sum(1 << index for offset in late.offsets if (index := point.index_of(offset)) >= 0)
+        self._passed_on.append([*_entry(LiveCheckPoint(_NO_NUMBER, point, late.revive_qid, -1, 0)), bits])
+
     def hand_back(self) -> list[list[Any]]:
         """Return the journal's rows of all check points that have not ended, with the bits of acknowledged messages at
         the end. Behind them come those that have ended and stand behind an open one in their queue, with all bits: the
         group's offset is not beyond them, and whoever did not know them would give their messages again. Last come
-        those that the master had handed over when this slave began to act again."""
+        those that the master had handed over, and of which acks came here."""
         ended = [live for cursor in self._cursors.values() for live in cursor if live.ended and live.full]
         return [
             *([*_entry(live), live.point.bit_map] for live in self._live.values()),

@@ -130,9 +130,10 @@ class PopMessages:
         parts.topics.add_change_listener(self._topics_changed)
         self._sends_nothing = False  # while it gives way
         parts.timer.rests = self._leaves_deliveries
-        parts.member.escape.rests = lambda: not parts.member.services.is_running or (
-            self._sends_nothing and self._leaves_deliveries()
+        parts.member.escape.rests = lambda: (
+            not parts.member.services.is_running or (self._sends_nothing and self._leaves_deliveries())
         )
+        parts.member.escape.keeps = self.revive.keep_ack
         parts.member.services.register("pop consumption", self.service)
 
     def _polling(self) -> PopLongPollingService:
@@ -169,6 +170,7 @@ class PopMessages:
             journal=self._journal,
             counts=self.counts,
             delivered_until=self._delivered_until,
+            keep=self.buffer.keep_for_master,
             doubt=parts.member.acting.doubt,
         )
         self.service = PopService(

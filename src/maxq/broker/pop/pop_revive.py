@@ -15,17 +15,22 @@ from dataclasses import field
 from typing import Any, Final
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.pop.check_point_buffer import LateAck
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
 from maxq.broker.pop.reviver import Reviver
 from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
+from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +90,13 @@ class PopReviveService:
         counts: PopCounts,
         broker_name: Callable[[], str],
         delivered_until: Callable[[], int],
+        keep: Callable[[LateAck], None],
         doubt: Callable[[], str | None],
     ) -> None:
         """
         Args:
             delivered_until: timer messages due before that moment (wall ms) are in the log.
+            keep: told of acks that a slave which acts as master keeps for its master.
             doubt: see PopServiceParts.
         """
         self._settings = settings
@@ -100,6 +107,7 @@ class PopReviveService:
         self._clock = clock
         self._broker_name = broker_name
         self._delivered_until = delivered_until
+        self._keep = keep
         self._doubt = doubt
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
@@ -112,8 +120,13 @@ class PopReviveService:
         """Go on from the committed offsets, or the queue's end if that lies before."""
         topic = self._records.topic
         self._queues = [
-            _Queue(queue_id, min(self._offsets.query_offset(REVIVE_GROUP, topic, queue_id) + 1,
-                                 self._store.max_offset(topic, queue_id)))
+            _Queue(
+                queue_id,
+                min(
+                    self._offsets.query_offset(REVIVE_GROUP, topic, queue_id) + 1,
+                    self._store.max_offset(topic, queue_id),
+                ),
+            )
             for queue_id in range(self._settings.broker.revive_queue_num)
         ]
         for queue in self._queues:
@@ -235,6 +248,29 @@ class PopReviveService:
                 found.bit_map |= 1 << index
         if not found.open_offsets():
             del queue.points[ack.key]
+
+    def keep_ack(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
+        """Keep an ack that the timer of a slave which acts as master delivers for the master, if that had delivered the
+        check point here: in another group the ack would not meet it. Returns what became of it; None: it is no such
+        ack."""
+        tag = message.properties.get(const.PROPERTY_TAGS)
+        if message.topic != self._records.topic or tag not in (ACK_TAG, BATCH_ACK_TAG):
+            return None
+        queue = next((queue for queue in self._queues if queue.queue_id == message.queue_id), None)
+        if queue is None or queue.position < self._store.max_offset(message.topic, message.queue_id):
+            remark = "the check points that are in the revive topic are read first"
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, remark=remark)
+        try:
+            ack = AckMsg.decode(message.body, is_batch=tag == BATCH_ACK_TAG)
+        except RemoteProtocolError:
+            return None
+        ack.broker_name = ack.broker_name or self._broker_name()
+        point = queue.points.get(ack.key)
+        if point is None:
+            return None
+        self._acked(queue, ack)
+        self._keep(LateAck(point, ack.offsets, queue.queue_id))
+        return PutMessageResult(PutMessageStatus.PUT_OK, message_count=1)
 
     # --- reviving ----------------------------------------------------------------------------------------------------
 

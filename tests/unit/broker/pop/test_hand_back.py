@@ -7,7 +7,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer, point_of
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
 from maxq.broker.pop.hand_back import encode, take_in
 from maxq.broker.pop.order_service import OrderService
 from maxq.protocol.body.pop import PopCheckPoint
@@ -183,6 +183,17 @@ def test_a_message_that_two_hold_comes_again_when_the_later_time_is_over() -> No
     for at, record in enumerate(cast(Journal, master._journal).records):
         started.replay(at, record)
     assert _open(started) == []
+
+
+@pytest.mark.parametrize("diffs", [[0, 1], []])
+def test_acks_that_come_to_the_slave_of_what_its_master_had_handed_over_go_where_it_was_handed_over(
+    diffs: list[int],
+) -> None:
+    slave = _acting()
+    slave.keep_for_master(LateAck(replace(OWN, diffs=diffs), [1], 7))
+    orders = cast(OrderService, Orders())
+    (late,) = take_in(_encode(0, slave), 1, _buffer(THEIRS), orders, _no_deletions())
+    assert (late.point.key, late.offsets, late.revive_qid) == (OWN.key, [1], 7)
 
 
 OF_ONE = PopCheckPoint("T", "G", 0, 0, 20_000, 60_000, "b", [0], 1)
