@@ -53,7 +53,7 @@ class MessageStore:
         seals: ranges of the log where a start, of this store or of its master's, has put a filler.
         deletions: where in the log topics were deleted.
         stats: counters for GET_BROKER_RUNTIME_INFO.
-        ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (LedgerStore); None without.
+        ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (Ledger); None without.
         hot_reader: reads what is in memory without an object a message.
         plain_writer: stores plain sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.

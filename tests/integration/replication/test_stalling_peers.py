@@ -20,7 +20,7 @@ from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import DLedgerConfig
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.runtime.files.system import SystemClock, SystemRng
-from maxq.store.dledger.memory_store import DLedgerMemoryStore
+from maxq.testing.memory_ledger import MemoryLedger
 from tests.integration.remoting.stalling_peer import Peer
 from tests.integration.replication.pair import Member, member, until
 from tests.interop.processes.servers import free_port_base
@@ -44,7 +44,7 @@ async def group(live: str = "0", count: int = 1) -> AsyncIterator[dict[str, DLed
             own = f"n{number}"
             server = members[own] = DLedgerServer(
                 DLedgerConfig(group="g", self_id=own, peers=peers, preferred_leader_ids=("n0",)),
-                DLedgerMemoryStore(),
+                MemoryLedger(),
                 clock=SystemClock(),
                 rng=SystemRng(),
                 server_config=NettyServerConfig(server_channel_max_idle_time_seconds=GRACE),

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from tests.interop.processes.java_driver import JavaDriver, read_store
@@ -44,7 +44,7 @@ def put(store: MessageStore, term: int, first: int, count: int, committed: int) 
     All but the last `count - committed` are committed."""
     ledger, bodies = store.ledger, []
     assert ledger is not None
-    ledger.store_term(TermState(term, "n0"))
+    ledger.store_term(HardState(term, "n0"))
     ledger.begin_leading(term)
     ledger.append(ledger.barrier())
     for number in range(first, first + count):

@@ -18,7 +18,7 @@ from pathlib import PurePath
 
 from maxq.errors import LedgerMismatchError, StoreFailedError, StoreRefusedError
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
-from maxq.store.dledger.interfaces import TermState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
@@ -50,7 +50,7 @@ class LedgerStory:
         self.may_be: list[list[NaiveEntry]] = []  # logs that may be found beside prefixes of this one
         self.durable = -1
         self.committed = -1
-        self.terms = [TermState()]  # the last one is the newest; those before it may be found if it was not stored
+        self.terms = [HardState()]  # the last one is the newest; those before it may be found if it was not stored
         self.flipped = False
         self.scars: set[int] = set()  # changed bytes of data files that lay further back than starts look
         self.forgot = False
@@ -121,7 +121,7 @@ class LedgerStory:
         return max(self.terms[-1].term, self.log.entries[-1].term if self.log.entries else 0)
 
     def _do_term(self) -> None:
-        state = TermState(self._term() + self.rng.between(1, 2), self.rng.choice(("n0", "n1", None)))
+        state = HardState(self._term() + self.rng.between(1, 2), self.rng.choice(("n0", "n1", None)))
         self.terms.append(state)
         self.store.store_term(state)
         self.terms = [state]

@@ -10,12 +10,12 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest, VoteResult
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
 from maxq.replication.raft.leadership_transfer import LeadershipTransfer
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.node import RaftNode, _Leading
 from maxq.replication.raft.outbox import Outbox

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from maxq.errors import LedgerMismatchError
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, DLedgerEntry, EntryRun
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.testing.sim_rng import SimRng
 
 Wrote = Callable[["SimLedger", DLedgerEntry, int], None]

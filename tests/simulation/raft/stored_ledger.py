@@ -4,8 +4,7 @@ torn pieces of the rest, and comes in the middle of a truncation, too."""
 from pathlib import PurePath
 
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
-from maxq.replication.raft.ledger import HardState
-from maxq.store.dledger.interfaces import EntryUnit, TermState
+from maxq.protocol.dledger.ledger import EntryUnit, HardState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -168,7 +167,7 @@ class StoredLedger:
         """Retention goes by files and hours; not here."""
 
     def term_stored(self, state: HardState) -> None:
-        self.store.store_term(TermState(*state))
+        self.store.store_term(state)
 
     def crash(self, rng: SimRng, loses_synced: int = 0) -> None:
         self.disk.cut_power()
@@ -181,5 +180,4 @@ class StoredLedger:
 
     def stored_term(self) -> HardState:
         """What the term file says."""
-        state = self.store.term_state
-        return HardState(state.term, state.voted_for)
+        return self.store.term_state

@@ -19,8 +19,8 @@ from maxq.protocol.dledger.dledger_messages import (
     VoteReply,
     VoteRequest,
 )
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.node import RaftNode
 from maxq.replication.raft.outputs import (
     Alarm,

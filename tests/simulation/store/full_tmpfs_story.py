@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_rng import SimRng
@@ -104,7 +104,7 @@ def _fill(config: MessageStoreConfig, body: int) -> int:
     """Where the log ends when the disk takes nothing more."""
     store = _load(config)
     if store.ledger is not None:
-        store.ledger.store_term(TermState(1, "n0"))
+        store.ledger.store_term(HardState(1, "n0"))
         store.ledger.begin_leading(1)
     number = 0
     while _put(store, number, body):

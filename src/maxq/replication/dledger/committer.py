@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 
 from maxq.errors import MaxQError
+from maxq.protocol.dledger.ledger import Ledger
 from maxq.replication.dledger.commit_waiters import CommitWaiters
-from maxq.store.dledger.interfaces import LedgerStore
 
 
 class Committer:
@@ -19,7 +19,7 @@ class Committer:
         waiters: who waits for what.
     """
 
-    def __init__(self, store: LedgerStore, fail: Callable[[BaseException], None]) -> None:
+    def __init__(self, store: Ledger, fail: Callable[[BaseException], None]) -> None:
         """`fail(error)`: a commit of `soon` found that the store cannot go on."""
         self.waiters = CommitWaiters()
         self._store = store

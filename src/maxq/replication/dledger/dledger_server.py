@@ -32,6 +32,7 @@ from maxq.protocol.dledger.dledger_messages import (
     Request,
     TransferRequest,
 )
+from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.remoting.peer_addresses import PeerAddresses
@@ -42,7 +43,6 @@ from maxq.replication.dledger.config import DLedgerConfig
 from maxq.replication.dledger.member_port import MemberPort, answer_token
 from maxq.replication.dledger.peer_link import PeerLink
 from maxq.replication.dledger.term_writer import TermWriter
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.node import RaftNode
 from maxq.replication.raft.outputs import (
     Alarm,
@@ -57,7 +57,6 @@ from maxq.replication.raft.outputs import (
     StoreTerm,
 )
 from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.dledger.interfaces import LedgerStore
 from maxq.store.files.disk_room import lacks_room
 
 log: Final = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ class DLedgerServer:
     def __init__(
         self,
         config: DLedgerConfig,
-        store: LedgerStore,
+        store: Ledger,
         *,
         clock: Clock,
         rng: Rng,
@@ -99,8 +98,7 @@ class DLedgerServer:
         self.store = store
         self._clock = clock
         raft = config.raft()
-        state = store.term_state
-        self.node = RaftNode(raft, store, HardState(state.term, state.voted_for), rng, clock.monotonic_ms())
+        self.node = RaftNode(raft, store, store.term_state, rng, clock.monotonic_ms())
         self.peers = peers or PeerAddresses("", clock)
         self.server = RemotingServer(server_config or NettyServerConfig(), clock=clock, peers=self.peers)
         self.client = RemotingClient(client_config or NettyClientConfig(), clock=clock, rng=rng)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from maxq.errors import MaxQError
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.runtime.blocking import VOTES
-from maxq.store.dledger.interfaces import LedgerStore, TermState
 from maxq.store.files.disk_room import lacks_room
 
 log: Final = logging.getLogger(__name__)
@@ -30,7 +29,7 @@ class TermWriter:
     """
 
     def __init__(
-        self, store: LedgerStore, stored: Callable[[HardState], None], failed: Callable[[BaseException], None]
+        self, store: Ledger, stored: Callable[[HardState], None], failed: Callable[[BaseException], None]
     ) -> None:
         self._store = store
         self._stored = stored
@@ -65,7 +64,7 @@ class TermWriter:
         is_told = False
         while True:
             try:
-                await VOTES.run(self._store.store_term, TermState(state.term, state.voted_for))
+                await VOTES.run(self._store.store_term, state)
                 return True
             except OSError as error:
                 if not lacks_room(error):

@@ -22,8 +22,8 @@ Source:
 from typing import Final
 
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Reply, VoteReply, VoteRequest, VoteResult
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.heart_beats import TERM_NOT_READY_MS
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.outputs import Role
 from maxq.runtime.interfaces import Rng
@@ -31,9 +31,7 @@ from maxq.runtime.interfaces import Rng
 _NEVER: Final = 1 << 62
 #: Answers to a probe after which the peer would follow in the next term: its log is no longer than the candidate's and
 #: it has no leader. (Java's, too: it looks at the log first.)
-_WOULD_FOLLOW: Final = frozenset(
-    (VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED)
-)
+_WOULD_FOLLOW: Final = frozenset((VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY, VoteResult.REJECT_ALREADY_VOTED))
 #: A group that is not founded after so long says in its log which members it waits for.
 _FOUNDING_ALARM_MS: Final = 10_000
 _LOG_IS_BEHIND: Final = frozenset((VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteResult.REJECT_SMALL_LEDGER_END_INDEX))
@@ -212,9 +210,7 @@ class LeaderElector:
             term=round_.term, ledger_end_index=self._ledger.end_index, ledger_end_term=self._ledger.end_term,
             is_pre_vote=round_.is_probe, is_transfer=round_.is_transfer, is_founding=round_.is_founding,
         )  # fmt: skip
-        self._state.outbox.send(
-            peer, request, lambda request_id, reply, now: self._replied(peer, round_, reply, now)
-        )
+        self._state.outbox.send(peer, request, lambda request_id, reply, now: self._replied(peer, round_, reply, now))
 
     def _replied(self, peer: str, round_: _Round, reply: Reply | None, now: int) -> None:
         state = self._state

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest
+from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import HardState, Ledger
 from maxq.replication.raft.outbox import Outbox
 from maxq.replication.raft.outputs import Alarm, Commit, Role
 

@@ -25,13 +25,13 @@ from maxq.protocol.dledger.dledger_messages import (
     TransferRequest,
     VoteRequest,
 )
+from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.replication.raft.config import RaftConfig
 from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
 from maxq.replication.raft.heart_beats import HeartBeats
 from maxq.replication.raft.leader_elector import LeaderElector
 from maxq.replication.raft.leadership_transfer import LeadershipTransfer
-from maxq.replication.raft.ledger import HardState, Ledger
 from maxq.replication.raft.member_state import MemberState
 from maxq.replication.raft.outbox import Outbox
 from maxq.replication.raft.outputs import BarrierWanted, Output, ReadReady, Role, RoleChange
@@ -304,9 +304,7 @@ class RaftNode:
             self._outbox.answer(token, HeartBeatReply(maxq=maxq))
         else:
             term = self._state.term if refusal == DLedgerResponseCode.EXPIRED_TERM else -1
-            self._outbox.answer(
-                token, HeartBeatReply(group=self._config.group, term=term, code=refusal, maxq=maxq)
-            )
+            self._outbox.answer(token, HeartBeatReply(group=self._config.group, term=term, code=refusal, maxq=maxq))
 
     def _push(self, token: object, request: PushRequest, now: int) -> None:
         refusal = self._sender_refusal(request, now)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from maxq.protocol.dledger.dledger_messages import Reply, Request
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.outputs import Answer, Output, SendRequest, StoreTerm
 
 OnReply = Callable[[int, Reply | None, int], None]

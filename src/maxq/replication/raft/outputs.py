@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Reply, Request
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState
 
 
 class Role(Enum):

@@ -8,8 +8,8 @@ Source:
     openmessaging/dledger DLedgerEntryPusher.java, QuorumAckChecker; safety rules S1, S2, S11.
 """
 
+from maxq.protocol.dledger.ledger import Ledger
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import Ledger
 
 
 class QuorumAckChecker:

@@ -1,5 +1,5 @@
 """DLedger's file store, byte-compatible with Java's DLedgerMmapFileStore, and the broker's log in it, DLedgerCommitLog.
 
-`interfaces.py` is what a member's driver and the Raft core see; `ledger.py` does it over a CommitLog whose records are
-entries; `memory_store.py` does it without files.
+`ledger.py` does over a CommitLog, whose records are entries, what `protocol/dledger/ledger.py` asks of a member's log;
+`entry_reader.py` reads them.
 """

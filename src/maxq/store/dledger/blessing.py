@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.interfaces import Disk
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
 from maxq.store.dledger.term_file import TermFile
@@ -87,7 +87,7 @@ class StoppedMember:
         """
         checkpoint = self._checkpoint()
         committed = min(checkpoint.committed_index, checkpoint.end_index)
-        TermFile(self._disk, self.folder).save(TermState(term))
+        TermFile(self._disk, self.folder).save(HardState(term))
         LedgerCheckpointFile(self._disk, self.folder).save(
             replace(checkpoint, committed_index=committed, amnesiac_until=-1)
         )

@@ -8,20 +8,27 @@ from bisect import bisect_right
 
 from maxq.errors import StoreFailedError
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER, DLedgerEntry, EntryRun
+from maxq.protocol.dledger.ledger import EntryUnit, HardState
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.entries_cy import ANY_INDEX, scan_entries
-from maxq.store.dledger.interfaces import EntryUnit
-from maxq.store.dledger.ledger_facts import LedgerFacts
 from maxq.store.dledger.ledger_index import LedgerIndex
 
 log = logging.getLogger(__name__)
 
 
-class EntryReader(LedgerFacts):
-    """Reads the entries of a log between the bounds that its facts say."""
+class EntryReader:
+    """Reads the entries of a log between its bounds.
+
+    Attributes:
+        begin_index, end_index, end_term, durable_index, committed_index, committed_position, amnesiac_until,
+        term_state: see Ledger; `FileLedger` keeps them.
+    """
 
     def __init__(self, commit_log: DLedgerCommitLog, index: LedgerIndex) -> None:
-        super().__init__()
+        self.begin_index = self.end_index = self.end_term = self.durable_index = self.committed_index = -1
+        self.committed_position = 0
+        self.amnesiac_until = -1
+        self.term_state = HardState()
         self._log = commit_log
         self._index = index
         self._last_run: EntryRun | None = None  # as long as nothing was cut
@@ -36,9 +43,19 @@ class EntryReader(LedgerFacts):
         """Of the first entry, if it is not at the start of its file; -1 else."""
         return self._log.begin_position
 
+    @property
+    def is_empty(self) -> bool:
+        """True if the log has no entry."""
+        return self.end_index < max(self.begin_index, 0)
+
+    def term_of(self, index: int) -> int:
+        if index == self.end_index:
+            return self.end_term
+        return -1 if index == -1 and self.begin_index <= 0 else self.unit(index).term
+
     def unit(self, index: int) -> EntryUnit:
-        """See LedgerStore."""
-        self._check_has(index)
+        if not self.begin_index <= index <= self.end_index or index < 0:
+            raise IndexError(f"entry {index} is not in the log, which has {self.begin_index} to {self.end_index}")
         found = self._index.unit(index)
         if found is None or not self._is_there(index, found):
             found = self._mended(index)
@@ -70,7 +87,6 @@ class EntryReader(LedgerFacts):
         return found
 
     def entry(self, index: int) -> DLedgerEntry:
-        """See LedgerStore."""
         unit = self.unit(index)
         data = self._log.get(unit.position, unit.size)
         assert data is not None, f"entry {index} is in the log"
@@ -81,18 +97,22 @@ class EntryReader(LedgerFacts):
         )  # fmt: skip
 
     def entries(self, first: int, max_bytes: int) -> EntryRun:
-        """See LedgerStore."""
         run = self._last_run
-        if run is not None and run.first_index == first and run.last_index == self._end and len(run.data) <= max_bytes:
+        if (
+            run is not None
+            and run.first_index == first
+            and run.last_index == self.end_index
+            and len(run.data) <= max_bytes
+        ):
             return run  # what the other followers get
         unit = self.unit(first)
         file_size = self._log.files.file_size
         limit = min(unit.position + max_bytes, unit.position - unit.position % file_size + file_size)
-        last, final = self._end, unit if first == self._end else self.unit(self._end)
+        last, final = self.end_index, unit if first == self.end_index else self.unit(self.end_index)
         if final.position + final.size > limit:
             last = max(
                 first,
-                first - 1 + bisect_right(range(first, self._end + 1), limit, key=self._end_of),
+                first - 1 + bisect_right(range(first, self.end_index + 1), limit, key=self._end_of),
             )
             final = self.unit(last)
         data = self._log.get(unit.position, final.position + final.size - unit.position)
@@ -100,6 +120,10 @@ class EntryReader(LedgerFacts):
         run = self._last_run = EntryRun(first, last, final.term, unit.position, data)
         return run
 
+    def _end_of(self, index: int) -> int:
+        unit = self.unit(index)
+        return unit.position + unit.size
+
     def index_at(self, position: int) -> int:
         """The first entry that ends behind `position`."""
-        return self._begin + bisect_right(range(self._begin, self._end + 1), position, key=self._end_of)
+        return self.begin_index + bisect_right(range(self.begin_index, self.end_index + 1), position, key=self._end_of)

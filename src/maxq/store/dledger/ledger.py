@@ -19,15 +19,14 @@ from typing import NamedTuple
 
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreFailedError
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.entries_cy import scan_entries
 from maxq.store.dledger.entry_reader import EntryReader
-from maxq.store.dledger.interfaces import LedgerReport, TermState
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
-from maxq.store.dledger.ledger_facts import not_the_one
 from maxq.store.dledger.ledger_index import LedgerIndex
 from maxq.store.dledger.ledger_notes import LedgerNotes
-from maxq.store.dledger.ledger_recovery import LedgerRecovery
+from maxq.store.dledger.ledger_recovery import LedgerRecovery, LedgerReport
 from maxq.store.dledger.term_file import TermFile
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.files.disk_room import lacks_room
@@ -48,7 +47,7 @@ class _Mark(NamedTuple):
 
 
 class FileLedger(EntryReader):
-    """See LedgerStore (interfaces.py)."""
+    """One member's log in files. Methods without a text here are those of Ledger (protocol/dledger/ledger.py)."""
 
     def __init__(
         self,
@@ -75,6 +74,8 @@ class FileLedger(EntryReader):
         self._retain_from = 0
         self._is_loaded = False
         self.report = LedgerReport()
+        self._on_appended: Callable[[int, int], None] = lambda first, last: None
+        self._on_durable: Callable[[int], None] = lambda index: None
         self._on_no_room: Callable[[OSError, int], None] = lambda error, size: None
         commit_log.before_room = self._write_units
 
@@ -94,24 +95,22 @@ class FileLedger(EntryReader):
             known = max(checkpoint.end_index, checkpoint.committed_index if checkpoint.begin_index < 0 else -1)
         self._log.load_files(known, -1 if checkpoint is None else checkpoint.begin_position)
         checkpoint = checkpoint or LedgerCheckpoint()
-        found = LedgerRecovery(
-            self._context, self._log, self._index, checkpoint, report, self.notes.file.save
-        ).run()
+        found = LedgerRecovery(self._context, self._log, self._index, checkpoint, report, self.notes.file.save).run()
         self._index.opened()
-        self._begin, self._end, self._end_term = found.begin_index, found.end_index, found.end_term
-        self._durable = self._end
-        self._committed = found.committed_index
-        self._committed_position = found.committed_position
+        self.begin_index, self.end_index, self.end_term = found.begin_index, found.end_index, found.end_term
+        self.durable_index = self.end_index
+        self.committed_index = found.committed_index
+        self.committed_position = found.committed_position
         self._indexed_to, self._next_unit = self._log.max_offset, found.next_index
         self._log.tail.next_index = found.next_index
         self._log.stage(staged=False)
-        self._amnesiac_until = found.amnesiac_until
+        self.amnesiac_until = found.amnesiac_until
         self._load_term(report)
-        if report.amnesia and self._amnesiac_until < 0:
-            self._amnesiac_until = max(self._end, 0)
-        report.begin_index, report.end_index, report.end_term = self._begin, self._end, self._end_term
-        report.committed_index = self._committed
-        if self._end < self._begin:
+        if report.amnesia and self.amnesiac_until < 0:
+            self.amnesiac_until = max(self.end_index, 0)
+        report.begin_index, report.end_index, report.end_term = self.begin_index, self.end_index, self.end_term
+        report.committed_index = self.committed_index
+        if self.end_index < self.begin_index:
             self.notes.begin_at = self._log.max_offset
         for line in report.faults:
             log.error("DLedger: %s", line)
@@ -130,22 +129,22 @@ class FileLedger(EntryReader):
         found = self._term_file.load()
         report.faults += found.faults
         if found.state is not None:
-            self._term_state = found.state
+            self.term_state = found.state
             if found.faults:  # two good copies again
                 self._term_file.save(found.state)
             self._term_file.keep_room()
-        elif self._end < 0 and found.is_missing:
-            self._amnesiac_until = max(self._amnesiac_until, 0)  # a new group, or a new disk: MemberState.is_new
+        elif self.end_index < 0 and found.is_missing:
+            self.amnesiac_until = max(self.amnesiac_until, 0)  # a new group, or a new disk: MemberState.is_new
             self.notes.write()
-            self._term_file.save(self._term_state)  # from now on a missing file is a lost one
+            self._term_file.save(self.term_state)  # from now on a missing file is a lost one
         else:
             report.amnesia.append("there is a log, but no term file that can be read: its vote may be forgotten")
-        if self._term_state.term < self._end_term:
+        if self.term_state.term < self.end_term:
             if found.state is not None:
                 report.amnesia.append(
-                    f"the term file says {found.state.term}, the log's last entry is of term {self._end_term}"
+                    f"the term file says {found.state.term}, the log's last entry is of term {self.end_term}"
                 )
-            self._term_state = TermState(self._end_term)
+            self.term_state = HardState(self.end_term)
 
     def release(self) -> None:
         """Give up the mappings of the index; nothing is flushed."""
@@ -156,48 +155,49 @@ class FileLedger(EntryReader):
 
     @property
     def has_room(self) -> bool:
-        """See LedgerStore."""
         return self._context.flags.writable
 
     def set_no_room_listener(self, listener: Callable[[OSError, int], None]) -> None:
         """`listener(error, size)`: the log got no blocks for `size` bytes (DiskRoom.lacks)."""
         self._on_no_room = listener
 
+    def set_listeners(self, on_appended: Callable[[int, int], None], on_durable: Callable[[int], None]) -> None:
+        self._on_appended, self._on_durable = on_appended, on_durable
+
     def remembered(self) -> None:
-        """See LedgerStore."""
-        if self._amnesiac_until >= 0:
-            until, self._amnesiac_until = self._amnesiac_until, -1
+        if self.amnesiac_until >= 0:
+            until, self.amnesiac_until = self.amnesiac_until, -1
             try:
                 self.notes.write()
             except OSError:
-                self._amnesiac_until = until
+                self.amnesiac_until = until
                 raise
-            if self._end >= 0:
-                log.warning("DLedger: this member votes from now on: it has all entries up to %d", self._committed)
+            if self.end_index >= 0:
+                log.warning("DLedger: this member votes from now on: it has all entries up to %d", self.committed_index)
 
     # --- term and vote ---
 
-    def store_term(self, state: TermState) -> None:
-        """See LedgerStore."""
+    def store_term(self, state: HardState) -> None:
         self._term_file.save(state)
-        self._term_state = state
+        self.term_state = state
 
     # --- writing ---
 
     def begin_leading(self, term: int) -> None:
-        """See LedgerStore."""
         self._log.tail.term = term
         self._log.stage(staged=True)
 
     def end_leading(self) -> None:
-        """See LedgerStore."""
-        if self._log.tail.next_index > self._end + 1:  # the index had no room for their units: nobody knows of them
+        if self._log.tail.next_index > self.end_index + 1:  # the index had no room for their units
             start = max(self.notes.begin_at, self.divided_offset)
-            self._cut(self._end_of(self._end) if not self.is_empty else start)
+            self._cut(self._end_of(self.end_index) if not self.is_empty else start)
         self._log.stage(staged=False)
 
+    def barrier(self) -> bytes:
+        """Return an empty body, as Java's controller writes."""
+        return b""
+
     def append(self, body: bytes) -> int:
-        """See LedgerStore."""
         limit = min(ENTRY_BODY_MAX, self._log.entry_room() - ENTRY_HEADER_SIZE)
         if len(body) > limit:
             raise MessageIllegalError(
@@ -211,7 +211,7 @@ class FileLedger(EntryReader):
         written = self._log.tail.append_entry(self.body_at(position, body))
         assert written == size, f"there was room for {size} bytes at {position}"
         self.appended()
-        return self._end
+        return self.end_index
 
     def _make_room(self, position: int, size: int, last: int) -> None:
         """Have room for entries of `size` bytes at `position`, the last of them `last`, and for their units."""
@@ -239,11 +239,11 @@ class FileLedger(EntryReader):
 
     def appended(self) -> None:
         """The log's writing end has made own entries: give them their units, tell the listener, flush."""
-        first, last = self._end + 1, self._log.tail.next_index - 1
+        first, last = self.end_index + 1, self._log.tail.next_index - 1
         if last < first:
             return
-        if self._begin < 0:
-            self._begin = first
+        if self.begin_index < 0:
+            self.begin_index = first
         try:
             self._write_units()
         except OSError as error:
@@ -251,7 +251,7 @@ class FileLedger(EntryReader):
                 self._flusher.fail(error)
             self._context.flags.set(NO_ROOM, f"the index of {self._index.files.folder} has no room: {error}")
             return
-        self._end, self._end_term = last, self._log.tail.term
+        self.end_index, self.end_term = last, self._log.tail.term
         self._marks.append(_Mark(self._log.max_offset, last))
         self._on_appended(first, last)
         self._flusher.commit_soon()
@@ -268,27 +268,26 @@ class FileLedger(EntryReader):
             self._indexed_to, self._next_unit = stop, tail.next_index
 
     def append_entries(self, run: EntryRun) -> int:
-        """See LedgerStore."""
         start = self._start_of_new(run)
         if start is None:
-            return self._end
+            return self.end_index
         data, position = memoryview(run.data)[start:], run.pos + start
         count, index, term = self._check_new(data, position)
         if count:
-            if self._begin < 0:
-                self._begin = self.next_index
+            if self.begin_index < 0:
+                self.begin_index = self.next_index
             self._take(data[:count], position, index)
-            self._end, self._end_term = index, term
+            self.end_index, self.end_term = index, term
             self._marks.append(_Mark(self._log.max_offset, index))
             self._flusher.commit_soon()
             self._log.prepare_ahead()
         if count < len(data):
             raise LedgerMismatchError(
-                f"entry {index + 1} does not follow entry {self._end} of term {self._end_term}: it is no whole entry, "
-                "its index, term or position is another, or its body does not have its CRC",
+                f"entry {index + 1} does not follow entry {self.end_index} of term {self.end_term}: it is no whole "
+                "entry, its index, term or position is another, or its body does not have its CRC",
                 index=index + 1,
             )
-        return self._end
+        return self.end_index
 
     @property
     def next_index(self) -> int:
@@ -305,13 +304,15 @@ class FileLedger(EntryReader):
         the same term and place."""
         if run.first_index > self.next_index:
             raise LedgerMismatchError(
-                f"entries from {run.first_index} on leave a gap behind entry {self._end}", index=run.first_index
+                f"entries from {run.first_index} on leave a gap behind entry {self.end_index}", index=run.first_index
             )
         start, index = 0, run.first_index
         while start < len(run.data) and index < self.next_index:
             _, size, _, term, position, *_ = ENTRY_HEADER.unpack_from(run.data, start)
-            if index < self._begin or self.unit(index) != (position, size, term):
-                raise not_the_one(index, term, position)
+            if index < self.begin_index or self.unit(index) != (position, size, term):
+                raise LedgerMismatchError(
+                    f"entry {index} of term {term} at {position} is not the one that is here", index=index
+                )
             start += size
             index += 1
         return None if start >= len(run.data) else start
@@ -328,7 +329,7 @@ class FileLedger(EntryReader):
                 index=self.next_index,
             )
         count, index, term, _ = scan_entries(
-            data, 0, len(data), position, self.next_index - 1, max(0, self._end_term), True
+            data, 0, len(data), position, self.next_index - 1, max(0, self.end_term), True
         )
         file_size = self._log.files.file_size
         if position % file_size + count > self._log.entry_room():
@@ -337,7 +338,7 @@ class FileLedger(EntryReader):
 
     def _leave_begun_file(self, position: int) -> None:
         """A file was begun for an entry that then found no room; the leader goes on in the one before."""
-        if not self.is_empty and position == self._end_of(self._end):
+        if not self.is_empty and position == self._end_of(self.end_index):
             self._cut(position)
 
     def _cut(self, position: int) -> None:
@@ -346,8 +347,8 @@ class FileLedger(EntryReader):
         with self._changing():
             self._flusher.truncated(position)
             self._log.cut(position)
-            self._index.truncate(self._end + 1)
-        self._settle_at(position, self._end + 1)
+            self._index.truncate(self.end_index + 1)
+        self._settle_at(position, self.end_index + 1)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -375,20 +376,24 @@ class FileLedger(EntryReader):
         self._indexed_to = self._log.max_offset
 
     def truncate(self, index: int) -> None:
-        """See LedgerStore."""
-        if index >= self._end:
+        if index >= self.end_index:
             return
-        self._check_truncation(index)
-        position = self._end_of(index) if index >= self._begin else self.unit(self._begin).position
-        term = self.term_of(index) if index >= self._begin else -1
-        durable = min(self._durable, index)
+        if index < self.committed_index or index < self.begin_index - 1:
+            raise LedgerMismatchError(
+                f"entries behind {index} are to go, but {self.committed_index} is committed here, and the log begins "
+                f"with {self.begin_index}: a member of this group has lost something, or runs with unsafe rules",
+                index=index,
+            )
+        position = self._end_of(index) if index >= self.begin_index else self.unit(self.begin_index).position
+        term = self.term_of(index) if index >= self.begin_index else -1
+        durable = min(self.durable_index, index)
         # first what a start expects, then the bytes: in between it finds more than it expects
         self.notes.write_end(index)
-        self._end, self._end_term, self._durable = index, term, durable
+        self.end_index, self.end_term, self.durable_index = index, term, durable
         self._cut(position)
         if index < 0:
-            self._begin = -1
-        if index < self._begin:
+            self.begin_index = -1
+        if index < self.begin_index:
             self.notes.write()
 
     def _settle_at(self, position: int, next_index: int) -> None:
@@ -396,37 +401,47 @@ class FileLedger(EntryReader):
         self._indexed_to = position
         while self._marks and self._marks[-1].position >= position:
             self._marks.pop()
-        if self._end > self._durable:
-            self._marks.append(_Mark(position, self._end))
+        if self.end_index > self.durable_index:
+            self._marks.append(_Mark(position, self.end_index))
             self._flusher.commit_soon()
 
     def reset(self, index: int, position: int) -> None:
-        """See LedgerStore."""
-        self._check_reset(index)
+        if self.committed_index >= index:
+            raise LedgerMismatchError(
+                f"the log is to begin with {index}, but {self.committed_index} is committed here", index=index
+            )
         self._last_run = None
-        self.notes.save(LedgerCheckpoint(-1, index - 1, index, position, self._amnesiac_until))
+        self.notes.save(LedgerCheckpoint(-1, index - 1, index, position, self.amnesiac_until))
         with self._changing():
             self._flusher.truncated(position)
             self._log.begin_at(position)
             self._index.clear()
-        self._begin, self._end, self._end_term, self._durable = index, index - 1, -1, index - 1
+        self.begin_index, self.end_index, self.end_term, self.durable_index = index, index - 1, -1, index - 1
         self._marks.clear()
         self._settle_at(position, index)
         if index == 0:
-            self._begin = self._end = self._durable = -1
-        self._committed, self._committed_position = index - 1, position
+            self.begin_index = self.end_index = self.durable_index = -1
+        self.committed_index, self.committed_position = index - 1, position
         self.notes.begin_at = position
         log.warning("DLedger: the log was emptied; it goes on with entry %d at %d", index, position)
 
     # --- durability ---
 
+    def commit(self, index: int) -> None:
+        index = min(index, self.end_index)
+        if index > self.committed_index:
+            self.committed_index = index
+            self.committed_position = self._end_of(index)
+
     def flushed(self) -> None:
         """The log is durable further than before: count it in entries."""
         flushed = self._log.flushed_offset
-        marks, durable = self._marks, self._durable
+        marks, durable = self._marks, self.durable_index
         while marks and marks[0].position <= flushed:
             durable = marks.popleft().last
-        self._durable_up_to(durable)
+        if durable > self.durable_index:
+            self.durable_index = durable
+            self._on_durable(durable)
 
     async def run(self) -> None:
         """See LedgerNotes.run."""
@@ -441,7 +456,6 @@ class FileLedger(EntryReader):
     # --- retention ---
 
     def retain_from(self, index: int) -> None:
-        """See LedgerStore."""
         self._retain_from = index
 
     def may_delete(self, end_offset: int, *, is_full: bool) -> bool:
@@ -449,19 +463,19 @@ class FileLedger(EntryReader):
         entry, and, unless the disk is full, nothing that a follower still needs (S17)."""
         if end_offset <= self.divided_offset:
             return True
-        if end_offset >= self._committed_position:
+        if end_offset >= self.committed_position:
             return False
         return is_full or self.index_at(end_offset) <= max(self._retain_from, 0)
 
     def files_deleted(self) -> None:
         """The log has lost its oldest files: forget their entries. Blocks."""
         files = self._log.data_files
-        if not files or self._end < 0:
+        if not files or self.end_index < 0:
             return
         self._last_run = None
         first = int.from_bytes(files[0].view[8:16], "big")
-        if self._begin < first <= self._end:
-            self._begin = first
+        if self.begin_index < first <= self.end_index:
+            self.begin_index = first
             for file in self._index.forget_below(first):
                 if self._context.disk.exists(file.path):
                     self._context.disk.delete(file.path)

@@ -3,7 +3,7 @@
 endIndex and committedIndex are Java's; it reads only the second. The others are ours:
 
     beginIndex, beginPosition   the first entry, if it does not begin its file: after a reset
-    amnesiacUntil               see LedgerStore.amnesiac_until
+    amnesiacUntil               see Ledger.amnesiac_until
 """
 
 import threading

@@ -8,9 +8,9 @@ import struct
 from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
+from maxq.protocol.dledger.ledger import EntryUnit
 from maxq.runtime.interfaces import Disk
 from maxq.store.dledger.entries_cy import put_units
-from maxq.store.dledger.interfaces import EntryUnit
 from maxq.store.durability.flush import Pieces
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile, touch_by_page

@@ -14,9 +14,10 @@ entry; write index units anew that differ; the log ends at the first thing that 
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
+from maxq.lazy_dataclass import dataclass
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.entries_cy import (
     ANY_INDEX,
@@ -27,7 +28,6 @@ from maxq.store.dledger.entries_cy import (
     find_entry,
     scan_entries,
 )
-from maxq.store.dledger.interfaces import LedgerReport
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
 from maxq.store.dledger.ledger_index import UNIT_SIZE, LedgerIndex
 from maxq.store.files.mapped_file import MappedFile, clear, data_ranges
@@ -43,8 +43,28 @@ _FILLER = b"\xff\xff\xff\xff"
 DAMAGED_FOLDER = "damaged"
 
 
+@dataclass(slots=True)
+class LedgerReport:
+    """What `load` found and did.
+
+    Attributes:
+        amnesia: why this member must be taken as having forgotten what it promised (S10); empty if it has not.
+        faults: what was wrong with files and what became of it, one line each.
+    """
+
+    amnesia: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    begin_index: int = -1
+    end_index: int = -1
+    end_term: int = -1
+    committed_index: int = -1
+    cut_bytes: int = 0
+    scanned_entries: int = 0
+    rewritten_units: int = 0
+
+
 class LedgerFound(NamedTuple):
-    """Where the log begins and ends. `next_index` comes next; see LedgerStore for the rest."""
+    """Where the log begins and ends. `next_index` comes next; see Ledger for the rest."""
 
     begin_index: int
     end_index: int

@@ -25,7 +25,7 @@ _PHYSICAL_OFFSET = slice(28, 36)
 
 
 class MessageLedger(FileLedger):
-    """See FileLedger; bodies are records."""
+    """A FileLedger whose bodies are records of the CommitLog."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class MessageLedger(FileLedger):
     # --- leading ---
 
     def begin_leading(self, term: int) -> None:
-        """See LedgerStore. Queue offsets go on where the log's end, committed or not, leaves them."""
+        """See Ledger.begin_leading. Queue offsets go on where the log's end, committed or not, leaves them."""
         super().begin_leading(term)
         self._queues.forget_numbering()
         for queue in self._queues:
@@ -55,7 +55,6 @@ class MessageLedger(FileLedger):
         self._context.is_leading = True
 
     def end_leading(self) -> None:
-        """See LedgerStore."""
         self._context.is_leading = False
         super().end_leading()
 
@@ -67,13 +66,12 @@ class MessageLedger(FileLedger):
     @property
     def end_position(self) -> int:
         """Behind the last entry, committed or not."""
-        is_empty = self.end_index < max(self.begin_index, 0)
-        return self.committed_position if is_empty else self._end_of(self.end_index)
+        return self.committed_position if self.is_empty else self._end_of(self.end_index)
 
     def _records_from(self, position: int) -> "list[MessageExt]":
         """Records of the entries from `position` to the end of the log."""
         found: list[MessageExt] = []
-        if self.end_index < max(self.begin_index, 0):
+        if self.is_empty:
             return found
         for index in range(self.index_at(position), self.end_index + 1):
             body = self.entry(index).body
@@ -109,7 +107,7 @@ class MessageLedger(FileLedger):
         return bytes(placed)
 
     def reset(self, index: int, position: int) -> None:
-        """See LedgerStore. Nothing of what the queues had is left: they begin with what comes, wherever that has its
+        """See Ledger.reset. Nothing of what the queues had is left: they begin with what comes, wherever that has its
         place."""
         super().reset(index, position)
         with self._changing():
@@ -119,7 +117,7 @@ class MessageLedger(FileLedger):
     # --- what is committed ---
 
     def commit(self, index: int) -> None:
-        """See LedgerStore; then dispatch."""
+        """See Ledger.commit; what is committed is dispatched."""
         before = self.committed_index
         super().commit(index)
         if self.committed_index > before:
@@ -129,7 +127,7 @@ class MessageLedger(FileLedger):
 
     def believe_committed(self, position: int) -> None:
         """At a start: everything below `position` was dispatched, so it was committed. Nothing is dispatched."""
-        if self.end_index >= max(self.begin_index, 0) and position > self.committed_position:
+        if not self.is_empty and position > self.committed_position:
             super().commit(self.index_at(position) - 1)
 
     def last_committed_time(self) -> int:

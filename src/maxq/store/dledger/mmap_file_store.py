@@ -14,8 +14,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
-from maxq.store.dledger.interfaces import LedgerReport
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE, FileLedger
+from maxq.store.dledger.ledger_recovery import LedgerReport
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import DiskRoom

@@ -10,8 +10,8 @@ import logging
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.interfaces import Disk
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.text_file import TextFile, number
 from maxq.store.files.disk_room import lacks_room
 
@@ -24,7 +24,7 @@ _ROOM_BYTES: Final = 4 << 10
 class TermFound(NamedTuple):
     """What a load found: `state` is None if the files cannot be read."""
 
-    state: TermState | None
+    state: HardState | None
     is_missing: bool
     faults: list[str]
 
@@ -47,7 +47,7 @@ class TermFile:
             found.faults.append(f"{self._file.path}: {_TERM}={found.values.get(_TERM)!r} is no term")
         return TermFound(state, False, found.faults)
 
-    def save(self, state: TermState) -> None:
+    def save(self, state: HardState) -> None:
         """Make it durable. Blocks; any thread, one at a time.
 
         Raises:
@@ -71,7 +71,7 @@ class TermFile:
             log.warning("DLedger: no room could be kept for the next term: %s", error)
 
 
-def term_state(values: dict[str, str]) -> TermState | None:
+def term_state(values: dict[str, str]) -> HardState | None:
     """None if there is no term in them."""
     term = number(values, _TERM)
-    return None if term is None or term < 0 else TermState(term, values.get(_VOTE) or None)
+    return None if term is None or term < 0 else HardState(term, values.get(_VOTE) or None)

@@ -7,8 +7,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.dledger.term_writer import TermWriter
-from maxq.replication.raft.ledger import HardState
 from maxq.runtime.blocking import TOOLS, run_blocking
 from maxq.runtime.files.kernel_sync import Done
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion

@@ -9,8 +9,8 @@ from maxq.protocol.dledger.dledger_messages import (
     TransferRequest,
     VoteRequest,
 )
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.outputs import Output, ReadReady, Role
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.raft.java.beats import JavaBeats

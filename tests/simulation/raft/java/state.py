@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from maxq.protocol.dledger.dledger_messages import Reply, Request, VoteReply
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.outputs import Answer, Commit, Output, Role, RoleChange, SendRequest, StoreTerm
 from tests.simulation.raft.sim_ledger import SimLedger
 

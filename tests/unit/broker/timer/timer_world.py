@@ -11,10 +11,10 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.timer.timer_hook import TimerHook
 from maxq.broker.timer.timer_service import TimerParts, TimerService
 from maxq.config.settings import BrokerSettings
+from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.store_context import StoreIdentity
@@ -113,7 +113,7 @@ class TimerWorld:
     def lead(self, term: int) -> None:
         """Be the leader of the group, all of which has what this member has, and deliver."""
         assert self.store.ledger is not None
-        self.store.ledger.store_term(TermState(term, "n0"))
+        self.store.ledger.store_term(HardState(term, "n0"))
         self.store.ledger.begin_leading(term)
         self.store.ledger.commit(self.store.ledger.end_index)
         self.follow()

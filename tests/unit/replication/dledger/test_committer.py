@@ -5,7 +5,7 @@ import asyncio
 from maxq.errors import StoreFailedError
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
 from maxq.replication.dledger.committer import Committer
-from maxq.store.dledger.memory_store import DLedgerMemoryStore
+from maxq.testing.memory_ledger import MemoryLedger
 
 
 class World:
@@ -14,7 +14,7 @@ class World:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.failures: list[BaseException] = []
-        self.store = DLedgerMemoryStore()
+        self.store = MemoryLedger()
         self.store.begin_leading(1)
         for body in (b"a", b"b", b"c"):
             self.store.append(body)

@@ -10,17 +10,17 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import DLedgerError, RemotingError
 from maxq.protocol.dledger.dledger_codec import encode_request, request_code
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, VoteRequest
+from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.client import RemotingClient
 from maxq.replication.dledger.client_requests import ClientRequests
 from maxq.replication.dledger.config import dledger_config, parse_peers
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role
-from maxq.store.dledger.interfaces import TermState
+from maxq.testing.memory_ledger import MemoryLedger
 from maxq.testing.sim_machine import SimMachine
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.replication.dledger.memory_ledger import MemoryLedger
 
 PEERS = "n0-10.0.0.1:40911;n1-10.0.0.2:40911;n2-10.0.0.3:40911"
 ADDRESSES = parse_peers(PEERS)
@@ -161,7 +161,7 @@ def test_a_member_that_comes_late_is_no_candidate_for_long(seed: int, term: int,
             await member.start()
         await group.append(b"without it")
         leader = await group.leader()
-        late.ledger.store_term(TermState(term, late.name if term else None))
+        late.ledger.store_term(HardState(term, late.name if term else None))
         await late.start()
         began = group.world.loop.time()
         while late.server.role is not Role.FOLLOWER:  # noqa: ASYNC110

@@ -8,10 +8,10 @@ import pytest
 
 from maxq.errors import MaxQError, StoreFailedError
 from maxq.protocol.dledger.dledger_messages import EntryRun
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.outputs import Role
-from maxq.store.dledger.interfaces import TermState
+from maxq.testing.memory_ledger import MemoryLedger
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.replication.dledger.memory_ledger import MemoryLedger
 from tests.unit.replication.dledger.test_dledger_server import Group
 
 
@@ -24,7 +24,7 @@ class FullLedger(MemoryLedger):
         if self.error:
             raise OSError(self.error, "no room")
 
-    def store_term(self, state: TermState) -> None:
+    def store_term(self, state: HardState) -> None:
         self._need_room()
         super().store_term(state)
 
@@ -99,7 +99,7 @@ def test_elected_without_room_for_its_first_entry_it_appends_that_later() -> Non
     class Reluctant(FullLedger):
         """Has room for terms."""
 
-        def store_term(self, state: TermState) -> None:
+        def store_term(self, state: HardState) -> None:
             MemoryLedger.store_term(self, state)
 
     async def story(world: SimWorld) -> None:

@@ -14,8 +14,8 @@ from maxq.protocol.dledger.dledger_messages import (
     VoteRequest,
     VoteResult,
 )
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.config import RaftConfig
-from maxq.replication.raft.ledger import HardState
 from maxq.replication.raft.node import RaftNode
 from maxq.replication.raft.outputs import Answer, BarrierWanted, Output, Role, SendRequest, StoreTerm
 from maxq.testing.sim_rng import SimRng

@@ -12,7 +12,7 @@ from maxq.protocol.dledger.dledger_messages import (
     PushType,
     Reply,
 )
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.outputs import Alarm, Commit, Role
 from tests.unit.replication.raft.support import OneMember, log
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, VoteReply, VoteRequest, VoteResult
-from maxq.replication.raft.ledger import HardState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.outputs import Alarm, Role, StoreTerm
 from tests.unit.replication.raft.support import OneMember
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message.message import Message, encode_batch
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageStatus
 from tests.unit.store.stores import TestClock, delete_topics, message, opened, small_config
@@ -128,7 +128,7 @@ async def test_a_member_that_becomes_leader_in_the_middle_has_all_that_is_commit
     )  # fmt: skip
     ledger = store.ledger
     assert ledger is not None
-    ledger.store_term(TermState(1, "n0"))
+    ledger.store_term(HardState(1, "n0"))
     ledger.begin_leading(1)
     store.topic_tail("T").max_queue_id = 0
     assert store.put_batch(message(body=LONG_BATCH)).ok

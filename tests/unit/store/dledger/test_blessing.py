@@ -5,8 +5,8 @@ from pathlib import PurePath
 import pytest
 
 from maxq.errors import StoreRefusedError
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.blessing import Remains, StoppedMember
-from maxq.store.dledger.interfaces import TermState
 from maxq.testing.sim_disk import SimDisk
 from tests.unit.store.dledger.worlds import BASE, leading, new_disk, opened
 
@@ -42,7 +42,7 @@ def test_member_that_lost_entries_goes_on_with_those_before_them() -> None:
         stopped.bless(7)
     again = opened(disk)
     assert (again.end_index, again.report.amnesia, again.amnesiac_until) == (end, [], -1)
-    assert again.term_state == TermState(7)
+    assert again.term_state == HardState(7)
     again.close_inline()
 
 
@@ -56,7 +56,7 @@ def test_member_that_lost_its_vote_may_vote_again_in_a_later_term() -> None:
     assert (remains.term, remains.end_term, remains.is_amnesiac) == (-1, 3, True)
     stopped.bless(5)
     again = opened(disk)
-    assert (again.report.amnesia, again.term_state) == ([], TermState(5))
+    assert (again.report.amnesia, again.term_state) == ([], HardState(5))
     again.close_inline()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.files.system import SystemClock, SystemDisk
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 
@@ -28,7 +28,7 @@ def append(store: DLedgerMmapFileStore, term: int) -> None:
     """Entries, as the leader of a term, whose units take two pages."""
     if store.end_index < 0:
         store.remembered()
-    store.store_term(TermState(term, "n0"))
+    store.store_term(HardState(term, "n0"))
     store.begin_leading(term)
     for _ in range(200):
         store.append(b"entry")

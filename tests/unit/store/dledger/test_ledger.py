@@ -12,7 +12,7 @@ from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreRefusedEr
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.dledger import mmap_file_store
-from maxq.store.dledger.interfaces import TermState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -299,7 +299,7 @@ def test_a_changed_bit_behind_the_checkpoint_is_told_from_a_torn_write() -> None
     store = opened(disk)
     body = bytes(1 + at % 255 for at in range(700))
     store.begin_leading(2)
-    store.store_term(TermState(2, "n0"))
+    store.store_term(HardState(2, "n0"))
     position = store.unit(store.append(body)).position
     store.close_inline()
     for name in ("checkpoint", "checkpoint.bak"):
@@ -354,12 +354,12 @@ def test_one_of_two_damaged_term_files_is_enough_and_none_is_amnesia() -> None:
     disk, _ = filled()
     flip(disk, "", "currterm", 22, 0)
     store = opened(disk)
-    assert (store.term_state, store.amnesiac_until) == (TermState(1, "n0"), -1)
+    assert (store.term_state, store.amnesiac_until) == (HardState(1, "n0"), -1)
     store.close_inline()
     for name in ("currterm", "currterm.bak"):
         flip(disk, "", name, 22, 0)
     store = opened(disk)
-    assert store.term_state == TermState(1, None)
+    assert store.term_state == HardState(1, None)
     assert store.amnesiac_until == 59
 
 
@@ -367,14 +367,14 @@ def test_one_of_two_damaged_term_files_is_enough_and_none_is_amnesia() -> None:
 def test_no_changed_bit_of_the_term_file_is_believed(position: int) -> None:
     disk, _ = filled(2)
     flip(disk, "", "currterm", position, position % 7)
-    assert opened(disk).term_state == TermState(1, "n0")
+    assert opened(disk).term_state == HardState(1, "n0")
 
 
 def test_the_vote_that_was_being_stored_when_the_power_went_is_the_old_one_or_the_new_one() -> None:
     disk, _ = filled(5)
     store = opened(disk)
     store._term_file._file._disk.replace(FOLDER / "currterm.bak", b"")  # the rest never came
-    assert opened(disk.boot()).term_state == TermState(1, "n0")
+    assert opened(disk.boot()).term_state == HardState(1, "n0")
 
 
 def test_files_of_another_size_are_refused_by_name_and_size() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.store.dledger.term_file import TermFile, TermFound
 from maxq.testing.sim_clock import SimClock
@@ -207,10 +207,10 @@ def test_terms_are_stored_on_a_full_disk_and_power_takes_none_of_them() -> None:
     store.append(b"one")
     with full(disk):
         for term in range(2, 12):
-            store.store_term(TermState(term, "n1"))
-            assert opened(disk.boot()).term_state == TermState(term, "n1")
+            store.store_term(HardState(term, "n1"))
+            assert opened(disk.boot()).term_state == HardState(term, "n1")
     store.close_inline()
-    assert opened(disk).term_state == TermState(11, "n1")
+    assert opened(disk).term_state == HardState(11, "n1")
 
 
 # ---- the real thing -------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ import os, sys
 from pathlib import Path
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.files.system import SystemClock, SystemDisk
-from maxq.store.dledger.interfaces import TermState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.message_store import MessageStore
 from maxq.store.store_context import StoreIdentity
 from tests.unit.store.stores import message
@@ -234,7 +234,7 @@ config = MessageStoreConfig(
 store = MessageStore(config, disk=SystemDisk(), clock=SystemClock(), broker=StoreIdentity(), memory_bytes=1 << 30)
 store.load()
 if what == "fill":
-    store.ledger.store_term(TermState(1, "n0"))
+    store.ledger.store_term(HardState(1, "n0"))
     store.ledger.begin_leading(1)
 number = 0
 while (result := store.put_message(message(f"T{number % 3}", number % 4, os.urandom(3000), KEYS=f"k{number}"))).ok:
@@ -284,10 +284,10 @@ def test_terms_are_stored_on_a_disk_that_is_really_full(tmp_path: Path, kind: st
     try:
         folder = mounted.folder / "dledger-n0"
         terms = TermFile(SystemDisk(), folder)
-        terms.save(TermState(8, "n0"))
+        terms.save(HardState(8, "n0"))
         for term in range(9, 102):
             mounted.fill()
-            terms.save(TermState(term, "n1"))
-            assert TermFile(SystemDisk(), folder).load() == TermFound(TermState(term, "n1"), False, [])
+            terms.save(HardState(term, "n1"))
+            assert TermFile(SystemDisk(), folder).load() == TermFound(HardState(term, "n1"), False, [])
     finally:
         mounted.unmount()

@@ -12,13 +12,13 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX, EntryRun
+from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.frame.send_rows import F_BATCH, R_BODY, R_FLAGS, R_PROPERTIES, R_TOPIC, ROW_WIDTH
 from maxq.protocol.message.message import Message, decode_record, encode_batch
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.store.append.log_rows_cy import append_rows as append_a_row
 from maxq.store.append.message_writer import MessageWriter
 from maxq.store.dispatch import dispatcher as dispatch
-from maxq.store.dledger.interfaces import TermState
 from maxq.store.dledger.message_ledger import BARRIER_TOPIC, MessageLedger
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
@@ -45,7 +45,7 @@ def ledger_of(store: MessageStore) -> MessageLedger:
 def lead(store: MessageStore, term: int = 1) -> MessageLedger:
     """Begin a term as the driver does; the barrier is committed."""
     ledger = ledger_of(store)
-    ledger.store_term(TermState(term, "n0"))
+    ledger.store_term(HardState(term, "n0"))
     ledger.begin_leading(term)
     ledger.commit(ledger.append(ledger.barrier()))
     return ledger

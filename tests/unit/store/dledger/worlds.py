@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from maxq.store.dledger.interfaces import TermState
+from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -32,7 +32,7 @@ def opened(disk: SimDisk, self_id: str = "n0", file_size: int = 4096, index_size
 
 def leading(disk: SimDisk, term: int = 1, self_id: str = "n0", **sizes: int) -> DLedgerMmapFileStore:
     store = opened(disk, self_id, **sizes)
-    store.store_term(TermState(term, self_id))
+    store.store_term(HardState(term, self_id))
     store.begin_leading(term)
     return store
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from maxq.errors import LedgerMismatchError
 from maxq.protocol.dledger.dledger_messages import EntryRun
-from maxq.store.dledger.interfaces import LedgerStore, TermState
-from maxq.store.dledger.memory_store import DLedgerMemoryStore
+from maxq.protocol.dledger.ledger import HardState, Ledger
+from maxq.testing.memory_ledger import MemoryLedger
 from tests.unit.store.dledger.worlds import new_disk, opened
 
 FILE_SIZE = 512
@@ -24,7 +24,7 @@ def answer(question: Callable[[], object]) -> object:
     return bytes(found.data) if isinstance(found, EntryRun) else found
 
 
-def facts(store: LedgerStore) -> list[object]:
+def facts(store: Ledger) -> list[object]:
     """All that can be asked."""
     whole = range(-1, store.end_index + 2)
     return [
@@ -43,7 +43,7 @@ def facts(store: LedgerStore) -> list[object]:
     )
 )
 def test_both_stores_answer_the_same(operations: list[tuple[str, int]]) -> None:
-    stores: list[LedgerStore] = [opened(new_disk(), file_size=FILE_SIZE, index_size=160), DLedgerMemoryStore(FILE_SIZE)]
+    stores: list[Ledger] = [opened(new_disk(), file_size=FILE_SIZE, index_size=160), MemoryLedger(FILE_SIZE)]
     told: list[list[tuple[int, ...]]] = [[], []]
     for store, heard in zip(stores, told, strict=True):
         store.set_listeners(
@@ -67,14 +67,14 @@ def test_both_stores_answer_the_same(operations: list[tuple[str, int]]) -> None:
                 at = end + value % 5
                 found.append(answer(lambda s=store, at=at: s.reset(at, 10 * FILE_SIZE)) if at > 0 else None)  # type: ignore[misc]
             else:
-                store.store_term(TermState(number, "n1"))
+                store.store_term(HardState(number, "n1"))
         assert found[:1] == found[1:]
         assert facts(stores[0]) == facts(stores[1])
     assert told[0] == told[1]
 
 
 def test_a_run_fits_where_it_was_taken_from() -> None:
-    leader, follower = DLedgerMemoryStore(FILE_SIZE), DLedgerMemoryStore(FILE_SIZE)
+    leader, follower = MemoryLedger(FILE_SIZE), MemoryLedger(FILE_SIZE)
     leader.begin_leading(1)
     for number in range(20):
         leader.append(b"x" * number * 7)
@@ -84,4 +84,4 @@ def test_a_run_fits_where_it_was_taken_from() -> None:
     assert [follower.entry(index) for index in range(20)] == [leader.entry(index) for index in range(20)]
     follower.append_entries(leader.entries(3, 300))
     with pytest.raises(LedgerMismatchError):
-        DLedgerMemoryStore(FILE_SIZE).append_entries(leader.entries(3, 300))
+        MemoryLedger(FILE_SIZE).append_entries(leader.entries(3, 300))

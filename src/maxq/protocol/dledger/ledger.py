@@ -1,0 +1,210 @@
+"""The contract of a DLedger member's log, term and vote.
+
+The Raft core (`replication/raft`), its driver (`replication/dledger`) and its log in files (`store/dledger/ledger.py`,
+of a bare `maxq dledger` or of the broker's store, whose CommitLog the entries are) meet here, below all of them.
+
+Life of an entry: *appended* (it has an index and lies in the log), *durable* (a flush has come behind it: the member
+may say so to others), *committed* (a quorum has it durable: readers may see it). The log flushes by itself: what was
+appended in one turn of the loop is a group, one sync is in flight, and `on_durable` tells of its end; without a
+running loop the sync happens within the append. Committing is the caller's decision, and the store then dispatches.
+
+All methods run on the loop's thread. Those that say "Blocks" wait for the disk; they are rare (a new term, a
+truncation). Errors of the disk (OSError) pass through the core to the driver, which stops the member.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+
+
+class HardState(NamedTuple):
+    """What a member promised and must not forget: durable before anybody hears of it (S3).
+
+    Attributes:
+        term: the current term (Java's currTerm).
+        voted_for: the member it voted for in that term; None if it has not voted.
+    """
+
+    term: int = 0
+    voted_for: str | None = None
+
+
+class EntryUnit(NamedTuple):
+    """What the index says of one entry.
+
+    Attributes:
+        position: first byte of the entry, counted from the start of the stream of entries.
+        size: bytes of the entry, its header of 48 included.
+        term: term of the leader that wrote it.
+    """
+
+    position: int
+    size: int
+    term: int
+
+
+class Ledger(Protocol):
+    """One member's log, its term and vote.
+
+    An empty log has begin, end, durable index and end term -1, or, after `reset(index, …)`, begin `index` and end
+    `index - 1`. The core reads, appends a leader's entries, truncates and resets; the rest is the driver's.
+    """
+
+    # --- facts ---
+
+    @property
+    def begin_index(self) -> int:
+        """Index of the first entry that is still there."""
+        ...
+
+    @property
+    def end_index(self) -> int:
+        """Index of the last entry, durable or not."""
+        ...
+
+    @property
+    def end_term(self) -> int:
+        """Term of the last entry."""
+        ...
+
+    @property
+    def durable_index(self) -> int:
+        """Index of the last entry that outlives a loss of power."""
+        ...
+
+    @property
+    def committed_index(self) -> int:
+        """Index of the last committed entry: as `commit` was told last; after a start, what is known to have been
+        committed before. Entries up to here are never truncated."""
+        ...
+
+    @property
+    def committed_position(self) -> int:
+        """Position behind the last committed entry: what ends at or below it is committed."""
+        ...
+
+    @property
+    def amnesiac_until(self) -> int:
+        """-1, or: this member has lost durable entries or its vote. Until it has matched a leader's log up to this
+        index it must not vote, stand for election or be counted in a quorum; then call `remembered`. A ledger in files
+        that never had an entry nor a vote says 0: its disk may have been replaced."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """True if it takes own appends; False while its disk is full, or would be."""
+        ...
+
+    def remembered(self) -> None:
+        """End the amnesia: a leader's log was matched up to `amnesiac_until`, durably here. Blocks.
+
+        Raises:
+            OSError: no room on the disk; nothing has changed.
+        """
+        ...
+
+    # --- reading; IndexError if the entry is not in the log ---
+
+    def term_of(self, index: int) -> int:
+        """Return the term of an entry; -1 for the index before the first one of a log that begins at 0."""
+        ...
+
+    def unit(self, index: int) -> EntryUnit:
+        """Return where an entry lies."""
+        ...
+
+    def entry(self, index: int) -> DLedgerEntry:
+        """Return an entry, its body copied."""
+        ...
+
+    def entries(self, first: int, max_bytes: int) -> EntryRun:
+        """Return entries from `first` on that lie in one file, at most `max_bytes` of them but at least one. `data` is
+        a slice of the mapped file: it stays valid, but send or copy it before the next truncation."""
+        ...
+
+    # --- term and vote ---
+
+    @property
+    def term_state(self) -> HardState:
+        """Term and vote as stored last, or as found by the start: with amnesia at least the last entry's term, and no
+        vote."""
+        ...
+
+    def store_term(self, state: HardState) -> None:
+        """Make term and vote durable (S3). Blocks; may run on another thread, one at a time.
+
+        Raises:
+            OSError: it is not known to be durable: neither vote nor answer, stop.
+        """
+        ...
+
+    # --- writing ---
+
+    def begin_leading(self, term: int) -> None:
+        """Give own appends `term` until `end_leading`. The broker's store numbers queue offsets from the uncommitted
+        end of the log on, and takes messages."""
+        ...
+
+    def end_leading(self) -> None:
+        """Take no own appends until the next `begin_leading`; the broker's store refuses messages."""
+        ...
+
+    def append(self, body: bytes) -> int:
+        """Append a leader's own entry (bare server, barrier), call `on_appended`, and return its index.
+
+        Raises:
+            OSError: no room on the disk; nothing was written.
+            MessageIllegalError: the body is longer than 4 MiB - 48 bytes, or the entry than a data file takes.
+        """
+        ...
+
+    def barrier(self) -> bytes:
+        """Return the body of the entry with which a new leader begins its term: one that every reader of this kind of
+        log passes over. The caller appends it."""
+        ...
+
+    def append_entries(self, run: EntryRun) -> int:
+        """Append what a leader sent: entries that begin at or before `end_index + 1`. Those that are here already must
+        have the term they have here and are passed over. `on_appended` is not called. Returns the new end index.
+
+        Raises:
+            LedgerMismatchError: they do not continue this log: index, term, position, magic, size or body CRC. Nothing
+                of the run behind the entry it names was written.
+            OSError: no room on the disk.
+        """
+        ...
+
+    def truncate(self, index: int) -> None:
+        """Make entry `index` the last one; what was behind it cannot come back, whatever happens (S7). Blocks, and is
+        durable on return.
+
+        Raises:
+            LedgerMismatchError: `index` is below the committed index (S8) or the log's begin; nothing changed.
+            OSError: no room on the disk; nothing changed.
+        """
+        ...
+
+    def reset(self, index: int, position: int) -> None:
+        """Forget all entries; the next one is `index` at `position` of the stream of entries: the leader's log begins
+        behind this one's end. Blocks, and is durable on return.
+
+        Raises:
+            LedgerMismatchError: something below `index` is committed here and not above the leader's begin.
+            OSError: no room on the disk; nothing changed.
+        """
+        ...
+
+    def commit(self, index: int) -> None:
+        """Note that a quorum has everything up to `index`: readers may see it. An index beyond the end counts as the
+        end; one below the committed index does nothing."""
+        ...
+
+    def retain_from(self, index: int) -> None:
+        """Forbid retention to delete `index` and what is behind it: the slowest live follower still needs it (S17)."""
+        ...
+
+    def set_listeners(self, on_appended: Callable[[int, int], None], on_durable: Callable[[int], None]) -> None:
+        """Set who is told. `on_appended(first, last)`: own entries were appended (a group) and are not durable yet;
+        called from within the append. `on_durable(index)`: everything up to `index` is durable; called on the loop."""
+        ...
