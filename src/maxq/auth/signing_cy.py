@@ -25,45 +25,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy
-    from cython.cimports.maxq.protocol.frame.send_rows import (
-        A_FIRST,
-        A_ROWS,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_FRAME,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        ROW_WIDTH,
-        S_ACCESS_KEY,
-        S_ACCESS_KEY_SIZE,
-        S_CONTENT,
-        S_CONTENT_SIZE,
-        S_SIGNATURE,
-        S_SIGNATURE_SIZE,
-        SIGNED_WIDTH,
-    )
+    from cython.cimports.maxq.protocol.frame import send_rows as sr
 else:
-    from maxq.protocol.frame.send_rows import (
-        A_FIRST,
-        A_ROWS,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_FRAME,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        ROW_WIDTH,
-        S_ACCESS_KEY,
-        S_ACCESS_KEY_SIZE,
-        S_CONTENT,
-        S_CONTENT_SIZE,
-        S_SIGNATURE,
-        S_SIGNATURE_SIZE,
-        SIGNED_WIDTH,
-    )
+    from maxq.protocol.frame import send_rows as sr
 
 _BLOCK = 64  # bytes SHA-1 takes at a time
 
@@ -207,21 +171,21 @@ def _is_signed(
 ) -> cython.int:
     """1 if the request of this row (columns S_…) carries the key's signature; takes the same time wherever a wrong one
     differs."""
-    if mark[S_SIGNATURE_SIZE] != 28:
+    if mark[sr.S_SIGNATURE_SIZE] != 28:
         return 0
     if not cython.compiled:
-        content = bytes(texts[mark[S_CONTENT] : mark[S_CONTENT] + mark[S_CONTENT_SIZE]])
+        content = bytes(texts[mark[sr.S_CONTENT] : mark[sr.S_CONTENT] + mark[sr.S_CONTENT_SIZE]])
         return key.matches(
-            content, bytes(buf[body : body + body_size]), bytes(buf[mark[S_SIGNATURE] : mark[S_SIGNATURE] + 28])
+            content, bytes(buf[body : body + body_size]), bytes(buf[mark[sr.S_SIGNATURE] : mark[sr.S_SIGNATURE] + 28])
         )
     digest: cython.uchar[20]
     text: cython.uchar[28]
     i: cython.int
     different: cython.int = 0
-    key._digest(digest, texts + mark[S_CONTENT], mark[S_CONTENT_SIZE], buf + body, body_size)
+    key._digest(digest, texts + mark[sr.S_CONTENT], mark[sr.S_CONTENT_SIZE], buf + body, body_size)
     _encode(text, digest)
     for i in range(28):
-        different |= text[i] ^ buf[mark[S_SIGNATURE] + i]
+        different |= text[i] ^ buf[mark[sr.S_SIGNATURE] + i]
     return different == 0
 
 
@@ -264,22 +228,22 @@ def verify_rows(
         buf, texts = source, content
     for number in range(first, first + count):
         if cython.compiled:
-            mark = cython.address(signed[number * SIGNED_WIDTH])
-            row = cython.address(rows[number * ROW_WIDTH])
+            mark = cython.address(signed[number * sr.SIGNED_WIDTH])
+            row = cython.address(rows[number * sr.ROW_WIDTH])
         else:
-            mark = memoryview(signed)[number * SIGNED_WIDTH : (number + 1) * SIGNED_WIDTH]
-            row = memoryview(rows)[number * ROW_WIDTH : (number + 1) * ROW_WIDTH]
+            mark = memoryview(signed)[number * sr.SIGNED_WIDTH : (number + 1) * sr.SIGNED_WIDTH]
+            row = memoryview(rows)[number * sr.ROW_WIDTH : (number + 1) * sr.ROW_WIDTH]
         if (
-            mark[S_ACCESS_KEY_SIZE] != key_size
-            or row[R_TOPIC_SIZE] != topic_size
-            or not _repeats(buf, mark[S_ACCESS_KEY], key_size, key_at)
-            or not _repeats(buf, row[R_TOPIC], topic_size, topic_at)
+            mark[sr.S_ACCESS_KEY_SIZE] != key_size
+            or row[sr.R_TOPIC_SIZE] != topic_size
+            or not _repeats(buf, mark[sr.S_ACCESS_KEY], key_size, key_at)
+            or not _repeats(buf, row[sr.R_TOPIC], topic_size, topic_at)
         ):
             key_at, key_size, topic_at, topic_size = (
-                mark[S_ACCESS_KEY],
-                mark[S_ACCESS_KEY_SIZE],
-                row[R_TOPIC],
-                row[R_TOPIC_SIZE],
+                mark[sr.S_ACCESS_KEY],
+                mark[sr.S_ACCESS_KEY_SIZE],
+                row[sr.R_TOPIC],
+                row[sr.R_TOPIC_SIZE],
             )
             if cython.compiled:
                 name = (
@@ -292,7 +256,7 @@ def verify_rows(
             if name not in admitted:
                 return number - first
             entry = admitted[name]
-        if entry is not None and not _is_signed(entry, buf, texts, mark, row[R_BODY], row[R_BODY_SIZE]):
+        if entry is not None and not _is_signed(entry, buf, texts, mark, row[sr.R_BODY], row[sr.R_BODY_SIZE]):
             return number - first
     return count
 
@@ -312,12 +276,12 @@ def verify_arrivals(
     done: cython.Py_ssize_t
     total: cython.Py_ssize_t = 0
     for number in range(len(admitted)):
-        first = table[number * ARRIVAL_WIDTH + A_FIRST]
-        count = table[number * ARRIVAL_WIDTH + A_ROWS]
+        first = table[number * sr.ARRIVAL_WIDTH + sr.A_FIRST]
+        count = table[number * sr.ARRIVAL_WIDTH + sr.A_ROWS]
         done = verify_rows(source, content, signed, rows, first, count, admitted[number])
         if done < count:
-            table[number * ARRIVAL_WIDTH + A_TAKEN] = rows[(first + done) * ROW_WIDTH + R_FRAME]
-            table[number * ARRIVAL_WIDTH + A_ROWS] = done
+            table[number * sr.ARRIVAL_WIDTH + sr.A_TAKEN] = rows[(first + done) * sr.ROW_WIDTH + sr.R_FRAME]
+            table[number * sr.ARRIVAL_WIDTH + sr.A_ROWS] = done
         total += done
     return total
 

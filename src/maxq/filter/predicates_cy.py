@@ -11,13 +11,13 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.maxq.filter.nodes_cy import Node, PropertyScan
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import i32, i64, u32
 else:
     from maxq.filter.nodes_cy import Node, PropertyScan
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import i32, i64, u32
 
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 _DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
 _EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
@@ -127,13 +127,13 @@ class Predicate:
     @cython.exceptval(-1, check=True)
     def _test_record(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.longlong) -> cython.int:
         """1: it matches, 0: it does not, 2: it is no record."""
-        if size < 91:
+        if size < layout.MIN_RECORD_SIZE:
             return 2
-        magic: cython.uint = u32(buf, p + 4)
-        if (magic != _V1 and magic != _V2) or i32(buf, p) != size:
+        magic: cython.uint = u32(buf, p + layout.MAGIC)
+        if (magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2) or i32(buf, p) != size:
             return 2
-        sys_flag: cython.int = i32(buf, p + 36)
-        q: cython.longlong = p + 68 + (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
+        sys_flag: cython.int = i32(buf, p + layout.SYS_FLAG)
+        q: cython.longlong = p + layout.body_size_at(sys_flag)
         limit: cython.longlong = p + size
         if q + 4 > limit:
             return 2
@@ -141,7 +141,7 @@ class Predicate:
         if body_size < 0 or q + 4 + body_size + 3 > limit:
             return 2
         q += 4 + body_size
-        if magic == _V1:
+        if magic == layout.MAGIC_V1:
             q += 1 + buf[q]
         else:
             q += 2 + ((cython.cast(cython.longlong, buf[q]) << 8) | buf[q + 1])

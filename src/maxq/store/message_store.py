@@ -15,6 +15,7 @@ from typing import TypeVarTuple
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -404,7 +405,7 @@ class MessageStore:
         if physical_offset >= self.max_physical_offset:
             return None
         record = self.commit_log.record(physical_offset)
-        if record is None or int.from_bytes(record[28:36], "big") != physical_offset:
+        if record is None or physical_offset_of(record) != physical_offset:
             return None
         return record
 

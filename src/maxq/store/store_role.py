@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.store.recovery.doubtful_record import DoubtfulRecord
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.replica.replica_append import ReplicaAppender
@@ -44,7 +45,7 @@ class StoreRole:
 
     def _doubtful(self) -> bytes:
         record = self.report.doubtful
-        return record if int.from_bytes(record[28:36], "big") == self._parts.commit_log.max_offset else b""
+        return record if physical_offset_of(record) == self._parts.commit_log.max_offset else b""
 
     def _end_copying(self) -> None:
         parts, log = self._parts, self._parts.commit_log

@@ -16,8 +16,8 @@ from typing import ClassVar, Final
 
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry
 from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.log.commit_log import MIN_RECORD_SIZE
 from maxq.store.log.deletions import DELETED_TOPIC
 from maxq.testing.sim_machine import MachineDiedError, SimMachine
 from maxq.testing.sim_network import LinkSettings

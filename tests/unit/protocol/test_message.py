@@ -8,8 +8,6 @@ from maxq.client.instance.pull_api import unpack
 from maxq.errors import LocalProtocolError, RemoteProtocolError
 from maxq.protocol.message.compression import CompressionType, compress, compression_flag
 from maxq.protocol.message.message import (
-    MAGIC_V1,
-    MAGIC_V2,
     Message,
     MessageExt,
     crc31,
@@ -23,6 +21,7 @@ from maxq.protocol.message.message import (
     encode_record,
 )
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.record_layout import MAGIC_V1, MAGIC_V2
 from tests.unit.protocol.naive_record import Bad, NaiveRecord, read_batch, read_properties, read_record, write_record
 
 V1 = bytes.fromhex(

@@ -33,7 +33,7 @@ import orjson
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
 from maxq.errors import RemoteProtocolError
-from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.record_layout import body_size_at, sys_flag_of
 from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.message_store import MessageStore
@@ -60,7 +60,6 @@ _TOPICS: Final = {"p": 1, "r": 0, "o": 0}  # the place of the topic in a row
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
-_BODY_SIZE_AT: Final = 84  # in a record with IPv4 hosts
 
 
 class PopJournal:
@@ -217,10 +216,7 @@ def check_row(row: Any, kinds: tuple[_Kind, ...]) -> None:
 
 def _body(record: memoryview) -> memoryview:
     """Without the cost of decoding the rest."""
-    sys_flag = int.from_bytes(record[36:40], "big")
-    at = _BODY_SIZE_AT
-    at += 12 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 0
-    at += 12 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 0
+    at = body_size_at(sys_flag_of(record))
     size = int.from_bytes(record[at : at + 4], "big")
     if at + 4 + size > len(record):
         raise RemoteProtocolError(f"a journal record of {len(record)} bytes says its body has {size}")

@@ -38,6 +38,7 @@ from maxq.protocol.message.pop_extra_info import (
     retry_topic_v1,
     retry_topic_v2,
 )
+from maxq.protocol.message.record_layout import physical_offset_of, queue_offset_of, size_of
 from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.property_filter import EXAMINE_NS, PropertyFilter
@@ -312,10 +313,10 @@ class PopReader:
             return list(range(offset, result.next_begin_offset))
         records = [record for view in result.buffers for record in _records(view)]
         if not is_lmq(config.topic_name):
-            return [int.from_bytes(record[20:28], "big") for record in records]
+            return [queue_offset_of(record) for record in records]
         units = self._store.queue_units(config.topic_name, queue_id, offset, result.next_begin_offset - offset)
         places = {physical: offset + at for at, (physical, _, _) in enumerate(units)}
-        return [places[int.from_bytes(record[28:36], "big")] for record in records]
+        return [places[physical_offset_of(record)] for record in records]
 
     def _under_own_topic(
         self, ask: PopAsk, topic: str, offset: int, result: GetMessageResult, found: PopFound
@@ -371,7 +372,7 @@ def _records(view: memoryview) -> list[memoryview]:
     """The records of a buffer."""
     records, position = [], 0
     while position < len(view):
-        size = int.from_bytes(view[position : position + 4], "big")
+        size = size_of(view, position)
         records.append(view[position : position + size])
         position += size
     return records

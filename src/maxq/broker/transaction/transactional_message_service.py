@@ -38,7 +38,8 @@ from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
-from maxq.protocol.message.message import MAGIC_V2, MessageExt, decode_record
+from maxq.protocol.message import record_layout as layout
+from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.transaction_view import number, origin_of
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
@@ -51,8 +52,6 @@ log = logging.getLogger(__name__)
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 _YIELD_EVERY: Final = 500
-_V2: Final = MAGIC_V2 & 0xFF
-_BORN_TIMESTAMP: Final = 40  # where it stands in a record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +234,7 @@ class TransactionalMessageService:
         if physical_offset < store.deletions.newest:
             return False  # its topic may have been deleted since
         record = store.select_one_message(physical_offset)
-        if record is None or int.from_bytes(record[20:28], "big") != queue_offset:
+        if record is None or layout.queue_offset_of(record) != queue_offset:
             return False
         if topic is not None and not _is_sent_to(record, topic):
             return False
@@ -246,7 +245,7 @@ class TransactionalMessageService:
         self.ledger.finish(queue_offset, Ending.COMMITTED)
         self._remember(Finished(queue_offset, store.max_physical_offset))
         self._parts.metrics.add(store.plain_writer.final_topic, -1)
-        born_ms = int.from_bytes(record[_BORN_TIMESTAMP : _BORN_TIMESTAMP + 8], "big")
+        born_ms = int.from_bytes(record[layout.BORN_TIMESTAMP : layout.BORN_TIMESTAMP + 8], "big")
         self._parts.metrics.ended(store.plain_writer.final_topic, committed=True, born_ms=born_ms)
         return True
 
@@ -465,11 +464,9 @@ def is_its_own_fault(refusal: Refusal) -> bool:
 
 def stored_properties(record: memoryview) -> bytes:
     """The property text of a record, its last part."""
-    born = 20 if record[39] & 0x10 else 8
-    stored = 20 if record[39] & 0x20 else 8
-    at = 48 + born + 8 + stored + 12
+    at = layout.body_size_at(layout.sys_flag_of(record))
     at += 4 + int.from_bytes(record[at : at + 4], "big")  # body
-    wide = 2 if record[7] == _V2 else 1
+    wide = 2 if int.from_bytes(record[layout.MAGIC : layout.MAGIC + 4], "big") == layout.MAGIC_V2 else 1
     at += wide + int.from_bytes(record[at : at + wide], "big")
     return bytes(record[at + 2 :])
 

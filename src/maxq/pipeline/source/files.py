@@ -29,6 +29,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_reader import runs
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import PRE_BLANK_SIZE, UNIT_SIZE, QueueFiles
@@ -347,7 +348,7 @@ def _gathered(view: memoryview, units: NDArray[Any], from_offset: int) -> memory
 
 
 def _all_rows(view: memoryview) -> Rows:
-    room = len(view) // 91 + 1
+    room = len(view) // MIN_RECORD_SIZE + 1
     return scan_rows(view, 0, len(view), 0, room, check_crc=False, check_offset=False)[0]
 
 

@@ -16,6 +16,7 @@ from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
+from maxq.protocol.message import record_layout as layout
 from maxq.protocol.message.message import MessageExt, decode_batch, decode_record, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.store.log import record_cy as rc
@@ -24,8 +25,6 @@ from maxq.store.log import record_cy as rc
 _Lost = list[tuple[int, int, str]]
 
 _GATHER_BYTES: Final = 1 << 20  # chunks below it are put together: a batch costs as much as some hundred rows
-_SMALLEST_RECORD: Final = 91
-_MAGIC: Final = b"\xda\xa3\x20"
 _PASSED_OVER: Final = "the broker has no whole record at these offsets and passes over them"
 _FROM_PROPERTIES: Final = frozenset({"tags", "keys", "uniqKey", "properties"})
 _INNER_BATCH: Final = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
@@ -202,7 +201,7 @@ def _good_rows(view: memoryview, *, check_crc: bool) -> tuple[Rows, _Damage]:
         return rows, []
     parts, damage = [rows], _Damage()
     while position < len(view):
-        offset = int.from_bytes(view[position + 20 : position + 28], "big") if stop == rc.STOP_BAD_CRC else -1
+        offset = layout.queue_offset_of(view, position) if stop == rc.STOP_BAD_CRC else -1
         what = "the CRC of its body is wrong" if stop == rc.STOP_BAD_CRC else "its bytes are none"
         damage.append((offset, f"the record that the broker sent is damaged: {what}"))
         position = _next_record(view, position, stop)
@@ -214,19 +213,19 @@ def _good_rows(view: memoryview, *, check_crc: bool) -> tuple[Rows, _Damage]:
 
 
 def _room(view: memoryview) -> int:
-    return len(view) // _SMALLEST_RECORD + 1
+    return len(view) // layout.MIN_RECORD_SIZE + 1
 
 
 def _next_record(view: memoryview, position: int, stop: int) -> int:
     """Where a good record begins behind a damaged one; the end if there is none."""
     if stop == rc.STOP_BAD_CRC:
-        return position + int.from_bytes(view[position : position + 4], "big")
+        return position + layout.size_of(view, position)
     data = bytes(view)
-    at = data.find(_MAGIC, position + 5)
+    at = data.find(layout.MAGIC_START, position + 5)
     while at >= 4:
         if len(scan_rows(view, at - 4, len(view), 0, 1, check_offset=False)[0]):
             return at - 4
-        at = data.find(_MAGIC, at + 1)
+        at = data.find(layout.MAGIC_START, at + 1)
     return len(view)
 
 
@@ -262,8 +261,8 @@ def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryvie
     rows[:, rc.C_QUEUE_ID] = queue_id
     rows[:, rc.C_QUEUE_OFFSET] += delta
     for at, offset in rows[:, (rc.C_POSITION, rc.C_QUEUE_OFFSET)].tolist():
-        copy[at + 12 : at + 16] = queue_id.to_bytes(4, "big")
-        copy[at + 20 : at + 28] = offset.to_bytes(8, "big")
+        copy[at + layout.QUEUE_ID : at + layout.QUEUE_ID + 4] = queue_id.to_bytes(4, "big")
+        copy[at + layout.QUEUE_OFFSET : at + layout.QUEUE_OFFSET + 8] = offset.to_bytes(8, "big")
     return memoryview(copy)
 
 

@@ -6,36 +6,10 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.protocol.frame.send_rows import (
-        F_BINARY,
-        F_ONEWAY,
-        F_SCRATCH,
-        R_COUNT,
-        R_FLAGS,
-        R_OPAQUE,
-        R_PHYSICAL_OFFSET,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-    )
+    from cython.cimports.maxq.protocol.frame import send_rows as sr
     from cython.cimports.maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
 else:
-    from maxq.protocol.frame.send_rows import (
-        F_BINARY,
-        F_ONEWAY,
-        F_SCRATCH,
-        R_COUNT,
-        R_FLAGS,
-        R_OPAQUE,
-        R_PHYSICAL_OFFSET,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-    )
+    from maxq.protocol.frame import send_rows as sr
     from maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
 
 _LANGUAGES = (
@@ -184,8 +158,8 @@ def encode_replies(
     i: cython.Py_ssize_t
     mark: cython.Py_ssize_t
     for number in range(first, first + count):
-        room += 400 + len(region) + len(trace_on) + rows[number * ROW_WIDTH + R_UNIQUE_SIZE]
-        room += rows[number * ROW_WIDTH + R_COUNT] * (len(host) + 17)
+        room += 400 + len(region) + len(trace_on) + rows[number * sr.ROW_WIDTH + sr.R_UNIQUE_SIZE]
+        room += rows[number * sr.ROW_WIDTH + sr.R_COUNT] * (len(host) + 17)
     out += bytes(room)  # not extend, for which Cython 3.3 leaves out a macro where memory views are shared
     if cython.compiled:
         src = cython.address(source[0])
@@ -201,56 +175,58 @@ def encode_replies(
     opening: bytes = b'{"code":%d,"extFields":{"queueId":"' % code
     for number in range(first, first + count):
         if cython.compiled:
-            row = cython.address(rows[number * ROW_WIDTH])
+            row = cython.address(rows[number * sr.ROW_WIDTH])
         else:
-            row = memoryview(rows)[number * ROW_WIDTH : (number + 1) * ROW_WIDTH]
-        if row[R_FLAGS] & F_ONEWAY or row[R_COUNT] == 0:
+            row = memoryview(rows)[number * sr.ROW_WIDTH : (number + 1) * sr.ROW_WIDTH]
+        if row[sr.R_FLAGS] & sr.F_ONEWAY or row[sr.R_COUNT] == 0:
             continue
-        texts = scr if row[R_FLAGS] & F_SCRATCH else src
+        texts = scr if row[sr.R_FLAGS] & sr.F_SCRATCH else src
         start = p
         p += 8
-        if row[R_FLAGS] & F_BINARY:
+        if row[sr.R_FLAGS] & sr.F_BINARY:
             target[p] = (code >> 8) & 0xFF
             target[p + 1] = code & 0xFF
             target[p + 2] = language
             target[p + 3] = (version >> 8) & 0xFF
             target[p + 4] = version & 0xFF
-            p = _put_int(target, p + 5, row[R_OPAQUE])
+            p = _put_int(target, p + 5, row[sr.R_OPAQUE])
             p = _put_int(target, p, 1)
             p = _put_int(target, p, 0)
             i = p = p + 4
             mark = p = _field(target, p, b"queueId")
-            p = _close(target, mark, _put_number(target, p, row[R_QUEUE_ID]))
-            if row[R_UNIQUE_SIZE]:
+            p = _close(target, mark, _put_number(target, p, row[sr.R_QUEUE_ID]))
+            if row[sr.R_UNIQUE_SIZE]:
                 mark = p = _field(target, p, b"transactionId")
-                copy_bytes(target, p, texts, row[R_UNIQUE], row[R_UNIQUE_SIZE])
-                p = _close(target, mark, p + row[R_UNIQUE_SIZE])
+                copy_bytes(target, p, texts, row[sr.R_UNIQUE], row[sr.R_UNIQUE_SIZE])
+                p = _close(target, mark, p + row[sr.R_UNIQUE_SIZE])
             mark = p = _field(target, p, b"msgId")
             p = _close(
-                target, mark, _put_ids(target, p, host, row[R_PHYSICAL_OFFSET], row[R_COUNT], logged, file_from_offset)
+                target,
+                mark,
+                _put_ids(target, p, host, row[sr.R_PHYSICAL_OFFSET], row[sr.R_COUNT], logged, file_from_offset),
             )
             mark = p = _field(target, p, b"TRACE_ON")
             p = _close(target, mark, put_bytes(target, p, trace_on))
             mark = p = _field(target, p, b"MSG_REGION")
             p = _close(target, mark, put_bytes(target, p, region))
             mark = p = _field(target, p, b"queueOffset")
-            p = _close(target, mark, _put_number(target, p, row[R_QUEUE_OFFSET]))
+            p = _close(target, mark, _put_number(target, p, row[sr.R_QUEUE_OFFSET]))
             _close(target, i, p)
         else:
             p = put_bytes(target, p, opening)
-            p = _put_number(target, p, row[R_QUEUE_ID])
-            if row[R_UNIQUE_SIZE]:
+            p = _put_number(target, p, row[sr.R_QUEUE_ID])
+            if row[sr.R_UNIQUE_SIZE]:
                 p = put_bytes(target, p, b'","transactionId":"')
-                copy_bytes(target, p, texts, row[R_UNIQUE], row[R_UNIQUE_SIZE])
-                p += row[R_UNIQUE_SIZE]
+                copy_bytes(target, p, texts, row[sr.R_UNIQUE], row[sr.R_UNIQUE_SIZE])
+                p += row[sr.R_UNIQUE_SIZE]
             p = put_bytes(target, p, b'","msgId":"')
-            p = _put_ids(target, p, host, row[R_PHYSICAL_OFFSET], row[R_COUNT], logged, file_from_offset)
+            p = _put_ids(target, p, host, row[sr.R_PHYSICAL_OFFSET], row[sr.R_COUNT], logged, file_from_offset)
             p = put_bytes(target, p, fixed)
-            p = _put_number(target, p, row[R_QUEUE_OFFSET])
+            p = _put_number(target, p, row[sr.R_QUEUE_OFFSET])
             p = put_bytes(target, p, head)
-            p = _put_number(target, p, row[R_OPAQUE])
+            p = _put_number(target, p, row[sr.R_OPAQUE])
             p = put_bytes(target, p, tail)
         _put_int(target, start, p - start - 4)
-        _put_int(target, start + 4, (p - start - 8) | (0x1000000 if row[R_FLAGS] & F_BINARY else 0))
+        _put_int(target, start + 4, (p - start - 8) | (0x1000000 if row[sr.R_FLAGS] & sr.F_BINARY else 0))
     del out[p:]
     return p - begin

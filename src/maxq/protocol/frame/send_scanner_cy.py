@@ -16,94 +16,12 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.frame import send_rows as sr
     from cython.cimports.maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from cython.cimports.maxq.protocol.frame.send_rows import (
-        A_END,
-        A_FIRST,
-        A_ROWS,
-        A_START,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        F_BATCH,
-        F_BINARY,
-        F_HALF,
-        F_NO_WAIT,
-        F_ONEWAY,
-        F_SCRATCH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_BORN_TIMESTAMP,
-        R_COUNT,
-        R_FLAG,
-        R_FLAGS,
-        R_FRAME,
-        R_OPAQUE,
-        R_PHYSICAL_OFFSET,
-        R_PROPERTIES,
-        R_PROPERTIES_SIZE,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_RECONSUME_TIMES,
-        R_SIZE,
-        R_SYS_FLAG,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-        S_ACCESS_KEY,
-        S_ACCESS_KEY_SIZE,
-        S_CONTENT,
-        S_CONTENT_SIZE,
-        S_SIGNATURE,
-        S_SIGNATURE_SIZE,
-        SIGNED_WIDTH,
-    )
     from cython.cimports.maxq.runtime.buffers import find_byte, same_bytes, take_bytes, u32
 else:
+    from maxq.protocol.frame import send_rows as sr
     from maxq.protocol.frame.frame_scanner_cy import FrameScanner
-    from maxq.protocol.frame.send_rows import (
-        A_END,
-        A_FIRST,
-        A_ROWS,
-        A_START,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        F_BATCH,
-        F_BINARY,
-        F_HALF,
-        F_NO_WAIT,
-        F_ONEWAY,
-        F_SCRATCH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_BORN_TIMESTAMP,
-        R_COUNT,
-        R_FLAG,
-        R_FLAGS,
-        R_FRAME,
-        R_OPAQUE,
-        R_PHYSICAL_OFFSET,
-        R_PROPERTIES,
-        R_PROPERTIES_SIZE,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_RECONSUME_TIMES,
-        R_SIZE,
-        R_SYS_FLAG,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-        S_ACCESS_KEY,
-        S_ACCESS_KEY_SIZE,
-        S_CONTENT,
-        S_CONTENT_SIZE,
-        S_SIGNATURE,
-        S_SIGNATURE_SIZE,
-        SIGNED_WIDTH,
-    )
     from maxq.runtime.buffers import find_byte, same_bytes, take_bytes, u32
 
 #: Properties that need the general way: the broker sets, strips or acts on them.
@@ -170,7 +88,7 @@ class SendScanner(FrameScanner):
         self._frame_limit = frame_limit
         self._capacity = capacity
         self._scratch_size = scratch_size
-        self.rows = array("q", bytes(8 * ROW_WIDTH * capacity))
+        self.rows = array("q", bytes(8 * sr.ROW_WIDTH * capacity))
         self._rows_view = self.rows if cython.compiled else memoryview(self.rows)
         self.scratch = bytearray(scratch_size)
         self.count = 0
@@ -178,7 +96,7 @@ class SendScanner(FrameScanner):
     def expect_signatures(self):
         """See send_scanner_cy.pyi."""
         self._expect_signatures(self._scratch_size)
-        self.signed_rows = array("q", bytes(8 * SIGNED_WIDTH * self._capacity))
+        self.signed_rows = array("q", bytes(8 * sr.SIGNED_WIDTH * self._capacity))
         self._signed_view = self.signed_rows if cython.compiled else memoryview(self.signed_rows)
 
     def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
@@ -219,15 +137,17 @@ class SendScanner(FrameScanner):
             buf = memoryview(buffer)
             scratch = self.scratch
         for number in range(count):
-            r = number * ARRIVAL_WIDTH
-            if table[r + A_START] < p or table[r + A_END] > len(buffer):
+            r = number * sr.ARRIVAL_WIDTH
+            if table[r + sr.A_START] < p or table[r + sr.A_END] > len(buffer):
                 raise ValueError(f"arrival {number} is not behind the one before it, or not in the buffer")
             before = self.count
-            p = self._run(buf, scratch, table[r + A_START], table[r + A_END], F_ONEWAY | F_NO_WAIT | F_HALF)
-            table[r + A_TAKEN] = p
-            table[r + A_FIRST] = before
-            table[r + A_ROWS] = self.count - before
-            p = table[r + A_END]
+            p = self._run(
+                buf, scratch, table[r + sr.A_START], table[r + sr.A_END], sr.F_ONEWAY | sr.F_NO_WAIT | sr.F_HALF
+            )
+            table[r + sr.A_TAKEN] = p
+            table[r + sr.A_FIRST] = before
+            table[r + sr.A_ROWS] = self.count - before
+            p = table[r + sr.A_END]
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
@@ -245,7 +165,7 @@ class SendScanner(FrameScanner):
             length = u32(buf, p)
             if length < 4 or length + 4 > self._frame_limit or length + 4 > end - p:
                 break
-            if not self._frame(buf, scratch, p, p + 4 + length) or self._rows_view[self.count * ROW_WIDTH] & left:
+            if not self._frame(buf, scratch, p, p + 4 + length) or self._rows_view[self.count * sr.ROW_WIDTH] & left:
                 break
             p += 4 + length
             self.count += 1
@@ -283,9 +203,9 @@ class SendScanner(FrameScanner):
         if self._topic_size == 0 or self._topic_size > 127 or buf[self._topic] == 0x25 or body == end:
             return 0
         flags: cython.longlong = (
-            (F_BINARY if buf[start + 4] == 1 else 0)
-            | (F_ONEWAY if self._frame_flag & 2 else 0)
-            | (F_BATCH if self._batch else 0)
+            (sr.F_BINARY if buf[start + 4] == 1 else 0)
+            | (sr.F_ONEWAY if self._frame_flag & 2 else 0)
+            | (sr.F_BATCH if self._batch else 0)
         )
         properties: cython.p_uchar = buf
         raw: cython.Py_ssize_t = self._properties
@@ -293,56 +213,56 @@ class SendScanner(FrameScanner):
             if not self._to_scratch(buf, scratch):
                 return 0
             properties = scratch
-            flags |= F_SCRATCH
+            flags |= sr.F_SCRATCH
         if not self._check_properties(properties):
             return 0
         if self._unique_size == 0 and not self._batch:
             return 0
         if self._no_wait:
-            flags |= F_NO_WAIT
+            flags |= sr.F_NO_WAIT
         r: cython.Py_ssize_t
         if self.signed:
             if not self._compose(buf, scratch, raw, self._properties, self._properties_size):
                 return 0
-            r = self.count * SIGNED_WIDTH
-            self._signed_view[r + S_CONTENT] = written
-            self._signed_view[r + S_CONTENT_SIZE] = self._used_content - written
-            self._signed_view[r + S_ACCESS_KEY] = self._access_key
-            self._signed_view[r + S_ACCESS_KEY_SIZE] = self._access_key_size
-            self._signed_view[r + S_SIGNATURE] = self._signature
-            self._signed_view[r + S_SIGNATURE_SIZE] = self._signature_size
+            r = self.count * sr.SIGNED_WIDTH
+            self._signed_view[r + sr.S_CONTENT] = written
+            self._signed_view[r + sr.S_CONTENT_SIZE] = self._used_content - written
+            self._signed_view[r + sr.S_ACCESS_KEY] = self._access_key
+            self._signed_view[r + sr.S_ACCESS_KEY_SIZE] = self._access_key_size
+            self._signed_view[r + sr.S_SIGNATURE] = self._signature
+            self._signed_view[r + sr.S_SIGNATURE_SIZE] = self._signature_size
         if self._half:
             if not self.takes_halves or self._batch or self._reconsume:
                 return 0
-            flags |= F_HALF
+            flags |= sr.F_HALF
             self._sys_flag &= ~cython.cast(cython.longlong, 4)
             self.half_count += 1
         elif self._sys_flag & 4:
             return 0
-        r = self.count * ROW_WIDTH
+        r = self.count * sr.ROW_WIDTH
         row: cython.p_longlong
         if cython.compiled:
             row = cython.address(self._rows_view[r])
         else:
-            row = self._rows_view[r : r + ROW_WIDTH]
-        row[R_FLAGS] = flags
-        row[R_OPAQUE] = self._opaque
-        row[R_TOPIC] = self._topic
-        row[R_TOPIC_SIZE] = self._topic_size
-        row[R_QUEUE_ID] = self._queue_id
-        row[R_SYS_FLAG] = self._sys_flag
-        row[R_BORN_TIMESTAMP] = self._born
-        row[R_FLAG] = self._flag
-        row[R_PROPERTIES] = self._properties
-        row[R_PROPERTIES_SIZE] = self._properties_size
-        row[R_BODY] = body
-        row[R_BODY_SIZE] = end - body
-        row[R_RECONSUME_TIMES] = self._reconsume
-        row[R_PHYSICAL_OFFSET] = row[R_QUEUE_OFFSET] = row[R_SIZE] = row[R_COUNT] = 0
-        row[R_UNIQUE] = self._unique
-        row[R_UNIQUE_SIZE] = self._unique_size
-        row[R_FRAME] = start
-        if flags & F_SCRATCH:
+            row = self._rows_view[r : r + sr.ROW_WIDTH]
+        row[sr.R_FLAGS] = flags
+        row[sr.R_OPAQUE] = self._opaque
+        row[sr.R_TOPIC] = self._topic
+        row[sr.R_TOPIC_SIZE] = self._topic_size
+        row[sr.R_QUEUE_ID] = self._queue_id
+        row[sr.R_SYS_FLAG] = self._sys_flag
+        row[sr.R_BORN_TIMESTAMP] = self._born
+        row[sr.R_FLAG] = self._flag
+        row[sr.R_PROPERTIES] = self._properties
+        row[sr.R_PROPERTIES_SIZE] = self._properties_size
+        row[sr.R_BODY] = body
+        row[sr.R_BODY_SIZE] = end - body
+        row[sr.R_RECONSUME_TIMES] = self._reconsume
+        row[sr.R_PHYSICAL_OFFSET] = row[sr.R_QUEUE_OFFSET] = row[sr.R_SIZE] = row[sr.R_COUNT] = 0
+        row[sr.R_UNIQUE] = self._unique
+        row[sr.R_UNIQUE_SIZE] = self._unique_size
+        row[sr.R_FRAME] = start
+        if flags & sr.F_SCRATCH:
             self._used = self._properties + self._properties_size
         return 1
 

@@ -1,15 +1,4 @@
-"""Messages, stored records and batch bodies.
-
-A stored record (b, s: 8 bytes for an IPv4 host, 20 for IPv6; all integers big endian):
-
-    int32 TOTALSIZE | int32 MAGIC | int32 BODYCRC | int32 QUEUEID | int32 FLAG | int64 QUEUEOFFSET
-    int64 PHYSICALOFFSET | int32 SYSFLAG | int64 BORNTIMESTAMP | b BORNHOST | int64 STORETIMESTAMP | s STOREHOST
-    int32 RECONSUMETIMES | int64 PREPAREDTRANSACTIONOFFSET | int32 + n BODY | int8 (V1) or int16 (V2) + t TOPIC
-    int16 + p PROPERTIES
-
-A record of a batch body:
-
-    int32 size | int32 magic (0) | int32 body CRC (0) | int32 flag | int32 + n body | int16 + p properties
+"""Messages, stored records and batch bodies; the layout of both is in record_layout.py.
 
 Source:
     common/message/{Message,MessageExt,MessageDecoder}.java.
@@ -36,17 +25,15 @@ from maxq.protocol.message.message_id import (
 )
 from maxq.protocol.message.message_properties import decode_properties, encode_properties
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, FIXED_SIZE, HOSTS_V6, MAGIC_V1, MAGIC_V2, host_bits
 
 __all__ = [
-    "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "PROPERTIES_MAX_LENGTH", "Message", "MessageExt", "MessageSysFlag",
+    "PROPERTIES_MAX_LENGTH", "Message", "MessageExt", "MessageSysFlag",
     "UniqIdGenerator", "crc31", "decode_batch", "decode_host", "decode_message_id", "decode_properties",
     "decode_record", "decode_records", "encode_batch", "encode_host", "encode_properties", "encode_record", "host_text",
     "inflated", "offset_message_id",
 ]  # fmt: skip
 
-MAGIC_V1: Final = 0xDAA320A7
-MAGIC_V2: Final = 0xDAA320AB
-MAGIC_BLANK: Final = 0xCBD43194
 PROPERTIES_MAX_LENGTH: Final = 32767
 
 _NO_MOMENT_MS: Final = 100_000_000_000  # in March 1973; as seconds it would be in the year 5138
@@ -247,11 +234,9 @@ def encode_record(message: MessageExt, properties: bytes | None = None) -> bytes
     if len(topic) > 32767:
         raise LocalProtocolError(f"a topic of {len(topic)} bytes; a record holds 32767")
     wide = len(topic) > 127 or message.version == 2
-    sys_flag = message.sys_flag & ~(MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6)
-    sys_flag |= MessageSysFlag.BORN_HOST_V6 if len(message.born_host) == 20 else 0
-    sys_flag |= MessageSysFlag.STORE_HOST_V6 if len(message.store_host) == 20 else 0
+    sys_flag = message.sys_flag & ~HOSTS_V6 | host_bits(len(message.born_host), len(message.store_host))
     topic_head = struct.pack(">H", len(topic)) if wide else bytes((len(topic),))
-    total = 75 + len(message.born_host) + len(message.store_host) + len(message.body)
+    total = FIXED_SIZE + len(message.born_host) + len(message.store_host) + len(message.body)
     total += len(topic_head) - 1 + len(topic) + len(text)
     head = _HEAD.pack(
         total, MAGIC_V2 if wide else MAGIC_V1, crc31(message.body), message.queue_id, message.flag,
@@ -365,7 +350,7 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
         text = encode_properties(message.properties).encode()
         if len(text) > PROPERTIES_MAX_LENGTH:
             raise LocalProtocolError(f"properties of {len(text)} bytes; a batch record holds {PROPERTIES_MAX_LENGTH}")
-        size = 22 + len(message.body) + len(text)
+        size = BATCH_RECORD_SIZE + len(message.body) + len(text)
         parts += (
             _BATCH_HEAD.pack(size, 0, 0, message.flag, len(message.body)),
             message.body,
@@ -418,10 +403,10 @@ def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[
 
 def _decode_batch_record(view: memoryview, position: int, topic: str) -> tuple[Message, int]:
     """The message at `position` of a batch body, and the bytes of its record."""
-    if len(view) - position < 22:
+    if len(view) - position < BATCH_RECORD_SIZE:
         raise RemoteProtocolError(f"a batch record at byte {position} is cut short")
     size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(view, position)
-    if size < 22 or size > len(view) - position:
+    if size < BATCH_RECORD_SIZE or size > len(view) - position:
         raise RemoteProtocolError(f"a batch record at byte {position} says {size} bytes")
     record = view[position : position + size]
     body, at = _take(record, 20, body_size)

@@ -37,6 +37,16 @@ def transaction_type(sys_flag: int) -> int:
     return sys_flag & TRANSACTION_MASK
 
 
+def is_rolled_back(sys_flag: int) -> bool:
+    """Return True for a record of transaction type ROLLBACK: no message, and in neither queues nor index."""
+    return sys_flag & TRANSACTION_MASK == MessageSysFlag.TRANSACTION_ROLLBACK
+
+
+def is_queued(sys_flag: int) -> bool:
+    """Return True if a record has a place in a queue: it is neither a half message nor rolled back."""
+    return not sys_flag & MessageSysFlag.TRANSACTION_PREPARED
+
+
 def with_transaction_type(sys_flag: int, kind: int) -> int:
     """`sys_flag` with its transaction bits replaced by `kind`."""
     return (sys_flag & ~TRANSACTION_MASK) | kind

@@ -38,8 +38,8 @@ import struct
 from collections.abc import Sequence
 
 from maxq.errors import RemoteProtocolError
+from maxq.protocol.message.record_layout import MAGIC, MESSAGE_MAGICS, PHYSICAL_OFFSET
 from maxq.store.damage.seals import Seal
-from maxq.store.log.commit_log import MESSAGE_MAGICS
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
@@ -47,7 +47,6 @@ SEALS_OFFSET = -2
 NAME_OFFSET = -3
 #: Of a record, from its magic code to behind its own offset.
 JOINT_SIZE = 32
-_MAGIC_POSITION = 4
 _SEAL = struct.Struct(">qqI")
 _MOST_SEALS = 50_000
 LONGEST_SEALS = _MOST_SEALS * _SEAL.size  # bytes
@@ -84,7 +83,7 @@ def encode_name(broker_name: str) -> bytes:
 
 def joint_offset(record_offset: int) -> int:
     """Where a slave whose last record begins at `record_offset` asks its master to start."""
-    return record_offset + _MAGIC_POSITION
+    return record_offset + MAGIC
 
 
 def is_joint(offset: int, log: memoryview) -> bool:
@@ -92,7 +91,7 @@ def is_joint(offset: int, log: memoryview) -> bool:
     return (
         len(log) >= JOINT_SIZE
         and int.from_bytes(log[:4], "big") in MESSAGE_MAGICS
-        and int.from_bytes(log[24:32], "big") == offset - _MAGIC_POSITION
+        and int.from_bytes(log[PHYSICAL_OFFSET - MAGIC : PHYSICAL_OFFSET - MAGIC + 8], "big") == offset - MAGIC
     )
 
 

@@ -18,6 +18,7 @@ from maxq.protocol.frame.send_rows import (
     R_TOPIC_SIZE,
     ROW_WIDTH,
 )
+from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, FIXED_SIZE
 from maxq.store.append.log_rows_cy import append_rows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH
@@ -45,7 +46,8 @@ class BatchRows:
         self.count = count
         self._body, self._topic_size = message.body, len(topic)
         self._source = bytearray(topic + message.body)
-        self._more = head + 75 + len(message.born_host) + len(store_host) + len(topic) - 22  # than in the batch's body
+        self._more = head + FIXED_SIZE - BATCH_RECORD_SIZE  # than in the batch's body
+        self._more += len(message.born_host) + len(store_host) + len(topic)
         self._starts = record_places(message.body, count, 0, 0)
         self._starts.append(len(message.body))
         self.size = len(message.body) + count * self._more

@@ -10,15 +10,16 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from cython.cimports.maxq.store.log.log_cy import LogTail
     from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from maxq.store.log.log_cy import LogTail
     from maxq.store.log.tails_cy import QueueTail, TopicTail
 
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 #: Properties of a half message that make its final message a matter of the general way.
@@ -48,11 +49,11 @@ class _HalfRecord:
     def read(self, rec: cython.p_uchar, size: cython.longlong, group: bytes) -> cython.bint:
         """Is it a plain half message of this producer group?"""
         # 124: what stands before the body's length ends before that, however wide the hosts are
-        if size < 124 or u32(rec, 0) != size or u32(rec, 4) != _V1:
+        if size < 124 or u32(rec, layout.TOTAL_SIZE) != size or u32(rec, layout.MAGIC) != layout.MAGIC_V1:
             return False
-        sys_flag: cython.longlong = u32(rec, 36)
-        self.stored_at = 48 + (20 if sys_flag & 0x10 else 8)
-        self.reconsume_times = self.stored_at + 8 + (20 if sys_flag & 0x20 else 8)
+        sys_flag: cython.longlong = u32(rec, layout.SYS_FLAG)
+        self.stored_at = layout.store_timestamp_at(sys_flag)
+        self.reconsume_times = layout.reconsume_times_at(sys_flag)
         self.body = self.reconsume_times + 16
         self.body_size = u32(rec, self.body - 4)
         at: cython.longlong = self.body + self.body_size
@@ -121,9 +122,10 @@ def append_final(
     queue: QueueTail = topic.queues.get(half.queue_id)
     if queue is None:
         return 0
-    born_size: cython.Py_ssize_t = half.stored_at - 48
+    born_size: cython.Py_ssize_t = half.stored_at - layout.BORN_HOST
     store_size: cython.Py_ssize_t = half.reconsume_times - half.stored_at - 8
-    total: cython.longlong = 75 + born_size + store_size + half.body_size + half.topic_size + half.properties_size
+    hosts: cython.longlong = born_size + store_size
+    total: cython.longlong = layout.FIXED_SIZE + hosts + half.body_size + half.topic_size + half.properties_size
     p: cython.longlong = tail.wrote_position + tail.head
     if total + 8 > tail.file_size - p:
         tail.full = True
@@ -131,25 +133,27 @@ def append_final(
     born: cython.p_uchar
     store: cython.p_uchar
     if cython.compiled:
-        born, store = rec + 48, rec + half.stored_at + 8
+        born, store = rec + layout.BORN_HOST, rec + half.stored_at + 8
     else:
-        born, store = rec[48 : half.stored_at], rec[half.stored_at + 8 : half.reconsume_times]
+        born, store = rec[layout.BORN_HOST : half.stored_at], rec[half.stored_at + 8 : half.reconsume_times]
+    sys_flag: cython.longlong = u32(rec, layout.SYS_FLAG) & ~cython.cast(cython.longlong, layout.TRANSACTION_MASK)
+    sys_flag |= layout.TRANSACTION_COMMIT | (layout.MULTI_TAGS if topic.multi_tags else 0)
     q: cython.longlong = tail.write_front(
         p,
         total,
-        u32(rec, 8),
+        u32(rec, layout.BODY_CRC),
         half.queue_id,
-        u32(rec, 16),
+        u32(rec, layout.FLAG),
         queue.next_queue_offset,
-        (u32(rec, 36) & ~cython.cast(cython.longlong, 0xC)) | 8 | (2 if topic.multi_tags else 0),
-        i64(rec, 40),
+        sys_flag,
+        i64(rec, layout.BORN_TIMESTAMP),
         born,
         born_size,
         store_timestamp,
         store,
         store_size,
         u32(rec, half.reconsume_times),
-        i64(rec, 28),
+        i64(rec, layout.PHYSICAL_OFFSET),
         rec,
         half.body,
         half.body_size,

@@ -12,69 +12,15 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.protocol.frame.send_rows import (
-        A_FIRST,
-        A_ROWS,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        F_BATCH,
-        F_HALF,
-        F_SCRATCH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_BORN_TIMESTAMP,
-        R_COUNT,
-        R_FLAG,
-        R_FLAGS,
-        R_FRAME,
-        R_PHYSICAL_OFFSET,
-        R_PROPERTIES,
-        R_PROPERTIES_SIZE,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_RECONSUME_TIMES,
-        R_SIZE,
-        R_SYS_FLAG,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-    )
+    from cython.cimports.maxq.protocol.frame import send_rows as sr
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from cython.cimports.maxq.store.log.log_cy import LogTail
     from cython.cimports.maxq.store.log.record_cy import crc31_at
     from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
 else:
-    from maxq.protocol.frame.send_rows import (
-        A_FIRST,
-        A_ROWS,
-        A_TAKEN,
-        ARRIVAL_WIDTH,
-        F_BATCH,
-        F_HALF,
-        F_SCRATCH,
-        R_BODY,
-        R_BODY_SIZE,
-        R_BORN_TIMESTAMP,
-        R_COUNT,
-        R_FLAG,
-        R_FLAGS,
-        R_FRAME,
-        R_PHYSICAL_OFFSET,
-        R_PROPERTIES,
-        R_PROPERTIES_SIZE,
-        R_QUEUE_ID,
-        R_QUEUE_OFFSET,
-        R_RECONSUME_TIMES,
-        R_SIZE,
-        R_SYS_FLAG,
-        R_TOPIC,
-        R_TOPIC_SIZE,
-        R_UNIQUE,
-        R_UNIQUE_SIZE,
-        ROW_WIDTH,
-    )
+    from maxq.protocol.frame import send_rows as sr
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from maxq.store.log.log_cy import LogTail
     from maxq.store.log.record_cy import crc31_at
@@ -129,25 +75,25 @@ def append_rows(
         src, scr, born, store, end = memoryview(source), scratch, born_host, store_host, suffix
     born_size: cython.Py_ssize_t = len(born_host)
     store_size: cython.Py_ssize_t = len(store_host)
-    host_bits: cython.longlong = (0x10 if born_size == 20 else 0) | (0x20 if store_size == 20 else 0)
+    host_bits: cython.longlong = layout.host_bits(born_size, store_size)
     for done in range(count):
         if cython.compiled:
-            row = cython.address(rows[0]) + (first + done) * ROW_WIDTH
+            row = cython.address(rows[0]) + (first + done) * sr.ROW_WIDTH
         else:
-            row = memoryview(rows)[(first + done) * ROW_WIDTH : (first + done + 1) * ROW_WIDTH]
-        flags = row[R_FLAGS]
-        topic = tail.topic_memory.find(topics, src, row[R_TOPIC], row[R_TOPIC_SIZE])
-        queue_id = row[R_QUEUE_ID]
+            row = memoryview(rows)[(first + done) * sr.ROW_WIDTH : (first + done + 1) * sr.ROW_WIDTH]
+        flags = row[sr.R_FLAGS]
+        topic = tail.topic_memory.find(topics, src, row[sr.R_TOPIC], row[sr.R_TOPIC_SIZE])
+        queue_id = row[sr.R_QUEUE_ID]
         if topic is None or not topic.plain or topic.batch or queue_id < 0 or queue_id > topic.max_queue_id:
             return done
         queue = topic.queues.get(queue_id)
         if queue is None:
             return done
-        props = scr if flags & F_SCRATCH else src
+        props = scr if flags & sr.F_SCRATCH else src
         # the IPv6 bits come from our own sockets, never from the client
-        sys_flag = row[R_SYS_FLAG] & ~cython.cast(cython.longlong, 0x30)
-        row[R_SYS_FLAG] = sys_flag | host_bits | (2 if topic.multi_tags else 0)
-        if flags & F_HALF:
+        sys_flag = row[sr.R_SYS_FLAG] & ~cython.cast(cython.longlong, layout.HOSTS_V6)
+        row[sr.R_SYS_FLAG] = sys_flag | host_bits | (layout.MULTI_TAGS if topic.multi_tags else 0)
+        if flags & sr.F_HALF:
             written = _append_half(
                 tail,
                 src,
@@ -166,7 +112,7 @@ def append_rows(
             if written < 0:
                 return done
             continue
-        if flags & F_BATCH:
+        if flags & sr.F_BATCH:
             written = _append_batch(
                 tail, src, row, topic, queue, born, born_size, store, store_size, store_timestamp, max_message_size
             )
@@ -213,17 +159,17 @@ def append_arrivals(
     done: cython.Py_ssize_t
     row: cython.Py_ssize_t
     for number in range(len(born_hosts)):
-        first = table[number * ARRIVAL_WIDTH + A_FIRST]
-        count = table[number * ARRIVAL_WIDTH + A_ROWS]
+        first = table[number * sr.ARRIVAL_WIDTH + sr.A_FIRST]
+        count = table[number * sr.ARRIVAL_WIDTH + sr.A_ROWS]
         done = append_rows(
             tail, source, scratch, rows, first, count, topics, born_hosts[number], store_host, store_timestamp,
             suffix, max_message_size,
         )  # fmt: skip
         if done < count:
-            table[number * ARRIVAL_WIDTH + A_TAKEN] = rows[(first + done) * ROW_WIDTH + R_FRAME]
-            table[number * ARRIVAL_WIDTH + A_ROWS] = done
+            table[number * sr.ARRIVAL_WIDTH + sr.A_TAKEN] = rows[(first + done) * sr.ROW_WIDTH + sr.R_FRAME]
+            table[number * sr.ARRIVAL_WIDTH + sr.A_ROWS] = done
             for row in range(first + done, first + count):
-                rows[row * ROW_WIDTH + R_COUNT] = 0
+                rows[row * sr.ROW_WIDTH + sr.R_COUNT] = 0
         total += done
     return total
 
@@ -247,10 +193,10 @@ def _append_one(
     max_message_size: cython.longlong,
 ) -> cython.longlong:
     """One message. Its size, or -1 when this row needs something else."""
-    body_size: cython.longlong = row[R_BODY_SIZE]
-    topic_size: cython.longlong = row[R_TOPIC_SIZE]
-    properties_size: cython.longlong = row[R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size
-    total: cython.longlong = 75 + born_size + store_size + body_size + topic_size + properties_size
+    body_size: cython.longlong = row[sr.R_BODY_SIZE]
+    topic_size: cython.longlong = row[sr.R_TOPIC_SIZE]
+    properties_size: cython.longlong = row[sr.R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size
+    total: cython.longlong = layout.FIXED_SIZE + born_size + store_size + body_size + topic_size + properties_size
     p: cython.longlong = tail.wrote_position + tail.head
     if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES or topic_size > 127:
         return -1
@@ -260,24 +206,24 @@ def _append_one(
     q: cython.longlong = tail.write_front(
         p,
         total,
-        crc31_at(src, row[R_BODY], body_size),
-        row[R_QUEUE_ID],
-        row[R_FLAG],
+        crc31_at(src, row[sr.R_BODY], body_size),
+        row[sr.R_QUEUE_ID],
+        row[sr.R_FLAG],
         queue.next_queue_offset,
-        row[R_SYS_FLAG],
-        row[R_BORN_TIMESTAMP],
+        row[sr.R_SYS_FLAG],
+        row[sr.R_BORN_TIMESTAMP],
         born,
         born_size,
         store_timestamp,
         store,
         store_size,
-        row[R_RECONSUME_TIMES],
+        row[sr.R_RECONSUME_TIMES],
         0,
         src,
-        row[R_BODY],
+        row[sr.R_BODY],
         body_size,
         src,
-        row[R_TOPIC],
+        row[sr.R_TOPIC],
         topic_size,
         properties_size,
     )
@@ -292,8 +238,8 @@ def _append_one(
 @cython.exceptval(check=False)
 def _mark(props: cython.p_uchar, row: cython.p_longlong) -> cython.longlong:
     """Bytes of the separator that the row's own properties lack: 1 or 0."""
-    own_size: cython.longlong = row[R_PROPERTIES_SIZE]
-    return 1 if own_size and props[row[R_PROPERTIES] + own_size - 1] != 2 else 0
+    own_size: cython.longlong = row[sr.R_PROPERTIES_SIZE]
+    return 1 if own_size and props[row[sr.R_PROPERTIES] + own_size - 1] != 2 else 0
 
 
 @cython.cfunc
@@ -308,8 +254,8 @@ def _put_properties(
     suffix_size: cython.Py_ssize_t,
 ) -> cython.longlong:
     """The row's own properties, and those that every row gets; returns the position behind them."""
-    copy_bytes(buf, q, props, row[R_PROPERTIES], row[R_PROPERTIES_SIZE])
-    q += row[R_PROPERTIES_SIZE]
+    copy_bytes(buf, q, props, row[sr.R_PROPERTIES], row[sr.R_PROPERTIES_SIZE])
+    q += row[sr.R_PROPERTIES_SIZE]
     if _mark(props, row):
         buf[q] = 2
         q += 1
@@ -324,10 +270,10 @@ def _stored(
     tail: LogTail, row: cython.p_longlong, p: cython.longlong, total: cython.longlong, queue: QueueTail
 ) -> cython.void:
     """The row's one record is at p."""
-    row[R_PHYSICAL_OFFSET] = tail.file_from_offset + p
-    row[R_QUEUE_OFFSET] = queue.next_queue_offset
-    row[R_SIZE] = total
-    row[R_COUNT] = 1
+    row[sr.R_PHYSICAL_OFFSET] = tail.file_from_offset + p
+    row[sr.R_QUEUE_OFFSET] = queue.next_queue_offset
+    row[sr.R_SIZE] = total
+    row[sr.R_COUNT] = 1
     queue.next_queue_offset += 1
     tail.end_record(p, total)
 
@@ -353,14 +299,20 @@ def _append_half(
     queue: QueueTail = None if half is None else half.queues.get(0)
     if queue is None:
         return -1
-    body_size: cython.longlong = row[R_BODY_SIZE]
-    topic_size: cython.longlong = row[R_TOPIC_SIZE]
-    queue_id: bytes = b"\x02REAL_QID\x01%d\x02" % row[R_QUEUE_ID]
+    body_size: cython.longlong = row[sr.R_BODY_SIZE]
+    topic_size: cython.longlong = row[sr.R_TOPIC_SIZE]
+    queue_id: bytes = b"\x02REAL_QID\x01%d\x02" % row[sr.R_QUEUE_ID]
     properties_size: cython.longlong = (
-        row[R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size + row[R_UNIQUE_SIZE] + topic_size + 30 + len(queue_id)
+        row[sr.R_PROPERTIES_SIZE]
+        + _mark(props, row)
+        + suffix_size
+        + row[sr.R_UNIQUE_SIZE]
+        + topic_size
+        + 30
+        + len(queue_id)
     )
     half_size: cython.longlong = len(_HALF_TOPIC)
-    total: cython.longlong = 75 + born_size + store_size + body_size + half_size + properties_size
+    total: cython.longlong = layout.FIXED_SIZE + born_size + store_size + body_size + half_size + properties_size
     p: cython.longlong = tail.wrote_position + tail.head
     if body_size > max_message_size or body_size == 0 or properties_size > _MAX_PROPERTIES - _LATER_ROOM:
         return -1
@@ -376,21 +328,21 @@ def _append_half(
     q: cython.longlong = tail.write_front(
         p,
         total,
-        crc31_at(src, row[R_BODY], body_size),
+        crc31_at(src, row[sr.R_BODY], body_size),
         0,
-        row[R_FLAG],
+        row[sr.R_FLAG],
         queue.next_queue_offset,
-        row[R_SYS_FLAG],
-        row[R_BORN_TIMESTAMP],
+        row[sr.R_SYS_FLAG],
+        row[sr.R_BORN_TIMESTAMP],
         born,
         born_size,
         store_timestamp,
         store,
         store_size,
-        row[R_RECONSUME_TIMES],
+        row[sr.R_RECONSUME_TIMES],
         0,
         src,
-        row[R_BODY],
+        row[sr.R_BODY],
         body_size,
         name,
         0,
@@ -399,9 +351,9 @@ def _append_half(
     )
     q = _put_properties(buf, q, props, row, suffix, suffix_size)
     q = put_bytes(buf, q, b"__transactionId__\x01")
-    copy_bytes(buf, q, props, row[R_UNIQUE], row[R_UNIQUE_SIZE])
-    q = put_bytes(buf, q + row[R_UNIQUE_SIZE], b"\x02REAL_TOPIC\x01")
-    copy_bytes(buf, q, src, row[R_TOPIC], topic_size)
+    copy_bytes(buf, q, props, row[sr.R_UNIQUE], row[sr.R_UNIQUE_SIZE])
+    q = put_bytes(buf, q + row[sr.R_UNIQUE_SIZE], b"\x02REAL_TOPIC\x01")
+    copy_bytes(buf, q, src, row[sr.R_TOPIC], topic_size)
     put_bytes(buf, q + topic_size, queue_id)
     _stored(tail, row, p, total, queue)
     half.put_nums += 1
@@ -442,14 +394,14 @@ def _count_batch(
     own: cython.longlong
     number: cython.longlong = 0
     while p < end:
-        if end - p < 22:
+        if end - p < layout.BATCH_RECORD_SIZE:
             return -1
         body_size = i32(src, p + 16)
-        if body_size <= 0 or p + 22 + body_size > end:
+        if body_size <= 0 or p + layout.BATCH_RECORD_SIZE + body_size > end:
             return -1
-        own = p + 22 + body_size
+        own = p + layout.BATCH_RECORD_SIZE + body_size
         own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
-        if own + own_size > end or i32(src, p) != 22 + body_size + own_size:
+        if own + own_size > end or i32(src, p) != layout.BATCH_RECORD_SIZE + body_size + own_size:
             return -1
         if own_size > _MAX_PROPERTIES or number == _BATCH_MOST or not _may_be_in_batch(src, own, own_size):
             return -1
@@ -484,9 +436,9 @@ def _append_batch(
     The bytes written, or -1 when the row needs something else. Nothing is written then, not behind the end of the log
     either: that may be where its newest records lie that are not dispatched yet (LogStaging).
     """
-    p: cython.longlong = row[R_BODY]
-    topic_size: cython.longlong = row[R_TOPIC_SIZE]
-    fixed: cython.longlong = 75 + born_size + store_size + topic_size
+    p: cython.longlong = row[sr.R_BODY]
+    topic_size: cython.longlong = row[sr.R_TOPIC_SIZE]
+    fixed: cython.longlong = layout.FIXED_SIZE + born_size + store_size + topic_size
     q: cython.longlong
     w: cython.longlong = tail.wrote_position
     body_size: cython.longlong
@@ -495,14 +447,14 @@ def _append_batch(
     total: cython.longlong
     number: cython.longlong
     count: cython.longlong
-    if row[R_BODY_SIZE] > max_message_size or row[R_BODY_SIZE] == 0 or topic_size > 127:
+    if row[sr.R_BODY_SIZE] > max_message_size or row[sr.R_BODY_SIZE] == 0 or topic_size > 127:
         return -1
-    count = _count_batch(tail, src, p, p + row[R_BODY_SIZE], fixed)
+    count = _count_batch(tail, src, p, p + row[sr.R_BODY_SIZE], fixed)
     if count < 0:
         return -1
     for number in range(count):
         body_size = i32(src, p + 16)
-        own = p + 22 + body_size
+        own = p + layout.BATCH_RECORD_SIZE + body_size
         own_size = (cython.cast(cython.longlong, src[own - 2]) << 8) | src[own - 1]
         total = fixed + body_size + own_size
         w += tail.head
@@ -510,23 +462,23 @@ def _append_batch(
             w,
             total,
             crc31_at(src, p + 20, body_size),
-            row[R_QUEUE_ID],
+            row[sr.R_QUEUE_ID],
             i32(src, p + 12),
             queue.next_queue_offset + number,
-            row[R_SYS_FLAG],
-            row[R_BORN_TIMESTAMP],
+            row[sr.R_SYS_FLAG],
+            row[sr.R_BORN_TIMESTAMP],
             born,
             born_size,
             store_timestamp,
             store,
             store_size,
-            row[R_RECONSUME_TIMES],
+            row[sr.R_RECONSUME_TIMES],
             0,
             src,
             p + 20,
             body_size,
             src,
-            row[R_TOPIC],
+            row[sr.R_TOPIC],
             topic_size,
             own_size,
         )
@@ -535,16 +487,16 @@ def _append_batch(
             tail.close_entry(w - 48, total, tail.next_index + number)
         w += total
         p = own + own_size
-    row[R_PHYSICAL_OFFSET] = tail.file_from_offset + tail.wrote_position + tail.head
-    row[R_QUEUE_OFFSET] = queue.next_queue_offset
-    row[R_SIZE] = w - tail.wrote_position
-    row[R_COUNT] = count
+    row[sr.R_PHYSICAL_OFFSET] = tail.file_from_offset + tail.wrote_position + tail.head
+    row[sr.R_QUEUE_OFFSET] = queue.next_queue_offset
+    row[sr.R_SIZE] = w - tail.wrote_position
+    row[sr.R_COUNT] = count
     queue.next_queue_offset += count
     if tail.head:
         tail.next_index += count
     tail.wrote_position = w
     topic.put_nums += count
-    return row[R_SIZE]
+    return row[sr.R_SIZE]
 
 
 def is_compiled() -> bool:

@@ -16,7 +16,8 @@ from maxq.protocol.message.message_const import (
 )
 from maxq.protocol.message.message_id import offset_message_id, offset_message_ids
 from maxq.protocol.message.message_properties import encode_properties
-from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_queued, is_rolled_back
+from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
 from maxq.store.append.batch_rows import BatchRows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.append.write_gate import WriteGate
@@ -42,12 +43,10 @@ _MAX_RETRY_TOPIC = 255
 _PROP_CRC_SIZE = 20
 _RETRY_PREFIX = "%RETRY%"
 _OF_COPIES = (_RETRY_PREFIX, "%DLQ%")
-_INNER_BATCH = 0x80
-_ROLLBACK = 0xC
-MULTI_TAGS = 0x2
+#: Bytes that a record takes at most in the log besides its topic, beyond what it takes in the body of a batch.
+_MORE_THAN_IN_A_BATCH = HEAD_SIZE_MAX - BATCH_RECORD_SIZE
 #: Until one more record fits: memory is written, becomes larger, gets blocks; then the same in the next file.
 _MOST_CALLS_FOR_ROOM = 6
-_NO_QUEUE_OFFSET = (0x4, 0xC)  # transaction types prepared and rollback
 
 
 class MessageWriter:
@@ -84,7 +83,7 @@ class MessageWriter:
             return refused
         if message.topic in (DELETED_TOPIC, TABLES_TOPIC):
             return _illegal(f"records of {message.topic} delete or make topics: only the broker writes them")
-        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+        if is_rolled_back(message.sys_flag):
             return _illegal(
                 f"sysFlag {message.sys_flag:#x} says that the message is rolled back: it would be stored and never "
                 "delivered. Only the store writes such records: fillers over damage, and what deletes and makes topics"
@@ -105,7 +104,7 @@ class MessageWriter:
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
         """See MessageStore.put_message."""
-        if message.topic.startswith(_OF_COPIES) and not message.sys_flag & _INNER_BATCH:
+        if message.topic.startswith(_OF_COPIES) and not message.sys_flag & MessageSysFlag.INNER_BATCH:
             message.properties = _of_no_batch(message.properties)
         refused = self._check(message) or self._check_inner_batch(message)
         if refused is not None:
@@ -120,7 +119,7 @@ class MessageWriter:
             if refused is not None or may_name_queues(message.topic):
                 return refused or self._put_multi_dispatch(message, names)
         tail = self._queues.open(message.topic, message.queue_id).tail
-        counted = message.sys_flag & 0xC not in _NO_QUEUE_OFFSET
+        counted = is_queued(message.sys_flag)
         result = self._append(message, tail.next_queue_offset if counted else 0, message.encoded_properties())
         if result.ok:
             tail.next_queue_offset += 1 if counted else 0
@@ -169,12 +168,11 @@ class MessageWriter:
             )
         topic = message.topic.encode()
         store_host = message.store_host or self._context.identity.store_host
-        sys_flag = message.sys_flag & ~0x30
-        sys_flag |= (0x10 if len(message.born_host) == 20 else 0) | (0x20 if len(store_host) == 20 else 0)
+        sys_flag = message.sys_flag & ~HOSTS_V6 | host_bits(len(message.born_host), len(store_host))
         topic_tail = self._queues.topic_tail(message.topic)
         if topic_tail.multi_tags:
             sys_flag |= MULTI_TAGS
-        size = 95 + 24 + len(message.body) + len(topic) + len(properties) + reserved
+        size = HEAD_SIZE_MAX + len(message.body) + len(topic) + len(properties) + reserved
         if self._context.is_dledger and size > ENTRY_BODY_MAX:
             return _too_long_for_an_entry(size)
         if size + self._commit_log.tail.head + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log:
@@ -214,7 +212,7 @@ class MessageWriter:
         refused = self._check(message)
         if refused is not None:
             return refused
-        if message.topic.startswith(_RETRY_PREFIX) or message.sys_flag & 0xC:
+        if message.topic.startswith(_RETRY_PREFIX) or message.sys_flag & TRANSACTION_MASK:
             return _illegal(
                 "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
             )
@@ -226,7 +224,7 @@ class MessageWriter:
             return _illegal(f"the batch body is malformed: {error}")
         if not count:
             return _illegal("the batch holds no message")
-        more = 95 + 24 - 22 + len(message.topic.encode()) + _PROP_CRC_SIZE + self._commit_log.tail.head
+        more = _MORE_THAN_IN_A_BATCH + len(message.topic.encode()) + _PROP_CRC_SIZE + self._commit_log.tail.head
         size = len(message.body) + count * more
         if size + END_FILE_MIN_BLANK_LENGTH > self._context.config.mapped_file_size_commit_log:
             return _illegal(
@@ -273,7 +271,7 @@ class MessageWriter:
     def _longest_record(self, message: MessageExtBrokerInner, count: int) -> int:
         """Bytes of log that the longest of the batch's `count` messages takes."""
         reserved = _PROP_CRC_SIZE if self._context.config.enabled_append_prop_crc else 0
-        more = 95 + 24 - 22 + len(message.topic.encode()) + reserved  # than in the body of the batch
+        more = _MORE_THAN_IN_A_BATCH + len(message.topic.encode()) + reserved
         places = record_places(message.body, count, 0, more)
         places.append(len(message.body) + count * more)
         return max(end - start for start, end in pairwise(places))
@@ -382,7 +380,7 @@ class MessageWriter:
     # --- BatchCQ topics ---
 
     def _check_inner_batch(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
-        inner = bool(message.sys_flag & _INNER_BATCH)
+        inner = bool(message.sys_flag & MessageSysFlag.INNER_BATCH)
         if PROPERTY_INNER_NUM in message.properties and not inner:
             return _illegal("the message has INNER_NUM but is no inner batch; leave the property away")
         if inner and not self._queues.topic_tail(message.topic).batch:
@@ -395,7 +393,7 @@ class MessageWriter:
         queue = self._queues.open_batch(message.topic, message.queue_id)
         base, count = queue.next_queue_offset, 1
         data = message.encoded_properties()
-        if message.sys_flag & _INNER_BATCH:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH:
             text = message.properties.get(PROPERTY_INNER_NUM, "1")
             if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 32767:
                 return _illegal(f"INNER_NUM is {text!r}; it must be 1…32767")

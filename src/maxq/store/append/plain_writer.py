@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX
 from maxq.protocol.frame.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
 from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from maxq.protocol.message.record_layout import HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
 from maxq.store.append.log_final_cy import append_final
 from maxq.store.append.log_rows_cy import append_arrivals, append_rows
-from maxq.store.append.message_writer import MAX_PROPERTIES, MULTI_TAGS
+from maxq.store.append.message_writer import MAX_PROPERTIES
 from maxq.store.append.record_copy_cy import RecordCopy
 from maxq.store.append.write_gate import WriteGate
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
@@ -208,7 +209,7 @@ class PlainWriter:
         queue = None if tail is None or tail.batch or tail.is_static else tail.queues.get(queue_id)
         host = store_host or context.identity.store_host
         body_size = copy.body_end - copy.body_start
-        size = 95 + 24 + body_size + len(topic) + len(properties)
+        size = HEAD_SIZE_MAX + body_size + len(topic) + len(properties)
         if (
             tail is None
             or queue is None
@@ -219,7 +220,7 @@ class PlainWriter:
             or size + log.tail.head + END_FILE_MIN_BLANK_LENGTH > config.mapped_file_size_commit_log
         ):
             return 0
-        sys_flag = copy.sys_flag & ~0x30 | (0x10 if len(copy.born_host) == 20 else 0) | (0x20 if len(host) == 20 else 0)
+        sys_flag = copy.sys_flag & ~HOSTS_V6 | host_bits(len(copy.born_host), len(host))
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
         while True:

@@ -15,8 +15,10 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import digits, find_byte, i64, put_bytes, take_bytes, u32
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i64, put_bytes, take_bytes, u32
 
 #: Properties of records that are copied the general way.
@@ -24,8 +26,6 @@ _NOT_PLAIN = frozenset(
     b"__CRC32# INNER_NUM INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET MAXQ_DAMAGED __LITE_TOPIC "
     b"TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS TIMER_DEL_UNIQKEY TRAN_MSG".split()
 )
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
 _DELAY = 1
 _REAL_TOPIC = 2
 _REAL_QUEUE = 4
@@ -73,21 +73,21 @@ class RecordCopy:
         """See record_copy_cy.pyi."""
         rec: cython.p_uchar
         size: cython.Py_ssize_t = len(record)
-        if size < 40:
+        if size < layout.BORN_TIMESTAMP:
             return False
         if cython.compiled:
             rec = cython.cast(cython.p_uchar, cython.address(record[0]))
         else:
             rec = memoryview(record)
-        magic: cython.uint = u32(rec, 4)
-        if u32(rec, 0) != size or (magic != _V1 and magic != _V2):
+        magic: cython.uint = u32(rec, layout.MAGIC)
+        if u32(rec, layout.TOTAL_SIZE) != size or (magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2):
             return False
-        self.sys_flag = u32(rec, 36)
-        transaction: cython.longlong = self.sys_flag & 0xC
-        if self.sys_flag & 0x80 or (transaction != 0 and transaction != 8):
+        self.sys_flag = u32(rec, layout.SYS_FLAG)
+        transaction: cython.longlong = self.sys_flag & layout.TRANSACTION_MASK
+        if self.sys_flag & layout.INNER_BATCH or (transaction != 0 and transaction != layout.TRANSACTION_COMMIT):
             return False
-        stored_at: cython.Py_ssize_t = 48 + (20 if self.sys_flag & 0x10 else 8)
-        p: cython.Py_ssize_t = stored_at + 8 + (20 if self.sys_flag & 0x20 else 8)
+        stored_at: cython.Py_ssize_t = layout.store_timestamp_at(self.sys_flag)
+        p: cython.Py_ssize_t = layout.reconsume_times_at(self.sys_flag)
         self.body_start = p + 16
         if self.body_start + 4 > size:
             return False
@@ -98,7 +98,7 @@ class RecordCopy:
         at: cython.Py_ssize_t = self.body_end
         topic_size: cython.Py_ssize_t = rec[at]
         at += 1
-        if magic == _V2:
+        if magic == layout.MAGIC_V2:
             topic_size = (topic_size << 8) | rec[at]
             at += 1
         if topic_size == 0 or at + topic_size + 2 > size:
@@ -110,12 +110,12 @@ class RecordCopy:
         self.properties = take_bytes(rec, at + 2, size - at - 2)
         if size > at + 2 and rec[size - 1] != 2:
             self.properties += b"\x02"
-        self.flag = u32(rec, 16)
-        self.born_timestamp = i64(rec, 40)
-        self.born_host = take_bytes(rec, 48, stored_at - 48)
+        self.flag = u32(rec, layout.FLAG)
+        self.born_timestamp = i64(rec, layout.BORN_TIMESTAMP)
+        self.born_host = take_bytes(rec, layout.BORN_HOST, stored_at - layout.BORN_HOST)
         self.store_host = take_bytes(rec, stored_at + 8, p - stored_at - 8)
         self.reconsume_times = u32(rec, p)
-        self.body_crc = u32(rec, 8)
+        self.body_crc = u32(rec, layout.BODY_CRC)
         return self.reconsume_times < 0x7FFFFFFF and self._read_properties()
 
     @cython.cfunc

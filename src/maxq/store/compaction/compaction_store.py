@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from maxq.errors import StoreFailedError, StoreRefusedError
 from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.record_layout import size_of
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.compaction.compaction_log import CompactionLog
@@ -292,7 +293,7 @@ class CompactionStore:
         found = self._open(*key)
         at = 0
         while at < len(records):
-            record = records[at : at + int.from_bytes(records[at : at + 4], "big")]
+            record = records[at : at + size_of(records, at)]
             message = decode_record(record)
             if found.next_offset <= message.queue_offset < queue.low:
                 found.append(record, jhash(message.tags) if message.tags else 0, message.queue_offset)

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.record_layout import MAGIC_BLANK
 from maxq.runtime.interfaces import Disk
 from maxq.store.files.mapped_file import clear, offset_to_file_name
-from maxq.store.log.commit_log import BLANK_MAGIC
 
 UNIT_SIZE: Final = 46
 _UNIT = struct.Struct(">qiqqqhii")
@@ -160,7 +160,7 @@ class Segment:
     def close(self) -> None:
         """Nothing more is appended. What Java needs to see that is written."""
         if self.wrote + _BLANK.size <= self._log_size:
-            self._log.write(self.wrote, memoryview(_BLANK.pack(self._log_size - self.wrote, BLANK_MAGIC)))
+            self._log.write(self.wrote, memoryview(_BLANK.pack(self._log_size - self.wrote, MAGIC_BLANK)))
         place = self.count * UNIT_SIZE
         self._units.view[place : place + UNIT_SIZE] = _END_UNIT
         self._is_closed = True

@@ -21,12 +21,13 @@ and the gap's units point to that message (see consume_queue.py).
 
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message.message import MessageExt, encode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
 from maxq.store.damage.damage_names import DAMAGED_FOLDER, DAMAGED_PROPERTY, DAMAGED_TOPIC
 from maxq.store.files.mapped_file import MappedFile, offset_to_file_name
-from maxq.store.log.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.store_context import StoreContext
 
-_ROLLBACK = 0xC
 _BLANK = b"\xcb\xd4\x31\x94"
 
 
@@ -119,7 +120,7 @@ def _filler(file: MappedFile, damage: DamagedRange) -> bytes | None:
             queue_id=place.queue_id,
             queue_offset=place.queue_offset,
             physical_offset=damage.physical_offset,
-            sys_flag=_ROLLBACK,
+            sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK,
             born_timestamp=damage.store_timestamp,
             store_timestamp=damage.store_timestamp,
         ),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from maxq.protocol.message.message_sys_flag import is_rolled_back
+
 #: Property of a filler: how many bytes it covers.
 DAMAGED_PROPERTY: Final = "MAXQ_DAMAGED"
 #: Topic of a filler, unless the damaged record's head told its own.
@@ -11,12 +13,11 @@ DAMAGED_TOPIC: Final = "rmq_sys_maxq_damaged"
 DAMAGED_FOLDER: Final = "damaged"
 #: All properties that a filler has. What a client sent has others too: every broker adds some to each message.
 _OF_A_FILLER: Final = frozenset({DAMAGED_PROPERTY, "REAL_TOPIC", "REAL_QID"})
-_ROLLBACK: Final = 0xC
 
 
 def is_filler(sys_flag: int, properties: Mapping[str, str]) -> bool:
     """Is a record with these a filler that tells which bytes it covers, and no message that a client gave the property
     to? A record whose damage left no room for properties has no topic; nothing tells it from others like it."""
     return (
-        sys_flag & _ROLLBACK == _ROLLBACK and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)
+        is_rolled_back(sys_flag) and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)
     )

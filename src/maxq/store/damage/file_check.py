@@ -10,16 +10,15 @@ the whole record where enabledAppendPropCRC wrote one. Other header fields, topi
 
 from array import array
 
+from maxq.protocol.message.record_layout import MAGIC_START, MESSAGE_MAGICS, size_of
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.damage.damage import DamagedRange
 from maxq.store.files.mapped_file import load_pages
 from maxq.store.log import record_cy
-from maxq.store.log.commit_log import MESSAGE_MAGICS
 
 STEP = 1 << 20
 UNREADABLE = "the device cannot read it"
 _ROWS = 4096
-_MAGIC = b"\xda\xa3\x20"
 REASONS = {
     record_cy.STOP_ZERO: "zeros where a record should be",
     record_cy.STOP_BAD_MAGIC: "no magic code of a record",
@@ -133,17 +132,17 @@ class FileCheck:
             stop = min(start + STEP, self._end)
             load_pages(self._region, start, stop)
             piece = bytes(self._view[start : min(stop + 6, self._end)])  # whoever begins before `stop` shows its magic
-            at = piece.find(_MAGIC, 4)
+            at = piece.find(MAGIC_START, 4)
             while at >= 0:
                 if self._is_good(start + at - 4):
                     return start + at - 4
-                at = piece.find(_MAGIC, at + 1)
+                at = piece.find(MAGIC_START, at + 1)
             start = stop
         return self._end
 
     def _is_good(self, position: int) -> bool:
         """A good record; or the BLANK that closes the file."""
-        size = int.from_bytes(self._view[position : position + 4], "big")
+        size = size_of(self._view, position)
         stop = position + size
         if not position + 8 <= stop <= self._end:
             return False

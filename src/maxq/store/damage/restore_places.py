@@ -16,10 +16,12 @@ from maxq.protocol.message.message_const import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_TAGS,
 )
+from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
+from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of
 from maxq.store.damage.damage_names import is_filler
 from maxq.store.dispatch.dispatcher import index_keys
 from maxq.store.index.index_service import IndexService
-from maxq.store.log.commit_log import BLANK_MAGIC, MESSAGE_MAGICS, CommitLog
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
 from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore, may_name_queues
@@ -28,8 +30,6 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 log = logging.getLogger(__name__)
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-_TRANSACTION = 0xC
-_NOT_IN_QUEUES = (0x4, 0xC)  # prepared, rolled back
 
 
 def restore_places(
@@ -93,7 +93,7 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
             break  # the BLANK at the end of a file
         message = decode_record(record)
         keys = index_keys(message, tags_too)
-        if keys and message.sys_flag & _TRANSACTION != _TRANSACTION and physical_offset not in present:
+        if keys and not is_rolled_back(message.sys_flag) and physical_offset not in present:
             try:
                 index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
             except OSError as error:
@@ -115,7 +115,7 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
     ends: dict[tuple[str, int], int] = {}
     position = 0
     while int.from_bytes(data[position + 4 : position + 8], "big") in MESSAGE_MAGICS:
-        size = int.from_bytes(data[position : position + 4], "big")
+        size = size_of(data, position)
         message = decode_record(memoryview(data)[position : position + size])
         for topic, queue_id, queue_offset in _places(message):
             if deletions.is_gone(topic, physical_offset + position):
@@ -139,15 +139,15 @@ def is_sealed(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
     record = commit_log.record(physical_offset)
     if record is None:
         blank = commit_log.get(physical_offset, 8)
-        return blank is not None and bytes(blank) == size.to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
+        return blank is not None and bytes(blank) == size.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
     message = decode_record(record)
-    is_rolled_back = message.sys_flag & _TRANSACTION == _TRANSACTION
-    is_one = is_filler(message.sys_flag, message.properties) or (is_rolled_back and not message.topic)
+    is_one = is_rolled_back(message.sys_flag) and not message.topic
+    is_one = is_one or is_filler(message.sys_flag, message.properties)
     return is_one and len(record) == size
 
 
 def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:
-    if message.sys_flag & _TRANSACTION in _NOT_IN_QUEUES:
+    if not is_queued(message.sys_flag):
         return
     yield message.topic, message.queue_id, message.queue_offset
     if not may_name_queues(message.topic):

@@ -11,15 +11,14 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
     from cython.cimports.maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
     from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
 
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
-_BLANK = cython.declare(cython.uint, 0xCBD43194)
 _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 
 
@@ -169,16 +168,15 @@ class Dispatcher:
     ) -> cython.longlong:
         """Dispatch the record at p. Its size; 0 if there is none (whole); -1 for BLANK."""
         total: cython.longlong = i32(buf, p)
-        magic: cython.uint = u32(buf, p + 4)
-        if magic == _BLANK:
+        magic: cython.uint = u32(buf, p + layout.MAGIC)
+        if magic == layout.MAGIC_BLANK:
             return -1
-        v2: cython.bint = magic == _V2
-        if (magic != _V1 and not v2) or total < 91 or total > end - p:
+        v2: cython.bint = magic == layout.MAGIC_V2
+        if (magic != layout.MAGIC_V1 and not v2) or total < layout.MIN_RECORD_SIZE or total > end - p:
             return 0
-        sys_flag: cython.int = i32(buf, p + 36)
-        hosts: cython.longlong = (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
+        sys_flag: cython.int = i32(buf, p + layout.SYS_FLAG)
         limit: cython.longlong = p + total
-        q: cython.longlong = p + 68 + hosts
+        q: cython.longlong = p + layout.body_size_at(sys_flag)
         if q + 4 > limit:
             return 0
         body_size: cython.longlong = i32(buf, q)
@@ -200,13 +198,14 @@ class Dispatcher:
             return 0
         topic: TopicTail = self._topic_of(buf, q, topic_size)
         physical_offset: cython.longlong = file_from_offset + p
-        store_timestamp: cython.longlong = i64(buf, p + 48 + (20 if sys_flag & 0x10 else 8))
-        transaction: cython.int = sys_flag & 0xC
+        store_timestamp: cython.longlong = i64(buf, p + layout.store_timestamp_at(sys_flag))
+        transaction: cython.int = sys_flag & layout.TRANSACTION_MASK
         index: IndexTail = self._index
-        indexed: cython.bint = index is not None and transaction != 0xC and physical_offset >= index.end_physical_offset
+        rolled_back: cython.bint = transaction == layout.TRANSACTION_ROLLBACK
+        indexed: cython.bint = index is not None and not rolled_back and physical_offset >= index.end_physical_offset
         tags_code: cython.longlong = 0
         delay: cython.longlong = 0
-        special: cython.bint = topic.hooked or topic.batch or (sys_flag & 0x80) != 0 or transaction == 0xC
+        special: cython.bint = topic.hooked or topic.batch or (sys_flag & layout.INNER_BATCH) != 0 or rolled_back
         keys: cython.longlong = 0
         keys_end: cython.longlong = 0
         tags: cython.longlong = 0
@@ -252,9 +251,10 @@ class Dispatcher:
             tags_code = self._signed(_hash(buf, tags, tags_end, 0))
         if delay > 0:
             tags_code = store_timestamp + self._delay_ms(delay)
-        if transaction == 0 or transaction == 8:
-            if not sys_flag & 0x80 and not topic.batch:
-                self._put_unit(topic, i32(buf, p + 12), i64(buf, p + 20), physical_offset, total, tags_code)
+        if transaction == 0 or transaction == layout.TRANSACTION_COMMIT:
+            if not sys_flag & layout.INNER_BATCH and not topic.batch:
+                queue_offset: cython.longlong = i64(buf, p + layout.QUEUE_OFFSET)
+                self._put_unit(topic, i32(buf, p + layout.QUEUE_ID), queue_offset, physical_offset, total, tags_code)
         if indexed:
             if unique:
                 self._put_index(

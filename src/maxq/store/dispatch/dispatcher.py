@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.message import record_layout as layout
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_const import (
     PROPERTY_CRC32,
@@ -20,14 +21,14 @@ from maxq.protocol.message.message_const import (
     PROPERTY_INNER_NUM,
     PROPERTY_TAGS,
 )
-from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_rolled_back
 from maxq.runtime.refusals import Cause
 from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.index.index_service import IndexService
-from maxq.store.log.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
 from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.queue.batch_consume_queue import BatchUnit
@@ -46,15 +47,11 @@ from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 
-_INNER_BATCH = 0x80
-_ROLLBACK = 0xC
 _TURN_NS = 5_000_000
 _PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
 
 # of a record
 _INT, _SHORT, _LONG = struct.Struct(">i"), struct.Struct(">H"), struct.Struct(">q")
-_MAGIC_END, _QUEUE_ID_AT, _SYS_FLAG_AT, _BORN_HOST_AT = 7, 12, 36, 48
-_MAGIC_V2_END = 0xAB
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
 
@@ -313,7 +310,8 @@ class DispatchService:
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
-        return not end and self._commit_log.min_offset == 0 and queue_offset <= self.judge.lost_bytes // MIN_RECORD_SIZE
+        most = self.judge.lost_bytes // layout.MIN_RECORD_SIZE
+        return not end and self._commit_log.min_offset == 0 and queue_offset <= most
 
     def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
         file = self._commit_log.files.find(physical_offset)
@@ -336,7 +334,7 @@ class DispatchService:
             return
         message = decode_record(view[position : position + size])
         properties = message.properties
-        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+        if is_rolled_back(message.sys_flag):
             if message.topic == DELETED_TOPIC:
                 self.delete_topics(deleted_names(message), physical_offset)
             elif message.topic == TABLES_TOPIC:
@@ -347,7 +345,7 @@ class DispatchService:
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
             return
-        if message.sys_flag & _INNER_BATCH or self._queues.topic_tail(message.topic).batch:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH or self._queues.topic_tail(message.topic).batch:
             self._put_batch_unit(message, physical_offset, size)
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
             self._multi_dispatch(message, physical_offset, size)
@@ -373,23 +371,22 @@ class DispatchService:
         """Deal with a record that needs nothing but an extension unit, as nearly all do with enableConsumeQueueExt,
         without decoding it. False: it is not done."""
         config = self._context.config
-        (sys_flag,) = _INT.unpack_from(record, _SYS_FLAG_AT)
-        if not config.enable_consume_queue_ext or sys_flag & (_INNER_BATCH | _ROLLBACK):
+        sys_flag = layout.sys_flag_of(record)
+        if not config.enable_consume_queue_ext or sys_flag & (MessageSysFlag.INNER_BATCH | TRANSACTION_MASK):
             return False
-        stored_at = _BORN_HOST_AT + (20 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 8)
-        at = stored_at + 20 + (20 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 8)
+        at = layout.body_size_at(sys_flag)
         at += 4 + _INT.unpack_from(record, at)[0]
-        is_long = record[_MAGIC_END] == _MAGIC_V2_END
+        is_long = int.from_bytes(record[layout.MAGIC : layout.MAGIC + 4], "big") == layout.MAGIC_V2
         size = _SHORT.unpack_from(record, at)[0] if is_long else record[at]
         at += 2 if is_long else 1
         topic = bytes(record[at : at + size])
         tail = self._queues.topics.get(topic)
-        queue_tail = None if tail is None else tail.queues.get(_INT.unpack_from(record, _QUEUE_ID_AT)[0])
+        queue_tail = None if tail is None else tail.queues.get(_INT.unpack_from(record, layout.QUEUE_ID)[0])
         if tail is None or queue_tail is None or tail.batch or (self.hooks and topic.decode() in self.hooks):
             return False
         if config.enable_multi_dispatch and _MULTI_DISPATCH in bytes(record[at + size :]):
             return False
-        self._extend(queue_tail.owner, record, physical_offset, _LONG.unpack_from(record, stored_at)[0])
+        self._extend(queue_tail.owner, record, physical_offset, layout.store_timestamp_of(record))
         return True
 
     def _extend(self, queue: ConsumeQueue, record: memoryview, physical_offset: int, store_timestamp: int) -> None:
@@ -413,7 +410,7 @@ class DispatchService:
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
         base, count = message.queue_offset, 1  # a single message in a batch queue
-        if message.sys_flag & _INNER_BATCH:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH:
             base = _number(message.properties.get(PROPERTY_INNER_BASE))
             count = _number(message.properties.get(PROPERTY_INNER_NUM))
         if base < 0 or not 0 < count <= 32767:
@@ -457,7 +454,7 @@ class DispatchService:
             return
         if queue_offset < queue.max_offset:
             return
-        most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // MIN_RECORD_SIZE
+        most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // layout.MIN_RECORD_SIZE
         if queue.files.files and queue_offset - queue.max_offset > most:
             self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
             return

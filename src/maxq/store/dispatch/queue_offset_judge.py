@@ -11,8 +11,10 @@ believed.
 from array import array
 from collections.abc import Callable
 
+from maxq.protocol.message.message_sys_flag import is_queued
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE
 from maxq.store.log import record_cy
-from maxq.store.log.commit_log import MIN_RECORD_SIZE, CommitLog
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue import ConsumeQueue
 
 #: Most missing messages that are believed.
@@ -133,7 +135,7 @@ class QueueOffsetJudge:
         """Where in the rows the first record of a queue is."""
         rows = self._rows
         for base in range(0, count * record_cy.SCAN_WIDTH, record_cy.SCAN_WIDTH):
-            if rows[base + record_cy.C_QUEUE_ID] != queue_id or rows[base + record_cy.C_SYS_FLAG] & 0xC in (0x4, 0xC):
+            if rows[base + record_cy.C_QUEUE_ID] != queue_id or not is_queued(rows[base + record_cy.C_SYS_FLAG]):
                 continue
             start = rows[base + record_cy.C_TOPIC_POSITION]
             if view[start : start + rows[base + record_cy.C_TOPIC_SIZE]] == topic:

@@ -21,12 +21,14 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import i32, i64, u32
     from cython.cimports.maxq.store.log.crc32_function import maxq_crc32_t
     from cython.cimports.maxq.store.log.record_cy import crc31_at
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import i32, i64, u32
     from maxq.store.log.record_cy import crc31_at
 
@@ -38,8 +40,6 @@ STOP_BAD_CRC = 5
 
 ANY_INDEX = -2
 
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
 
 
 @cython.cfunc
@@ -92,21 +92,21 @@ def _record_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssiz
     sys_flag: cython.int
     q: cython.Py_ssize_t
     body_size: cython.longlong
-    if size < 91:
+    if size < layout.MIN_RECORD_SIZE:
         return True
-    magic = u32(buf, p + 4)
-    if magic != _V1 and magic != _V2:
+    magic = u32(buf, p + layout.MAGIC)
+    if magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2:
         return True
     if i32(buf, p) != size:
         return False
-    sys_flag = i32(buf, p + 36)
-    q = p + 68 + (20 if sys_flag & 0x10 else 8) + (20 if sys_flag & 0x20 else 8)
+    sys_flag = i32(buf, p + layout.SYS_FLAG)
+    q = p + layout.body_size_at(sys_flag)
     if q + 4 > p + size:
         return False
     body_size = i32(buf, q)
     if body_size < 0 or q + 4 + body_size + 3 > p + size:
         return False
-    return body_size == 0 or crc31_at(buf, q + 4, body_size) == u32(buf, p + 8)
+    return body_size == 0 or crc31_at(buf, q + 4, body_size) == u32(buf, p + layout.BODY_CRC)
 
 
 @cython.cfunc

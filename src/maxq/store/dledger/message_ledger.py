@@ -10,18 +10,17 @@ import struct
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, decode_record, encode_record
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.record_layout import MESSAGE_MAGICS, MIN_RECORD_SIZE, PHYSICAL_OFFSET, store_timestamp_of
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.durability.flush import CommitLogFlusher
-from maxq.store.log.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.store_context import StoreContext
 
 BARRIER_TOPIC = "rmq_sys_maxq_barrier"
-_ROLLBACK = 0xC
 _HEAD = struct.Struct(">iI")
-_PHYSICAL_OFFSET = slice(28, 36)
 
 
 class MessageLedger(FileLedger):
@@ -91,7 +90,7 @@ class MessageLedger(FileLedger):
             MessageExt(
                 topic=BARRIER_TOPIC,
                 body=b"",
-                sys_flag=_ROLLBACK,
+                sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK,
                 born_timestamp=now,
                 store_timestamp=now,
             ),
@@ -103,7 +102,7 @@ class MessageLedger(FileLedger):
         if not is_record(body):
             return body
         placed = bytearray(body)
-        placed[_PHYSICAL_OFFSET] = (position + ENTRY_HEADER_SIZE).to_bytes(8, "big")
+        placed[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8] = (position + ENTRY_HEADER_SIZE).to_bytes(8, "big")
         return bytes(placed)
 
     def reset(self, index: int, position: int) -> None:

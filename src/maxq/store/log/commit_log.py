@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from maxq.protocol.message.record_layout import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
 from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
 from maxq.store.files.block_reserve import BlockReserve
 from maxq.store.files.file_allocator import FileAllocator
@@ -17,16 +18,12 @@ from maxq.store.log.log_cy import LogTail
 from maxq.store.log.log_staging import LogStaging
 from maxq.store.store_context import StoreContext
 
-BLANK_MAGIC = 0xCBD43194
-MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)
 #: A record never touches the last 8 bytes of a file: BLANK needs them.
 END_FILE_MIN_BLANK_LENGTH = 8
-MIN_RECORD_SIZE = 91
 #: Blocks are allocated so many bytes at a time.
 _BLOCKS_STEP = 64 << 20
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")
-_INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 
@@ -380,10 +377,3 @@ class CommitLog:
         self.tail.wrote_position += count
         if self._staging is not None:
             self._staging.skip(self.tail.wrote_position)
-
-
-def store_timestamp_of(record: memoryview) -> int:
-    """STORETIMESTAMP of a record that starts at byte 0 of `record`."""
-    (sys_flag,) = _INT.unpack_from(record, 36)
-    timestamp: int = _LONG.unpack_from(record, 68 if sys_flag & 0x10 else 56)[0]
-    return timestamp

@@ -3,7 +3,7 @@
 `LogTail` knows the newest file and the position in it, and writes one record or one DLedger entry there. What makes
 records of many sends goes through its `write_front` and `end_record`: log_rows_cy (rows of plain sends) and
 log_transactions_cy (half messages and final messages). What is written is dispatched by dispatch_cy. Format of a
-record: record_cy.py; of an entry: dledger/entries_cy.py.
+record: record_layout.py; of an entry: dledger/entries_cy.py.
 """
 
 from isal.isal_zlib import crc32
@@ -18,18 +18,17 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import copy_bytes, put32, put64, put_bytes
     from cython.cimports.maxq.store.log.crc32_function import maxq_crc32_t
     from cython.cimports.maxq.store.log.tails_cy import TopicMemory
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, put32, put64, put_bytes
     from maxq.store.log.tails_cy import TopicMemory
 
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
-_BLANK = cython.declare(cython.uint, 0xCBD43194)
 
 
 @cython.cclass
@@ -69,7 +68,7 @@ class LogTail:
             put32(self.buf, self.wrote_position + 4, self.file_size - self.wrote_position)
         elif self.file_size - self.wrote_position >= 8:
             put32(self.buf, self.wrote_position, self.file_size - self.wrote_position)
-            put32(self.buf, self.wrote_position + 4, _BLANK)
+            put32(self.buf, self.wrote_position + layout.MAGIC, layout.MAGIC_BLANK)
         self.wrote_position = self.file_size
 
     @cython.cfunc
@@ -138,17 +137,17 @@ class LogTail:
         """All of the record at p but its properties, V2 if its topic is over 127 bytes; returns where these begin."""
         buf: cython.p_uchar = self.buf
         v2: cython.bint = topic_size > 127
-        put32(buf, p, total)
-        put32(buf, p + 4, _V2 if v2 else _V1)
-        put32(buf, p + 8, body_crc)
-        put32(buf, p + 12, queue_id)
-        put32(buf, p + 16, flag)
-        put64(buf, p + 20, queue_offset)
-        put64(buf, p + 28, self.file_from_offset + p)
-        put32(buf, p + 36, sys_flag)
-        put64(buf, p + 40, born_timestamp)
-        copy_bytes(buf, p + 48, born_host, 0, born_size)
-        p += 48 + born_size
+        put32(buf, p + layout.TOTAL_SIZE, total)
+        put32(buf, p + layout.MAGIC, layout.MAGIC_V2 if v2 else layout.MAGIC_V1)
+        put32(buf, p + layout.BODY_CRC, body_crc)
+        put32(buf, p + layout.QUEUE_ID, queue_id)
+        put32(buf, p + layout.FLAG, flag)
+        put64(buf, p + layout.QUEUE_OFFSET, queue_offset)
+        put64(buf, p + layout.PHYSICAL_OFFSET, self.file_from_offset + p)
+        put32(buf, p + layout.SYS_FLAG, sys_flag)
+        put64(buf, p + layout.BORN_TIMESTAMP, born_timestamp)
+        copy_bytes(buf, p + layout.BORN_HOST, born_host, 0, born_size)
+        p += layout.BORN_HOST + born_size
         put64(buf, p, store_timestamp)
         copy_bytes(buf, p + 8, store_host, 0, store_size)
         p += 8 + store_size
@@ -202,7 +201,7 @@ class LogTail:
             properties_size += 1
         reserved: cython.longlong = 20 if append_prop_crc else 0
         total: cython.longlong = (
-            75
+            layout.FIXED_SIZE
             + len(born_host)
             + len(store_host)
             + body_size

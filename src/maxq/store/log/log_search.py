@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from maxq.protocol.dledger.dledger_messages import ENTRY_HEADER_SIZE, ENTRY_MAGIC
+from maxq.protocol.message.record_layout import MAGIC, MAGIC_START
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 
 _ROWS: Final = 2048
 _HEAD: Final = struct.Struct(">ii")
-_RECORD_MAGIC: Final = b"\xda\xa3\x20"
 
 
 def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | None = None) -> Iterator[list[int]]:
@@ -50,7 +50,7 @@ def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int,
     """
     single = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, position = 0, start
-    if bytes(view[start + 4 : start + 7]) == _RECORD_MAGIC:  # it begins with a record, not with the entry's header
+    if bytes(view[start + MAGIC : start + MAGIC + 3]) == MAGIC_START:  # a record, not an entry's header
         position -= ENTRY_HEADER_SIZE
     while end - position >= ENTRY_HEADER_SIZE:
         magic, size = _HEAD.unpack_from(view, position)

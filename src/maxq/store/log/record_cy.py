@@ -1,15 +1,9 @@
 """The CommitLog record scanner: bytes of a log file → rows of int64, one row a record.
 
-Recovery, the offline tools and the data pipeline all read the log through `scan`. Layout of a record (big-endian,
-`b` and `s` = 8 or 20 bytes of born and store host, IPv4 or IPv6; MessageExtEncoder.encode in RocketMQ):
-
-    0 TOTALSIZE:4  4 MAGIC:4  8 BODYCRC:4  12 QUEUEID:4  16 FLAG:4  20 QUEUEOFFSET:8  28 PHYSICALOFFSET:8
-    36 SYSFLAG:4  40 BORNTIMESTAMP:8  48 BORNHOST:b  48+b STORETIMESTAMP:8  56+b STOREHOST:s  56+b+s RECONSUMETIMES:4
-    60+b+s PREPAREDOFFSET:8  68+b+s BODYLEN:4 BODY:n  TOPICLEN:1 (V1) or 2 (V2) TOPIC  PROPERTIESLEN:2 PROPERTIES
-
-TOTALSIZE must be the sum of the parts. A BLANK record (`remaining:4, 0xCBD43194`) ends a file. The rules are those of
-CommitLog.checkMessageAndReturnSize plus one: the stored physical offset must be the place where the record is found,
-so a stale record behind a truncated end, or a record copied elsewhere, is not taken for a message.
+Recovery, the offline tools and the data pipeline all read the log through `scan`. Layout of a record: record_layout.py.
+TOTALSIZE must be the sum of the parts. The rules are those of CommitLog.checkMessageAndReturnSize plus one: the stored
+physical offset must be the place where the record is found, so a stale record behind a truncated end, or a record
+copied elsewhere, is not taken for a message.
 
 Runs compiled and uncompiled; `buf` is a byte pointer in the one and the memoryview itself in the other.
 """
@@ -24,11 +18,13 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import i16, i32, i64, u32
     from cython.cimports.maxq.store.log.crc32_function import maxq_crc32_t
 
     _crc32 = cython.declare(maxq_crc32_t, cython.cast(maxq_crc32_t, cython.cast(cython.size_t, address())))
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import i16, i32, i64, u32
 
 SCAN_WIDTH = 20
@@ -64,12 +60,6 @@ STOP_BAD_SIZE = 5
 STOP_BAD_CRC = 6
 STOP_BAD_OFFSET = 7
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-MAGIC_BLANK = 0xCBD43194
-_V1 = cython.declare(cython.uint, 0xDAA320A7)
-_V2 = cython.declare(cython.uint, 0xDAA320AB)
-_BLANK = cython.declare(cython.uint, 0xCBD43194)
 
 #: `__CRC32#` 0x01 ten digits 0x02 (CommitLog.CRC32_RESERVED_LEN).
 PROP_CRC_SIZE = 20
@@ -103,17 +93,17 @@ def _record(
     if left < 8:
         return 1
     total: cython.longlong = i32(buf, p)
-    magic: cython.uint = u32(buf, p + 4)
-    if magic == _BLANK:
+    magic: cython.uint = u32(buf, p + layout.MAGIC)
+    if magic == layout.MAGIC_BLANK:
         return 2
-    if magic != _V1 and magic != _V2:
+    if magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2:
         return 3 if magic == 0 and total == 0 else 4
-    if total < 91 or total > left:
+    if total < layout.MIN_RECORD_SIZE or total > left:
         return 5
-    sys_flag: cython.int = i32(buf, p + 36)
-    born_size: cython.Py_ssize_t = 20 if sys_flag & 0x10 else 8
-    store_size: cython.Py_ssize_t = 20 if sys_flag & 0x20 else 8
-    q: cython.Py_ssize_t = p + 68 + born_size + store_size
+    sys_flag: cython.int = i32(buf, p + layout.SYS_FLAG)
+    born_size: cython.Py_ssize_t = layout.born_host_size(sys_flag)
+    store_size: cython.Py_ssize_t = layout.store_host_size(sys_flag)
+    q: cython.Py_ssize_t = p + layout.body_size_at(sys_flag)
     limit: cython.Py_ssize_t = p + total
     if q + 4 > limit:
         return 5
@@ -123,7 +113,7 @@ def _record(
         return 5
     q = body + body_size
     topic_size: cython.Py_ssize_t
-    if magic == _V1:
+    if magic == layout.MAGIC_V1:
         topic_size = buf[q]
         q += 1
         if topic_size > 127:
@@ -141,32 +131,32 @@ def _record(
     q += 2
     if properties_size < 0 or q + properties_size != limit:
         return 5
-    physical_offset: cython.longlong = i64(buf, p + 28)
+    physical_offset: cython.longlong = i64(buf, p + layout.PHYSICAL_OFFSET)
     if check_offset and physical_offset != file_from_offset + p:
         return 7
-    if check_crc and body_size > 0 and crc31_at(buf, body, body_size) != u32(buf, p + 8):
+    if check_crc and body_size > 0 and crc31_at(buf, body, body_size) != u32(buf, p + layout.BODY_CRC):
         return 6
     if check_prop_crc and not _prop_crc_good(view[p:limit]):
         return 6
     row[0] = p
     row[1] = total
     row[2] = physical_offset
-    row[3] = i32(buf, p + 12)
-    row[4] = i64(buf, p + 20)
+    row[3] = i32(buf, p + layout.QUEUE_ID)
+    row[4] = i64(buf, p + layout.QUEUE_OFFSET)
     row[5] = sys_flag
-    row[6] = i32(buf, p + 16)
-    row[7] = i64(buf, p + 40)
-    row[8] = i64(buf, p + 48 + born_size)
+    row[6] = i32(buf, p + layout.FLAG)
+    row[7] = i64(buf, p + layout.BORN_TIMESTAMP)
+    row[8] = i64(buf, p + layout.BORN_HOST + born_size)
     row[9] = i32(buf, p + 56 + born_size + store_size)
     row[10] = i64(buf, p + 60 + born_size + store_size)
-    row[11] = i32(buf, p + 8)
+    row[11] = i32(buf, p + layout.BODY_CRC)
     row[12] = body
     row[13] = body_size
     row[14] = topic
     row[15] = topic_size
     row[16] = q
     row[17] = properties_size
-    row[18] = p + 48
+    row[18] = p + layout.BORN_HOST
     row[19] = p + 56 + born_size
     return 0
 
@@ -259,11 +249,11 @@ def find_record(
     buf: cython.p_uchar
     if end > len(view):
         raise ValueError(f"end {end} is outside the file of {len(view)} bytes")
-    if end - start < 91:
+    if end - start < layout.MIN_RECORD_SIZE:
         return -1
     if cython.compiled:
         buf = cython.cast(cython.p_uchar, cython.address(view[0]))
-        while p + 91 <= end:
+        while p + layout.MIN_RECORD_SIZE <= end:
             # byte 4 of a record is 0xDA: the magic is what we look for, everything else is checked then
             if (
                 buf[p + 4] == 0xDA
@@ -286,7 +276,7 @@ def find_record(
             p += 1
         return -1
     columns = [0] * 20
-    while p + 91 <= end:
+    while p + layout.MIN_RECORD_SIZE <= end:
         step = 1 << 20
         needle = bytes(whole[p + 4 : min(end, p + 4 + step + 3)])
         found = needle.find(b"\xda\xa3\x20")
@@ -313,10 +303,10 @@ def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
         buf = cython.cast(cython.p_uchar, cython.address(view[0]))
     else:
         buf = memoryview(view)
-    while end - p >= 91:
+    while end - p >= layout.MIN_RECORD_SIZE:
         total = i32(buf, p)
-        magic = u32(buf, p + 4)
-        if total < 91 or (magic != _V1 and magic != _V2):
+        magic = u32(buf, p + layout.MAGIC)
+        if total < layout.MIN_RECORD_SIZE or (magic != layout.MAGIC_V1 and magic != layout.MAGIC_V2):
             return False
         p += total
     return p == end

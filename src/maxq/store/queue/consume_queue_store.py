@@ -17,6 +17,7 @@ from maxq.protocol.message.message_const import (
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
 )
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is_rolled_back
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.log.tails_cy import QueueTail, TopicTail
@@ -40,9 +41,6 @@ _NAME_NO_QUEUES = ("%RETRY%", "rmq_sys_")
 #: Topics of what producers have not committed, and of what nobody decided.
 OF_TRANSACTIONS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")
 FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
-_INNER_BATCH = 0x80
-_ROLLBACK = 0xC
-_UNCOUNTED = (0x4, 0xC)  # transaction types prepared and rollback
 
 
 def is_folder_name(topic: str) -> bool:
@@ -158,15 +156,15 @@ class ConsumeQueueStore:
 
     def count(self, message: MessageExt) -> None:
         """The next offsets of its queues follow `message`, which is in the log and not dispatched yet."""
-        if message.sys_flag & _ROLLBACK in _UNCOUNTED:
-            if message.topic == DELETED_TOPIC and message.sys_flag & _ROLLBACK == _ROLLBACK:
+        if not is_queued(message.sys_flag):
+            if message.topic == DELETED_TOPIC and is_rolled_back(message.sys_flag):
                 for topic in deleted_names(message):
                     self.number_anew(topic, message.physical_offset)
             return
-        if message.sys_flag & _INNER_BATCH or self.topic_tail(message.topic).batch:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH or self.topic_tail(message.topic).batch:
             batch = self.open_batch(message.topic, message.queue_id)
             base, count = message.queue_offset, 1
-            if message.sys_flag & _INNER_BATCH:
+            if message.sys_flag & MessageSysFlag.INNER_BATCH:
                 base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
                 count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
             batch.next_queue_offset = max(batch.next_queue_offset, base + count)

@@ -4,8 +4,8 @@ Where topics share a log, the records of one queue are small islands: an answer 
 the mapped file costs more to send than to copy. On the way parts that the reader does not want are left out: a record
 without its body, or without body and properties, is a record still, whose lengths say so.
 
-Layout of a record: record_cy.py. Runs compiled and uncompiled; `buf` is a byte pointer in the one and the memoryview
-itself in the other.
+Layout of a record: record_layout.py. Runs compiled and uncompiled; `buf` is a byte pointer in the one and the
+memoryview itself in the other.
 """
 
 try:
@@ -14,8 +14,10 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import copy_bytes, i32, put32
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, i32, put32
 
 OMIT_NOTHING = 0
@@ -36,15 +38,11 @@ def _copy_head(
     omit: cython.int,
 ) -> cython.Py_ssize_t:
     """The record at p without its body (and properties); bytes written, -1 if its parts are not its size."""
-    head: cython.Py_ssize_t = 84
+    head: cython.Py_ssize_t = layout.body_size_at(i32(buf, p + layout.SYS_FLAG))
     body: cython.Py_ssize_t
     topic: cython.Py_ssize_t
     properties: cython.Py_ssize_t
     rest: cython.Py_ssize_t
-    if buf[p + 39] & 0x10:  # born host is IPv6; the last byte of the system flag
-        head += 12
-    if buf[p + 39] & 0x20:  # store host
-        head += 12
     if head + 7 > total:
         return -1
     body = i32(buf, p + head)
@@ -107,9 +105,9 @@ def gather(
         if size <= 0 or p < 0 or start + size > end_offset or end > len(view) or (omit == 0 and size > room - at):
             return -1
         while p < end:
-            total = i32(buf, p) if end - p >= 91 else 0
+            total = i32(buf, p) if end - p >= layout.MIN_RECORD_SIZE else 0
             if (
-                total < 91
+                total < layout.MIN_RECORD_SIZE
                 or total > end - p
                 or buf[p + 4] != 0xDA
                 or buf[p + 5] != 0xA3

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 from maxq.protocol.enums import BoundaryType
+from maxq.protocol.message.message_sys_flag import is_rolled_back
+from maxq.protocol.message.record_layout import sys_flag_of
 from maxq.store.files.mapped_file import is_resident
 from maxq.store.index.index_service import IndexService, index_key
 from maxq.store.log.commit_log import CommitLog
@@ -29,7 +31,6 @@ from maxq.store.store_results import (
 
 log = logging.getLogger(__name__)
 
-_ROLLBACK = 0xC  # in the last byte of the system flag
 _MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
 _SMALL_GAP = 64 * 1024
@@ -427,7 +428,7 @@ class MessageReader:
                 if self._deletions.is_gone(topic, offset):
                     continue
                 record = self._commit_log.record(offset)
-                if record is not None and record[39] & _ROLLBACK != _ROLLBACK:  # a filler over damage is no message
+                if record is not None and not is_rolled_back(sys_flag_of(record)):  # a filler over damage is no message
                     result.buffers.append(record)
             if result.buffers or last < begin:
                 break

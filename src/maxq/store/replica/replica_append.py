@@ -17,7 +17,8 @@ import zlib
 from array import array
 
 from maxq.errors import ReplicationDamageError, ReplicationGapError
-from maxq.store.log.commit_log import MESSAGE_MAGICS, MIN_RECORD_SIZE, CommitLog
+from maxq.protocol.message.record_layout import MESSAGE_MAGICS, MIN_RECORD_SIZE
+from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.record_cy import (
     C_PHYSICAL_OFFSET,
     C_STORE_TIMESTAMP,

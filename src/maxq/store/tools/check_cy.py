@@ -15,8 +15,10 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
+    from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes
 else:
+    from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes
 
 _KEYS_MOST = cython.declare(cython.int, 64)  # index entries of one record that are looked at here
@@ -335,17 +337,17 @@ class Confirmation:
         """1 if the record of this row is as it should be, and taken."""
         physical_offset: cython.longlong = row[2]
         sys_flag: cython.longlong = row[5]
-        kind: cython.longlong = sys_flag & 0xC
+        kind: cython.longlong = sys_flag & layout.TRANSACTION_MASK
         found: cython.int = 0
         queue: ConfirmedUnits = None
-        if kind == 0xC or sys_flag & 0x80:  # no message, or an inner batch
+        if kind == layout.TRANSACTION_ROLLBACK or sys_flag & layout.INNER_BATCH:  # no message, or an inner batch
             return 0
         topic: CheckedTopic = self._topic_of(buf, row[14], row[15])
         if topic is None or physical_offset < topic._deleted_at:
             return 0
         if not self._properties(buf, row[16], row[16] + row[17], topic, row[8]):
             return 0
-        if kind != 4:
+        if kind != layout.TRANSACTION_PREPARED:
             queue = topic._queues.get(row[3])
             if queue is None or row[4] < queue.first_index or row[4] > _UNITS_MOST:  # no CRC covers a queue offset
                 return 0
@@ -363,7 +365,7 @@ class Confirmation:
         if self._expected:
             self.with_keys += 1
             self.last_with_keys = physical_offset
-        if kind != 4:
+        if kind != layout.TRANSACTION_PREPARED:
             queue._add(row[4], physical_offset)
             self.units += 1
             self.confirmed_end = max(self.confirmed_end, physical_offset + row[1])

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.java_hash import java_hash
-from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is_rolled_back
 from maxq.store.log import record_cy as rc
 from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue_store import is_folder_name, may_hold_places
@@ -21,8 +21,6 @@ from maxq.store.tools.message_json import properties_of, topic_of
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 LMQ_PREFIX: Final = "%LMQ%"
-_PREPARED, _ROLLBACK = 0x4, 0xC
-_TRANSACTION_MASK: Final = 0xC
 _MIN_INT: Final = -(1 << 31)
 
 
@@ -59,10 +57,9 @@ def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...])
     topic = topic_of(view, row)
     properties = properties_of(view, row)
     sys_flag = row[rc.C_SYS_FLAG]
-    kind = sys_flag & _TRANSACTION_MASK
     units: tuple[ExpectedUnit, ...] = ()
     batch_size = 0
-    if kind not in (_PREPARED, _ROLLBACK):
+    if is_queued(sys_flag):
         tags_code = _tags_code(topic, properties, row[rc.C_STORE_TIMESTAMP], delay_levels_ms)
         if sys_flag & MessageSysFlag.INNER_BATCH:
             batch_size = _int(properties.get(const.PROPERTY_INNER_NUM, ""))
@@ -74,8 +71,8 @@ def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...])
         row[rc.C_STORE_TIMESTAMP],
         units,
         batch_size,
-        () if kind == _ROLLBACK else _key_hashes(topic, properties),
-        () if kind == _ROLLBACK else _tag_hashes(topic, properties),
+        () if is_rolled_back(sys_flag) else _key_hashes(topic, properties),
+        () if is_rolled_back(sys_flag) else _tag_hashes(topic, properties),
     )
 
 

@@ -1,20 +1,18 @@
 """A record as a JSON object, with the names that the golden `expected.json` uses."""
 
 import hashlib
-from typing import Any, Final
+from typing import Any
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.compression import compression_type, decompress
 from maxq.protocol.message.message_const import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 from maxq.protocol.message.message_id import host_text, offset_message_id
 from maxq.protocol.message.message_properties import decode_properties
-from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
 from maxq.store.damage import damage_names
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC
 from maxq.store.tools.log_walk import Batch
-
-_ROLLBACK: Final = 0xC
 
 
 def messages_of(batch: Batch) -> list[dict[str, Any]]:
@@ -28,14 +26,14 @@ def messages_of(batch: Batch) -> list[dict[str, Any]]:
 
 def is_filler(view: memoryview, row: Any) -> bool:
     """Is this record no message, but what stands where a damaged one was (store/damage/damage.py)?"""
-    if row[rc.C_SYS_FLAG] & _ROLLBACK != _ROLLBACK:
+    if not is_rolled_back(row[rc.C_SYS_FLAG]):
         return False
     return row[rc.C_TOPIC_SIZE] == 0 or damage_names.is_filler(row[rc.C_SYS_FLAG], properties_of(view, row))
 
 
 def is_deletion(view: memoryview, row: Any) -> bool:
     """Is this record one that deletes topics (store/log/deletions.py)?"""
-    return row[rc.C_SYS_FLAG] & _ROLLBACK == _ROLLBACK and topic_of(view, row) == DELETED_TOPIC
+    return is_rolled_back(row[rc.C_SYS_FLAG]) and topic_of(view, row) == DELETED_TOPIC
 
 
 def _message(view: memoryview, row: Any) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreRefusedError
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
+from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.dledger import mmap_file_store
-from maxq.protocol.dledger.ledger import HardState
 from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk

@@ -23,6 +23,7 @@ from maxq.protocol.message.message_const import (
     PROPERTY_INNER_NUM,
     PROPERTY_TAGS,
 )
+from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
 from maxq.runtime.interfaces import Disk
 from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
@@ -45,7 +46,6 @@ _FIRST_UNITS, _MOST_UNITS = 64, 65_536
 _FIRST_ENTRIES, _MOST_ENTRIES = 4_096, 1 << 20
 _MOST_FAULTS: Final = 10
 _MOST_QUEUE_OFFSET: Final = 1 << 48
-_INNER_BATCH, _ROLLBACK = 0x80, 0xC
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class PieceDispatch:
 
     def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         message = decode_record(view[position : position + size])
-        if message.sys_flag & _ROLLBACK == _ROLLBACK:
+        if is_rolled_back(message.sys_flag):
             if message.topic == DELETED_TOPIC:
                 self._check_deletion(message, physical_offset)
             elif message.topic != DAMAGED_TOPIC and is_filler(message.sys_flag, message.properties):
@@ -246,7 +246,7 @@ class PieceDispatch:
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
             return
-        if message.sys_flag & _INNER_BATCH or message.topic in self._settings.batch_topics:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH or message.topic in self._settings.batch_topics:
             self._put_batch_unit(message, physical_offset, size)
         if PROPERTY_INNER_MULTI_DISPATCH in message.properties:
             self._multi_dispatch(message, physical_offset, size)
@@ -301,7 +301,7 @@ class PieceDispatch:
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
         base, count = message.queue_offset, 1  # a single message in a batch queue
-        if message.sys_flag & _INNER_BATCH:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH:
             base = _number(message.properties.get(PROPERTY_INNER_BASE))
             count = _number(message.properties.get(PROPERTY_INNER_NUM))
         if base < 0 or not 0 < count <= 32767 or physical_offset < self._settings.deletions.get(message.topic, 0):
