@@ -3,7 +3,8 @@
 The real ones are in `system.py`; the simulated ones in `maxq.testing`. The network is the running asyncio loop.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Protocol
 
@@ -62,19 +63,20 @@ class SyncFailedError(OSError):
     might succeed. It is final until the bytes were written again (`MappedRegion.write_again`)."""
 
 
-class MappedRegion(Protocol):
+class MappedRegion(ABC):
     """One fixed-size file in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
 
     `flush` blocks (fdatasync of a range) and is called through `loop.run_in_executor` by whoever runs on a loop.
     After `close` the view must not be used through this object; slices that readers still hold stay valid until
-    they drop them (an unlinked file lives as long as its mapping).
+    they drop them (an unlinked file lives as long as its mapping). What is not abstract is what a file system may lack.
     """
 
     @property
+    @abstractmethod
     def view(self) -> memoryview:
         """Writable bytes (format 'B'), as long as the file. Read-only if mapped so."""
-        ...
 
+    @abstractmethod
     def flush(self, start: int, end: int) -> None:
         """Make bytes [start, end) durable before returning, and the file's directory entry if it is new.
 
@@ -82,37 +84,69 @@ class MappedRegion(Protocol):
             SyncFailedError: the device refuses, or has refused a sync of this file before, through whichever mapping.
             OSError: a folder could not be synced; that may be tried again.
         """
-        ...
 
+    @abstractmethod
     def write(self, position: int, data: memoryview) -> None:
         """Put bytes where `view` shows them, as an assignment to it would, without a page fault for every page. OSError
         if the device refuses."""
-        ...
 
+    @abstractmethod
     def write_again(self, start: int, end: int) -> None:
         """Have the device get bytes [start, end) again, as `view` shows them, at the next flush: who says so does not
         know whether a sync of them failed once, here or in a process before, and knows that all the rest of the file
         is durable. A failed sync is forgiven by it. Holes stay holes. Nobody else may write there meanwhile. Blocks.
         OSError if the device refuses."""
-        ...
 
     def populate(self, start: int, end: int) -> None:
         """Back [start, end) with real pages ahead of use; a hint, and blocking."""
-        ...
 
     def forget(self, start: int, end: int) -> None:
         """[start, end) is durable, and nobody will look at it soon: its memory is for what comes next. A hint, and
         blocking."""
-        ...
 
+    @abstractmethod
     def allocate(self, start: int, end: int) -> None:
         """Give [start, end) blocks of the file system, so that writing there cannot fail for lack of room; contents
         stay as they are. OSError (ENOSPC, EDQUOT) if there is no room. Milliseconds at most."""
-        ...
 
+    def discard(self, start: int, end: int) -> bool:
+        """Give the blocks of whole pages [start, end) back, which then read as zeros. False: the file system cannot."""
+        return False
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [start, end) that may hold something: holes of a sparse file are left out."""
+        return [(start, end)]
+
+    def load(self, start: int, end: int) -> None:
+        """Bring [start, end) into memory and keep the interpreter free meanwhile: a fault would hold up every thread.
+        Blocks.
+
+        Raises:
+            OSError: the device cannot read it; a touch would end the process (SIGBUS).
+        """
+
+    def is_resident(self, start: int, end: int) -> bool:
+        """Return True if all of [start, end) is in memory; False, too, if nobody can tell."""
+        return False
+
+    def touch_by_page(self) -> None:
+        """Have the first touch of a page bring that page alone, for who writes a little at a time where nothing was: a
+        hint. By itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device
+        reads 8 MiB ahead."""
+
+    def flush_at_once(self) -> bool:
+        """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was
+        done, `flush_soon` or `flush` can. OSError if the device refuses."""
+        return False
+
+    def flush_soon(self, done: Callable[[OSError | None], None]) -> bool:
+        """Begin to make all that was written durable. `done` is called on the running loop when it is, with None, or
+        with the device's refusal, and never from within. False: not now; nothing was begun, `flush` can."""
+        return False
+
+    @abstractmethod
     def close(self) -> None:
         """Give up this object's hold on the mapping. Nothing is flushed."""
-        ...
 
 
 class DiskLock(Protocol):

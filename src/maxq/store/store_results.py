@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store.files.mapped_file import load_pages
 
 
 class PutMessageStatus(Enum):
@@ -129,7 +128,7 @@ class GetMessageResult:
             OSError: the device cannot read it.
         """
         for part in self.cold:
-            load_pages(part.region, part.start, part.end)
+            part.region.load(part.start, part.end)
         for view in self.buffers:  # for kernels that cannot load pages by a call; other threads run meanwhile
             zlib.crc32(view)
 

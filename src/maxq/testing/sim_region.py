@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from maxq.runtime.interfaces import MappedRegion
 from maxq.testing.sim_file import SimFile
 
 
@@ -21,7 +22,7 @@ class RegionDisk(Protocol):
     def unlock(self, path: str) -> None: ...
 
 
-class SimMappedRegion:
+class SimMappedRegion(MappedRegion):
     """A mapping: the live bytes themselves, shared by every mapping of the file."""
 
     def __init__(self, disk: RegionDisk, path: str, inode: SimFile, *, read_only: bool) -> None:

@@ -6,7 +6,6 @@ import pytest
 from maxq.runtime.files.overlay_disk import OverlayDisk
 from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import Disk
-from maxq.store.files.mapped_file import data_ranges
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -60,16 +59,16 @@ def test_everything_can_change_and_the_lower_folder_does_not(overlay: tuple[Disk
 
 def test_holes_of_a_file_are_known_and_what_was_written_into_them(overlay: tuple[Disk, Path]) -> None:
     disk, lower = overlay
-    if data_ranges(SystemDisk().map(lower / "sparse", 1 << 20), 0, 1 << 20) == [(0, 1 << 20)]:
+    if SystemDisk().map(lower / "sparse", 1 << 20).data_ranges(0, 1 << 20) == [(0, 1 << 20)]:
         pytest.skip("this file system does not tell")
     region = disk.map(lower / "sparse", 1 << 20)
-    found = data_ranges(region, 0, 1 << 20)
+    found = region.data_ranges(0, 1 << 20)
     assert all(begin <= 600_000 < end or begin > 500_000 for begin, end in found)
     region.write(100_000, memoryview(b"new"))
-    assert any(begin <= 100_000 and end >= 100_003 for begin, end in data_ranges(region, 0, 1 << 20))
-    assert data_ranges(region, 200_000, 300_000) == []
+    assert any(begin <= 100_000 and end >= 100_003 for begin, end in region.data_ranges(0, 1 << 20))
+    assert region.data_ranges(200_000, 300_000) == []
     region.write(100_002, memoryview(b"newer"))
-    ranges = data_ranges(region, 0, 1 << 20)
+    ranges = region.data_ranges(0, 1 << 20)
     assert all(end < begin for (_, end), (begin, _) in pairwise(ranges)), "each byte is told once"
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.files.mapped_file import data_ranges
 from maxq.store.recovery.log_scanner import find_record
 from tests.mounted_disk import MountedDisk, NotAllowedError
 from tests.unit.store.stores import message, new_store, small_config
@@ -28,7 +27,7 @@ def sparse_store(tmp_path: Path) -> Path:
     assert store.put_message(message(KEYS="k")).ok
     store.close()
     region = SystemDisk().map(root / "commitlog" / f"{0:020d}", _SIZE, read_only=True)
-    if sum(end - start for start, end in data_ranges(region, 0, _SIZE)) > _SIZE // 8:
+    if sum(end - start for start, end in region.data_ranges(0, _SIZE)) > _SIZE // 8:
         pytest.skip("this file system does not tell where holes are")
     region.close()
     return root

@@ -25,7 +25,7 @@ def open_uri(uri: str) -> tuple[Disk, PurePath]:
     return ArrowDisk(filesystem), PurePosixPath(inner)
 
 
-class _Bytes:
+class _Bytes(MappedRegion):
     """A file that was read, in place of a mapping."""
 
     def __init__(self, data: bytes) -> None:
@@ -43,12 +43,6 @@ class _Bytes:
 
     def write_again(self, start: int, end: int) -> None:
         raise _read_only()
-
-    def forget(self, start: int, end: int) -> None:
-        pass
-
-    def populate(self, start: int, end: int) -> None:
-        pass
 
     def allocate(self, start: int, end: int) -> None:
         raise _read_only()

@@ -20,7 +20,7 @@ import numpy as np
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import MAX_ROWS, Rows, scan_rows
 from maxq.runtime.interfaces import Disk, MappedRegion
-from maxq.store.files.mapped_file import data_ranges, holds_data
+from maxq.store.files.mapped_file import holds_data
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import REASONS, LogWalk
 from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles, Unit
@@ -114,7 +114,7 @@ def log_pieces(
     for file in reversed(files.log):
         region = files.disk.map(file.path, file.size, read_only=True)
         try:
-            ranges = data_ranges(region, 0, file.size)
+            ranges = region.data_ranges(0, file.size)
             data_end = ranges[-1][1] if ranges else 0
             holds_records = _holds_records(region.view, data_end, file)
         finally:

@@ -21,7 +21,7 @@ _PRIVATE_FROM = 64 << 20
 _COPY_STEP = 1 << 20
 
 
-class PrivateRegion:
+class PrivateRegion(MappedRegion):
     """A copy-on-write mapping of a whole file. It is kept for as long as the disk, since what was written to it is
     nowhere else."""
 
@@ -61,12 +61,6 @@ class PrivateRegion:
             else:
                 found.append((begin, stop))
         return found
-
-    def forget(self, start: int, end: int) -> None:
-        pass
-
-    def populate(self, start: int, end: int) -> None:
-        pass
 
     def allocate(self, start: int, end: int) -> None:
         pass  # changed pages take memory, no blocks

@@ -18,7 +18,7 @@ from maxq.runtime.files.durable_files import DurableFiles, write_all
 from maxq.runtime.files.file_holes import HoledMemory, data_ranges, holes_lack_room, holes_take_room
 from maxq.runtime.files.kernel_sync import Done
 from maxq.runtime.files.ring_memory import ring_memory
-from maxq.runtime.interfaces import DiskUsage, FileInfo
+from maxq.runtime.interfaces import DiskUsage, FileInfo, MappedRegion
 
 _PAGE = mmap.PAGESIZE
 _COPY_STEP = 1 << 20  # bytes
@@ -61,7 +61,7 @@ class SystemRng:
         return self._random.randbytes(count)
 
 
-class SystemMappedRegion:
+class SystemMappedRegion(MappedRegion):
     """A shared mmap of a file, and the file."""
 
     def __init__(self, path: Path, size: int, *, read_only: bool, files: DurableFiles) -> None:
@@ -103,11 +103,9 @@ class SystemMappedRegion:
             self._file.sync()
 
     def flush_at_once(self) -> bool:
-        """See SyncingRegion (store/files/mapped_file.py)."""
         return self._file.sync_at_once()
 
     def flush_soon(self, done: Done) -> bool:
-        """See SyncingRegion (store/files/mapped_file.py)."""
         return self._file.sync_soon(done)
 
     def write(self, position: int, data: memoryview) -> None:
@@ -158,11 +156,6 @@ class SystemMappedRegion:
         return True
 
     def load(self, start: int, end: int) -> None:
-        """Have [start, end) in memory, and keep the interpreter free meanwhile: who then reads it does not fault.
-
-        Raises:
-            OSError: the device cannot read it; a touch would end the process (SIGBUS).
-        """
         first = start - start % _PAGE
         last = min(len(self._view), end)
         if first >= last or self._view.readonly:
@@ -172,7 +165,6 @@ class SystemMappedRegion:
             raise OSError(errno.EIO, f"the device cannot read all of bytes {first} to {last}")
 
     def touch_by_page(self) -> None:
-        """From now on the first touch of a page brings that page alone (PagewiseRegion, store/files/mapped_file.py)."""
         self._map.madvise(mmap.MADV_RANDOM)
 
     def _expect_writer(self) -> None:
@@ -192,7 +184,6 @@ class SystemMappedRegion:
                 self._holed.has_blocks(first, min(-(-end // _PAGE) * _PAGE, len(self._map)))
 
     def discard(self, start: int, end: int) -> bool:
-        """Give the blocks of whole pages [start, end) back: they read as zeros. False if the file system cannot."""
         if self._holed is not None:
             return False  # a hole that is mapped would be filled by the next look at it
         try:
@@ -202,7 +193,6 @@ class SystemMappedRegion:
         return True
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) that are not holes; all of it where the file system cannot tell."""
         return data_ranges(self._fd, start, end)
 
     def close(self) -> None:

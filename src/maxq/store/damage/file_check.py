@@ -13,7 +13,6 @@ from array import array
 from maxq.protocol.message.record_layout import MAGIC_START, MESSAGE_MAGICS, size_of
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.damage.damage import DamagedRange
-from maxq.store.files.mapped_file import load_pages
 from maxq.store.log import record_cy
 
 STEP = 1 << 20
@@ -72,7 +71,7 @@ class FileCheck:
             OSError: the device cannot read the next part; go on with `skip_unreadable`.
         """
         stop = min(self.position + STEP, self._end)
-        load_pages(self._region, self.position, stop)
+        self._region.load(self.position, stop)
         began = self.position
         why = self._scan(stop)
         if why == record_cy.STOP_ROWS_FULL or self.is_done or (why != record_cy.STOP_BLANK and self.position > began):
@@ -83,7 +82,7 @@ class FileCheck:
         size = self._size_of_next()
         if stop - self.position < size <= self._end - self.position:
             stop = self.position + size
-            load_pages(self._region, self.position, stop)
+            self._region.load(self.position, stop)
             why = self._scan(stop)
             if self.position == stop:
                 return None
@@ -130,7 +129,7 @@ class FileCheck:
         """The first good record at or behind `start`; else the end."""
         while start < self._end:
             stop = min(start + STEP, self._end)
-            load_pages(self._region, start, stop)
+            self._region.load(start, stop)
             piece = bytes(self._view[start : min(stop + 6, self._end)])  # whoever begins before `stop` shows its magic
             at = piece.find(MAGIC_START, 4)
             while at >= 0:
@@ -146,7 +145,7 @@ class FileCheck:
         stop = position + size
         if not position + 8 <= stop <= self._end:
             return False
-        load_pages(self._region, position, stop)
+        self._region.load(position, stop)
         count, _, why = record_cy.scan(
             self._view, position, stop, self._file_from_offset, self._row, check_prop_crc=self._check_prop_crc
         )

@@ -13,7 +13,7 @@ from maxq.runtime.interfaces import Disk
 from maxq.store.dledger.entries_cy import put_units
 from maxq.store.durability.flush import Pieces
 from maxq.store.files.disk_room import lacks_room
-from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile, touch_by_page
+from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile
 from maxq.store.files.mapped_file_queue import MappedFileQueue
 
 UNIT = struct.Struct(">iqiqq")
@@ -51,7 +51,7 @@ class LedgerIndex:
     def opened(self) -> None:
         """The recovery has read the index; from now on units are written one after the other."""
         if self.files.files:
-            touch_by_page(self.files.files[-1].region)
+            self.files.files[-1].region.touch_by_page()
 
     def unit(self, index: int) -> EntryUnit | None:
         """The unit of an entry; None if it is of none, or of another."""
@@ -124,7 +124,7 @@ class LedgerIndex:
 
     def _create(self, offset: int) -> MappedFile:
         file = self.files.create(offset)
-        touch_by_page(file.region)
+        file.region.touch_by_page()
         return file
 
     def _back(self, file: MappedFile, offset: int, size: int) -> int:

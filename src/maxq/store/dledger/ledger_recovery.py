@@ -30,7 +30,7 @@ from maxq.store.dledger.entries_cy import (
 )
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
 from maxq.store.dledger.ledger_index import UNIT_SIZE, LedgerIndex
-from maxq.store.files.mapped_file import MappedFile, clear, data_ranges
+from maxq.store.files.mapped_file import MappedFile, clear
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
@@ -321,7 +321,7 @@ class LedgerRecovery:
         for number in range(end.number, len(self._files)):
             file = self._files[number]
             position = end.position if number == end.number else 0
-            for begin, stop in data_ranges(file.region, position, file.file_size):
+            for begin, stop in file.region.data_ranges(position, file.file_size):
                 at = max(begin, position)
                 while at < stop:
                     at, found = find_entry(file.view, at, file.file_size, file.file_from_offset, end.last)

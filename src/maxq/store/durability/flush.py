@@ -18,7 +18,7 @@ from typing import NamedTuple
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import FLUSHES
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
-from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile, flush_at_once, flush_soon
+from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.running_flags import NOT_WRITABLE
 from maxq.store.store_context import StoreContext
@@ -161,13 +161,13 @@ class CommitLogFlusher:
 
         try:
             may_wait = size <= _SMALL and self.is_sync and not self._context.is_leading
-            is_done = may_wait and flush_at_once(file.region)
+            is_done = may_wait and file.region.flush_at_once()
         except OSError as error:
             done(error)
             return True
         if is_done:
             done(None)
-        elif flush_soon(file.region, done):
+        elif file.region.flush_soon(done):
             self._in_flight = job
         else:
             self._context.jobs.end(job)

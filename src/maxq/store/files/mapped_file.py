@@ -1,9 +1,7 @@
 """One fixed-size file of a queue of files, mapped on first use (DefaultMappedFile.java)."""
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import PurePath
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol
 
 from maxq.runtime.interfaces import Disk, MappedRegion
 
@@ -121,131 +119,6 @@ class MappedFile:
             self._disk.delete(self.path)
 
 
-@runtime_checkable
-class SparseRegion(Protocol):
-    """A region that can give blocks back to the file system."""
-
-    def discard(self, start: int, end: int) -> bool:
-        """Make whole pages [start, end) read as zeros without writing them; False if the file system cannot."""
-        ...
-
-
-@runtime_checkable
-class ExtentRegion(Protocol):
-    """A region that knows which parts of its file hold data at all."""
-
-    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) that are not holes."""
-        ...
-
-
-@runtime_checkable
-class LoadingRegion(Protocol):
-    """A region that can be brought into memory without holding up the interpreter."""
-
-    def load(self, start: int, end: int) -> None:
-        """Bring in [start, end). Blocks. OSError if the device cannot read it."""
-        ...
-
-
-@runtime_checkable
-class PagewiseRegion(Protocol):
-    """A region of which a touch can bring a single page."""
-
-    def touch_by_page(self) -> None:
-        """From now on the first touch of a page brings that page alone, for somebody who writes a little at a time
-        where nothing was. By itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault
-        where the device reads 8 MiB ahead."""
-        ...
-
-
-@runtime_checkable
-class ResidentRegion(Protocol):
-    """A region that knows what of it is in memory."""
-
-    def is_resident(self, start: int, end: int) -> bool:
-        """Is all of [start, end) there? False if nobody can tell."""
-        ...
-
-
-@runtime_checkable
-class SyncingRegion(Protocol):
-    """A region that can be made durable without a thread, by somebody who runs on a loop."""
-
-    def flush_at_once(self) -> bool:
-        """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was
-        done, `flush_soon` or `flush` can. OSError if the device refuses."""
-        ...
-
-    def flush_soon(self, done: Callable[[OSError | None], None]) -> bool:
-        """Begin to make all that was written durable. `done` is called on the running loop when it is, with None, or
-        with the device's refusal, and never from within. False: not now; nothing was begun, `flush` can."""
-        ...
-
-
-def flush_at_once(region: MappedRegion) -> bool:
-    """See SyncingRegion; False, too, if the region is none."""
-    return _syncs(region) and region.flush_at_once()
-
-
-def flush_soon(region: MappedRegion, done: Callable[[OSError | None], None]) -> bool:
-    """See SyncingRegion; False, too, if the region is none."""
-    return _syncs(region) and region.flush_soon(done)
-
-
-def is_resident(region: MappedRegion, start: int, end: int) -> bool:
-    """Can [start, end) be read without waiting for the disk? False if nobody can tell."""
-    return _knows_residence(region) and region.is_resident(start, end)
-
-
-def load_pages(region: MappedRegion, start: int, end: int) -> None:
-    """Have [start, end) in memory before it is read: a fault would hold up every thread. Blocks.
-
-    Raises:
-        OSError: the device cannot read it; do not touch it.
-    """
-    if isinstance(region, LoadingRegion):
-        region.load(start, end)
-
-
-def touch_by_page(region: MappedRegion) -> None:
-    """Have the first touch of a page bring that page alone, if the region can do that (PagewiseRegion)."""
-    if isinstance(region, PagewiseRegion):
-        region.touch_by_page()
-
-
-def data_ranges(region: MappedRegion, start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of [start, end) that may hold something; holes of a sparse file are left out."""
-    return region.data_ranges(start, end) if _knows_extents(region) else [(start, end)]
-
-
-def _knows_extents(region: MappedRegion) -> TypeGuard[ExtentRegion]:
-    return _has_extents(type(region))
-
-
-@cache
-def _has_extents(kind: type) -> bool:
-    return issubclass(kind, ExtentRegion)  # takes longer than to ask the kernel
-
-
-def _knows_residence(region: MappedRegion) -> TypeGuard[ResidentRegion]:
-    return _has_residence(type(region))
-
-
-@cache
-def _has_residence(kind: type) -> bool:
-    return issubclass(kind, ResidentRegion)
-
-
-def _syncs(region: MappedRegion) -> TypeGuard[SyncingRegion]:
-    return _has_syncs(type(region))
-
-
-@cache
-def _has_syncs(kind: type) -> bool:
-    return issubclass(kind, SyncingRegion)
-
-
 def holds_data(region: MappedRegion, start: int, end: int) -> bool:
     """Is any byte of [start, end) not zero?"""
     view = region.view
@@ -254,7 +127,7 @@ def holds_data(region: MappedRegion, start: int, end: int) -> bool:
         return True
     return any(
         not _ZEROS.startswith(bytes(view[piece : min(piece + len(_ZEROS), stop)]))
-        for begin, stop in data_ranges(region, page, end)
+        for begin, stop in region.data_ranges(page, end)
         for piece in range(begin, stop, len(_ZEROS))
     )
 
@@ -269,8 +142,8 @@ def clear(region: MappedRegion, start: int, end: int) -> None:
     page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
     if bytes(view[start:page]).strip(b"\0"):  # a hole stays one: on a full disk it could not be written
         view[start:page] = bytes(page - start)
-    if page < end and not (isinstance(region, SparseRegion) and region.discard(page, end)):
-        for begin, stop in data_ranges(region, page, end):
+    if page < end and not region.discard(page, end):
+        for begin, stop in region.data_ranges(page, end):
             for piece in range(begin, stop, len(_ZEROS)):
                 zeros = _ZEROS[: stop - piece]
                 if bytes(view[piece : piece + len(zeros)]) != zeros:

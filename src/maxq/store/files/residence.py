@@ -8,7 +8,7 @@ stretch is asked for as a whole, and what is said of it holds for a moment. Who 
 from typing import Final
 
 from maxq.runtime.interfaces import Clock
-from maxq.store.files.mapped_file import MappedFile, is_resident
+from maxq.store.files.mapped_file import MappedFile
 
 _STRETCH: Final = 256 << 10
 _HOLDS_MS: Final = 100  # much shorter than the kernel keeps a page that is used
@@ -29,7 +29,7 @@ class Residence:
             offset = file.file_from_offset + position
             if now_ms - seen_ms.get(offset, -_HOLDS_MS) < _HOLDS_MS:
                 continue
-            if not is_resident(file.region, position, min(position + _STRETCH, file.file_size)):
+            if not file.region.is_resident(position, min(position + _STRETCH, file.file_size)):
                 return False
             if len(seen_ms) >= _MOST:
                 seen_ms.clear()

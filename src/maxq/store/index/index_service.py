@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from maxq.store.files.block_reserve import BlockReserve
-from maxq.store.files.mapped_file import touch_by_page
 from maxq.store.files.page_populator import PagePopulator
 from maxq.store.index.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
 from maxq.store.log.tails_cy import IndexTail, jhash
@@ -152,7 +151,7 @@ class IndexService:
         previous = self.files[-1] if self.files else None
         file = IndexFile(self._context.disk, self.folder / self._next_name(), *self._shape)
         reserve = self._reserve_of(file, 0)
-        touch_by_page(file.region)  # its header and first slot must not bring 16 MiB each, before they are made ready
+        file.region.touch_by_page()  # its header and first slot must not bring 16 MiB each, before they are made ready
         try:
             file.region.allocate(0, HEADER_SIZE + SLOT_SIZE * file.slot_nums)
             reserve.more()

@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message_sys_flag import is_rolled_back
 from maxq.protocol.message.record_layout import sys_flag_of
-from maxq.store.files.mapped_file import is_resident
 from maxq.store.index.index_service import IndexService, index_key
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
@@ -298,7 +297,7 @@ class MessageReader:
             if file is None:
                 continue
             start = physical_offset - file.file_from_offset
-            if not is_resident(file.region, start, start + size):
+            if not file.region.is_resident(start, start + size):
                 parts.append(ColdPart(file.region, start, start + size))
         return parts
 

@@ -16,7 +16,7 @@ from dataclasses import field
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
 from maxq.store.damage.damage import DamagedPlace, DamagedRange
-from maxq.store.files.mapped_file import MappedFile, data_ranges
+from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 
@@ -187,7 +187,7 @@ def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
     """Where in a file of the log the first good record from `start` on lies; -1: nowhere. Holes are not touched: a file
     that was made ahead is one for the most part, and to look at it would take seconds, and pages of a tmpfs."""
     view = region.view
-    for begin, end in data_ranges(region, start, len(view)):
+    for begin, end in region.data_ranges(start, len(view)):
         found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
         if found >= 0:
             return found

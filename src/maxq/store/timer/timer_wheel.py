@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
-from maxq.store.files.mapped_file import OS_PAGE_SIZE, data_ranges
+from maxq.store.files.mapped_file import OS_PAGE_SIZE
 
 #: Slots of one lap; the wheel has two, so that a week of downtime and a week ahead fit.
 SLOTS_PER_LAP: Final = 7 * 24 * 3600
@@ -228,7 +228,7 @@ class TimerWheel:
         the file. Slots that were not written since the last `write` only."""
         assert not self._changed and not self._frozen, "looked at before anything changes"
         least = max(from_ms // self.precision_ms, 1)
-        for start, end in data_ranges(self._region, 0, WHEEL_SIZE):
+        for start, end in self._region.data_ranges(0, WHEEL_SIZE):
             for piece in range(start - start % SLOT_SIZE, end, _PIECE):
                 stop = min(piece + _PIECE, -(-end // SLOT_SIZE) * SLOT_SIZE)
                 numbers = array("q", bytes(self._view[piece:stop]))

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
+from maxq.runtime.interfaces import MappedRegion
 from maxq.store.files.page_populator import PagePopulator
 
 MIB = 1 << 20
 
 
-class Region:
+class Region(MappedRegion):
     """Remembers what it was asked for."""
 
     view = memoryview(bytearray())
@@ -22,6 +23,10 @@ class Region:
     def allocate(self, start: int, end: int) -> None: ...
 
     def flush(self, start: int, end: int) -> None: ...
+
+    def write(self, position: int, data: memoryview) -> None: ...
+
+    def write_again(self, start: int, end: int) -> None: ...
 
     def close(self) -> None: ...
 
