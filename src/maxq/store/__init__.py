@@ -1,7 +1,7 @@
 """The message store: the CommitLog, and what is derived from it so that messages are found again.
 
 `message_store.py` is its face; `store_parts.py` makes the parts and joins them; `store_life.py` loads, recovers,
-starts and shuts down; `store_role.py` switches between master and slave. One room for each job:
+starts and shuts down, and switches between master and slave. One room for each job:
 
 * `files` (mapped files and their space), `log` (the CommitLog), `queue` (ConsumeQueues), `index` (IndexFiles);
 * `append` (from a message to a record), `dispatch` (from a record to queue units and index entries), `read`;

@@ -33,7 +33,6 @@ from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.store_life import StoreLife
 from maxq.store.store_parts import StoreParts
 from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
-from maxq.store.store_role import StoreRole
 from maxq.store.store_stats import StoreStats
 from maxq.store.trusted_time import TrustedTime
 
@@ -101,8 +100,7 @@ class MessageStore:
         self.marks = parts.marks
         self.stats = StoreStats(context)
         self._topic_reader = TopicReader(parts.commit_log, parts.queues, parts.compaction, parts.reader)
-        self._role = StoreRole(parts)
-        self._life = StoreLife(parts, self._role)
+        self._life = StoreLife(parts)
 
     # --- life ---
 
@@ -115,7 +113,7 @@ class MessageStore:
         """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
         self._context.config = config
         if self._life.is_loaded:
-            self._role.take()
+            self._life.take_role()
 
     @property
     def time(self) -> TrustedTime:
@@ -266,22 +264,22 @@ class MessageStore:
             ReplicationGapError, ReplicationDamageError: not a continuation, or no records.
             OSError: the disk has no room.
         """
-        return self._role.append_from_master(physical_offset, data)
+        return self._life.append_from_master(physical_offset, data)
 
     def drop_pending(self) -> None:
         """A slave's connection broke: forget the bytes of a record that did not come whole."""
-        self._role.drop_pending()
+        self._life.drop_pending()
 
     @property
     def damaged_from_master(self) -> int:
         """Records a slave took although their CRC is wrong, because the master's log has them so."""
-        replica = self._role.replica
+        replica = self._life.replica
         return 0 if replica is None else replica.damaged_from_master
 
     @property
     def last_record_offset(self) -> int:
         """Of a slave: physical offset of the last record; -1 if there is none."""
-        replica = self._role.replica
+        replica = self._life.replica
         return -1 if replica is None else replica.last_record_offset
 
     def restore_places(self, physical_offset: int, size: int) -> int:

@@ -1,34 +1,45 @@
-"""A store's life: it is found and recovered, runs, and is left as the next start wants to find it
-(DefaultMessageStore.load, start, shutdown)."""
+"""A store's life: it is found and recovered, runs in a role, and is left as the next start wants to find it
+(DefaultMessageStore.load, start, changeToMaster, changeToSlave, appendToCommitLog, shutdown).
+
+A role is what may come into the log: a slave's takes its master's bytes only, a master's messages.
+"""
 
 import contextlib
 import logging
+from collections.abc import Iterator
 
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.runtime.blocking import run_blocking
 from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue.consume_queue_store import ASIDE_NAME
 from maxq.store.queue.queue_loader import QueueFault, load_queues
+from maxq.store.recovery.doubtful_record import DoubtfulRecord
 from maxq.store.recovery.recovery import Recovery
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
+from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_parts import StoreParts
-from maxq.store.store_role import StoreRole
 
 log = logging.getLogger(__name__)
 
+_LATE_MS = 3_000  # since a record was stored on the master: this slave catches up
+
 
 class StoreLife:
-    """See the module; the methods are MessageStore's.
+    """Loads, starts and ends a store, and gives it its role. Methods are MessageStore's where they say no more.
 
     Attributes:
         is_loaded: may the store be used?
-        report: what the last `load` found and did.
+        report: what the last `load` found and did; the record in doubt is taken out of it when it is so no more.
+        replica: the writing end of a slave; None otherwise.
         lock: of the folder, held from `load` on.
     """
 
-    def __init__(self, parts: StoreParts, role: StoreRole) -> None:
+    def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
-        self._role = role
+        self.replica: ReplicaAppender | None = None
         self.is_loaded = False
         self.report = RecoveryReport()
         self.lock = StoreLock(parts.context)
@@ -53,7 +64,7 @@ class StoreLife:
         refuse_foreign_store(parts.context)
         self.lock.take()
         try:
-            report = self.report = self._role.report = RecoveryReport(clean_exit=not self._abort.exists())
+            report = self.report = RecoveryReport(clean_exit=not self._abort.exists())
             queue_faults = self._load_files(report)
             # from here on files change: a crash must be seen by the next start
             self._abort.create()
@@ -70,7 +81,7 @@ class StoreLife:
         report.duration_ms = clock.monotonic_ms() - began
         self.is_loaded = True
         parts.reader.may_lack_messages = not report.clean_exit
-        self._role.take()
+        self.take_role()
         for line in report.lines():
             log.info("recovery: %s", line)
         return report
@@ -126,6 +137,90 @@ class StoreLife:
         services.start("compaction", parts.compaction.run())
         parts.commit_log.create_ahead()
 
+    # --- the role ---
+
+    def take_role(self) -> None:
+        """Switch to the role, master or slave, that the settings name. Members of a DLedger group have none."""
+        parts = self._parts
+        is_slave = parts.context.config.broker_role == "SLAVE"
+        if parts.ledger is not None:
+            if not is_slave:
+                parts.dispatch_visible()  # what was committed before is read by services that begin
+            return
+        if not is_slave:
+            self._end_copying()
+        parts.commit_log.stage(not is_slave)
+        parts.dispatch.is_copy = is_slave
+        if is_slave and self.replica is None:
+            self.replica = ReplicaAppender(parts.commit_log, self._doubtful())
+
+    def _doubtful(self) -> bytes:
+        record = self.report.doubtful
+        return record if physical_offset_of(record) == self._parts.commit_log.max_offset else b""
+
+    def _end_copying(self) -> None:
+        parts, log = self._parts, self._parts.commit_log
+        replica, self.replica = self.replica, None
+        if replica is None and self._doubtful():  # restarted as master: the slave's last record is verified first
+            replica = ReplicaAppender(log, self._doubtful())
+        if replica is None:
+            return
+        replica.drop_pending()
+        before = log.max_offset
+        replica.believe()
+        if log.max_offset > before:
+            parts.appended()
+        if parts.flusher.is_sync and log.flushed_offset < log.max_offset:
+            try:
+                parts.flusher.flush_inline()
+            except OSError as error:
+                parts.flusher.fail(error)
+        parts.dispatch_visible()
+        for queue in parts.queues:  # copied records carry queue offsets: numbering goes on behind them
+            queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
+        for message in self._not_dispatched():  # for want of room, say
+            parts.queues.count(message)
+
+    def _not_dispatched(self) -> Iterator[MessageExt]:
+        log, offset = self._parts.commit_log, self._parts.dispatch.dispatcher.dispatched_offset
+        while offset < log.max_offset:
+            record = log.record(offset)
+            if record is None:  # the BLANK at the end of a file
+                offset = log.next_file_offset(offset)
+                continue
+            offset += len(record)
+            with contextlib.suppress(RemoteProtocolError):  # dispatch passes over it, too
+                yield decode_record(record)
+
+    def append_from_master(self, physical_offset: int, data: memoryview) -> int:
+        """See MessageStore.append_from_master."""
+        replica = self.replica
+        assert replica is not None, "only a loaded store whose brokerRole is SLAVE takes a master's bytes"
+        parts, log = self._parts, self._parts.commit_log
+        before = log.max_offset
+        try:
+            return replica.append(physical_offset, data)
+        finally:
+            if log.min_offset > parts.dispatch.dispatcher.dispatched_offset:  # it has just begun, above 0
+                parts.dispatch.begin_at(log.min_offset)
+            if log.max_offset > before:
+                self._doubt_no_more()
+                newest = replica.last_store_timestamp
+                parts.flusher.appended_timestamp = max(parts.flusher.appended_timestamp, newest)
+                parts.appended()
+                parts.flusher.copied(is_late=parts.context.clock.wall_ms() - newest > _LATE_MS)
+
+    def _doubt_no_more(self) -> None:
+        if self.report.doubtful:
+            self.report.doubtful = b""
+            with contextlib.suppress(OSError):  # the next start sees that the log goes on
+                DoubtfulRecord(self._parts.context).forget()
+
+    def drop_pending(self) -> None:
+        """See MessageStore.drop_pending."""
+        if self.replica is not None:
+            self.replica.drop_pending()
+
     # --- ending ---
 
     async def shutdown(self) -> None:
@@ -155,7 +250,7 @@ class StoreLife:
     def _close(self) -> None:
         parts = self._parts
         self.is_loaded = False
-        self._role.drop_pending()
+        self.drop_pending()
         parts.allocator.discard()
         end = parts.max_physical_offset
         parts.dispatch.run(min(end, parts.commit_log.flushed_offset))

@@ -11,7 +11,7 @@ over. Rules:
 * Everything due before `read_time_ms` was delivered; slots that were delivered are cleared. When something comes that
   is due later than now and before the read time (the clock was set back), the read time goes back to it.
 * Slots that another broker delivered (Java's wheel, the master's of a slave) are not cleared, but known to be over
-  (settled_slots.py).
+  (DeliveredSlots).
 * What is due beyond the roll window is put into a slot within it (roll_window.py), from which its record is put into
   the topic again.
 * A checkpoint (`freeze`, `write`, `thaw`) is one moment's state: read time, queue offset, timer log, wheel. It is
@@ -33,7 +33,6 @@ from maxq.store.message_store import MessageStore
 from maxq.store.timer.delivered_copies import first_position
 from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.roll_window import precision_of, roll_window_ms, slot_within
-from maxq.store.timer.settled_slots import SettledSlots
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
 from maxq.store.timer.timer_log import LONGEST_WAIT_MS, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, Unit
@@ -49,6 +48,31 @@ log = logging.getLogger(__name__)
 WHEEL_NAME: Final = "timerwheel"
 
 _HOUR_MS: Final = 3_600_000
+
+
+_MOST_PAIRS: Final = 15
+
+
+class DeliveredSlots:
+    """What in this wheel another broker has delivered.
+
+    The wheel of a Java broker, or of a slave, keeps slots that were delivered as they were. They are recognised by
+    pairs of a time and a position in the timer log: in slots before the one, units before the other are over. There
+    may be several pairs: the next master's clock can be behind the last one's, and what it still has to deliver is not
+    over.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[int, int]] = []  # times fall, positions rise
+
+    def add(self, before_ms: int, position: int) -> None:
+        """Units that lie before `position` (bytes in the timer log) in slots before `before_ms` are over."""
+        later = [pair for pair in self._pairs if pair[0] > before_ms][-_MOST_PAIRS:]
+        self._pairs = [*later, (before_ms, position)]
+
+    def position_of(self, slot_ms: int) -> int:
+        """Units of this slot that lie before this position are over."""
+        return max((position for before_ms, position in self._pairs if slot_ms < before_ms), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +128,7 @@ class TimerMessageStore:
         self.is_refused = False
         self._version = DataVersion()
         self._passed = (0, 0)  # another broker delivered what lies before this in the topic and was due before this
-        self._settled = SettledSlots()
+        self._delivered_slots = DeliveredSlots()
         self._stuck: set[int] = set()  # physical offsets of what has been named
         self._open_ms: int | None = None
 
@@ -135,7 +159,7 @@ class TimerMessageStore:
         self.moved.take(() if self._file.is_new else self.saved.moved, self.log.max_offset)
         self.master_queue_offset = self.saved.master_timer_queue_offset
         self.read_time_ms = found.read_time_ms
-        self._settled.add(*found.settled)
+        self._delivered_slots.add(*found.delivered)
         self._go_on_reading(min(self.saved.last_timer_queue_offset, self.master_queue_offset))
         self._skip_to(found.earliest_ms)
         log.info(
@@ -277,7 +301,7 @@ class TimerMessageStore:
         return slot
 
     def _is_over(self, slot: Slot) -> bool:
-        return slot.last_position < 0 or slot.last_position < self._settled.position_of(slot.time_ms)
+        return slot.last_position < 0 or slot.last_position < self._delivered_slots.position_of(slot.time_ms)
 
     def _say_stuck(self, record: TimerRecord) -> None:
         if record.physical_offset not in self._stuck:
@@ -341,7 +365,7 @@ class TimerMessageStore:
     def units_of(self, slot: Slot) -> list[Unit]:
         """The units of a slot, oldest first."""
         units: list[Unit] = []
-        floor = self._settled.position_of(slot.time_ms)
+        floor = self._delivered_slots.position_of(slot.time_ms)
         position = slot.last_position
         while position >= floor:
             unit = self.log.read(position)
@@ -378,7 +402,7 @@ class TimerMessageStore:
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
         self._passed = (self.master_queue_offset, self.read_time_ms)
-        self._settled.add(self.read_time_ms, self.log.max_offset)
+        self._delivered_slots.add(self.read_time_ms, self.log.max_offset)
         self.dedupe_position, self.told_position = None, checkpoint.dedupe_position
         self.moved.take(checkpoint.moved, self.log.max_offset)
 

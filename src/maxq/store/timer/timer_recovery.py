@@ -31,7 +31,7 @@ class Recovered:
 
     Attributes:
         read_time_ms: everything due before was delivered.
-        settled: slots before this time whose last unit lies before this position of the timer log were delivered.
+        delivered: slots before this time whose last unit lies before this position of the timer log were delivered.
         earliest_ms: the first slot that holds something; None if none does.
         latest_ms: the last one.
         pending: messages in the wheel.
@@ -41,7 +41,7 @@ class Recovered:
 
     wheel: TimerWheel
     read_time_ms: int
-    settled: tuple[int, int]
+    delivered: tuple[int, int]
     earliest_ms: int | None = None
     latest_ms: int = 0
     pending: int = 0
@@ -49,7 +49,7 @@ class Recovered:
 
     def is_over(self, time_ms: int, position: int) -> bool:
         """Was a slot of this time delivered, whose last unit lies at this position?"""
-        return position < 0 or (time_ms < self.settled[0] and position < self.settled[1])
+        return position < 0 or (time_ms < self.delivered[0] and position < self.delivered[1])
 
 
 class TimerRecovery:
