@@ -143,7 +143,7 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store.load)  # long after a crash; the loop hears signals meanwhile
         if self.table_records is not None:
             self.table_records.start()
-        self.offsets.follow_deletions(self.store.deletions_since, self.store.deletions.newest, self.store.max_offset)
+        self.offsets.follow_deletions(self.store.deletions.since, self.store.deletions.newest, self.store.max_offset)
         self.store.set_deletion_listener(self._take_deletion)
         if role != SLAVE:  # who becomes the master later looks then (RoleService)
             self.store.reader.may_lack_messages |= self.store_owner.was_slave

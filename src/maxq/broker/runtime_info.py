@@ -91,7 +91,7 @@ class RuntimeInfo:
     def _store_numbers(self) -> dict[str, str]:
         store, times = self._store, self._fast_failure.put_times
         numbers = store.runtime_info()
-        ratio, _ = store.disk_ratios()
+        ratio, _ = store.cleaner.disk_ratios()
         usage = self._disk.usage(self._log_folder)
         return {
             **numbers,

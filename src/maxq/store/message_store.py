@@ -20,7 +20,6 @@ from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.damage.restore_places import restore_keys, restore_places
-from maxq.store.dispatch.dispatcher import DispatchRequest
 from maxq.store.log.log_search import records_with
 from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.store.queue.consume_queue import ConsumeQueue
@@ -120,10 +119,6 @@ class MessageStore:
         """The clock that retention goes by; it does not believe a jump of the wall clock by more than a day at once."""
         return self._context.time
 
-    @property
-    def identity(self) -> StoreIdentity:
-        return self._context.identity
-
     def set_store_host(self, store_host: bytes) -> None:
         """The address that records carry from now on: a broker on port 0 learns its port after `load`."""
         self._context.identity = replace(self._context.identity, store_host=store_host)
@@ -203,10 +198,6 @@ class MessageStore:
         """
         return self.flusher.when_durable(end_offset, done)
 
-    def joins_next_flush(self, then: Callable[[], None]) -> bool:
-        """See CommitLogFlusher.joins_next."""
-        return self.flusher.joins_next(then)
-
     async def flush(self) -> None:
         """Wait until everything that is in the log now is durable and dispatched, as far as readers may see it, or
         flushing has failed: compare `flushed_offset`."""
@@ -237,11 +228,6 @@ class MessageStore:
         if not self._life.is_loaded:
             return "the store is closed: this broker is starting or shutting down"
         return self._gate.remark()
-
-    @property
-    def is_writable(self) -> bool:
-        """Open, and nothing forbids it. `remark` says why not."""
-        return self._life.is_loaded and self.flags.writable
 
     # --- replication ---
 
@@ -316,10 +302,6 @@ class MessageStore:
         has nothing there (compare with `min_physical_offset` and `max_physical_offset` to tell why)."""
         return self.commit_log.bytes_from(offset, limit)
 
-    def set_bit_map_source(self, source: Callable[[str, memoryview], bytes]) -> None:
-        """`source(topic, record)` gives the bit map of a record's extension unit, empty for none."""
-        self.dispatch.bit_map_of = source
-
     def add_append_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each append to the log, before dispatch: it wakes what sends to slaves."""
         self._parts.append_listeners.append(listener)
@@ -388,11 +370,6 @@ class MessageStore:
         behind it."""
         return self._topic_reader.store_time_at(topic, queue_id, offset)
 
-    def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Is message `offset` there, and near enough to the end of the log to count as being in memory
-        (accessMessageInMemoryMaxRatio)?"""
-        return self.reader.is_in_memory(topic, queue_id, offset)
-
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
         """(physical offset, size, tags code) of up to `count` units from `offset` on. Queues of BatchCQ topics have no
         such units."""
@@ -448,14 +425,6 @@ class MessageStore:
         before it."""
         self.dispatch.arrival_listeners.append(listener)
 
-    def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
-        """Let `function` see every record of `topic` when it is dispatched."""
-        self.dispatch.hook(topic, function)
-
-    def set_batch_topics(self, is_batch_topic: Callable[[str], bool]) -> None:
-        """How the store learns which topics have the attribute queue.type=BatchCQ; set before `load`."""
-        self.queues.is_batch_topic = is_batch_topic
-
     def put_deletion(self, topics: Iterable[str]) -> PutMessageResult:
         """Store the record that deletes these topics (deletions.py): what is stored from now on is of new topics, whose
         queues begin at 0. Readers see it when it is dispatched, as with messages; the records of the deleted topics
@@ -490,37 +459,19 @@ class MessageStore:
         is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.leading_term < 0)
         return set() if is_copy else await self.cleaner.unused_topics(keep)
 
-    async def clean_expired_consume_queues(self) -> int:
-        """Delete the files of queues whose last message was cleaned away (system topics stay); they go on numbering
-        where they were. Returns how many."""
-        return await self.cleaner.clean_expired_consume_queues()
-
     def incarnation(self, topic: str) -> int:
         """Which topic of this name it is: a number that changes when the topic is deleted, and stays with whatever has
         a copy of this log (deletions.py). 0: it was never deleted, or not since Java wrote the store."""
         return self.deletions.at(topic)
 
-    def known_incarnation(self, topic: str) -> int | None:
-        """The same; None where the log of this copy begins behind deletions that it has not learned of yet."""
-        found = self.deletions.at(topic)
-        return None if not found and self.deletions.unknown_before else found
-
     def is_gone(self, topic: str, physical_offset: int) -> bool:
         """Was the topic deleted after the record at `physical_offset` was stored?"""
         return self.deletions.is_gone(topic, physical_offset)
-
-    def deletions_since(self, physical_offset: int) -> dict[str, int]:
-        """Topics that were deleted behind `physical_offset`, with their incarnations, in the order of the log."""
-        return {topic: at for topic, at in self.deletions.rows().items() if at > physical_offset}
 
     def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
         """`listener(topics, incarnation)` is called when topics were deleted, on whatever has a copy of the log, with
         the place of the deletion between the messages."""
         self._parts.on_deleted = listener
-
-    def execute_delete_files_manually(self) -> None:
-        """Clean at the next opportunity, whatever the hour."""
-        self.cleaner.request()
 
     # --- facts ---
 
@@ -565,15 +516,19 @@ class MessageStore:
         """Bytes of log that are not dispatched yet."""
         return self.max_physical_offset - self.confirm_offset
 
-    @property
-    def damaged_units(self) -> int:
-        """Queue units that readers met and passed over because no record is where they say."""
-        return self.reader.damaged_units
-
     def runtime_info(self) -> dict[str, str]:
         """The store's part of GET_BROKER_RUNTIME_INFO, by RocketMQ's names."""
-        return self.stats.runtime_info(self)
+        log_ratio, queue_ratio = self.cleaner.disk_ratios()
+        return {
+            **self.stats.runtime_info(self.topics.values()),
+            "commitLogDiskRatio": str(log_ratio),
+            "consumeQueueDiskRatio": str(queue_ratio),
+            "commitLogMinOffset": str(self.min_physical_offset),
+            "commitLogMaxOffset": str(self.max_physical_offset),
+            "dispatchBehindBytes": str(self.dispatch_behind_bytes),
+            "pageCacheLockTimeMills": "0",
+            "earliestMessageTimeStamp": str(self.earliest_message_time()),
+            "damagedLogRanges": str(self.stats.damaged_ranges),
+            "damagedQueueUnits": str(self.reader.damaged_units),
+        }
 
-    def disk_ratios(self) -> tuple[float, float]:
-        """Used share of the partitions of CommitLog and ConsumeQueue, 0…1; -1 unknown."""
-        return self.cleaner.disk_ratios()

@@ -1,50 +1,13 @@
 """Counters of a store, for GET_BROKER_RUNTIME_INFO and the metrics (StoreStatsService.java)."""
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Collection
 
 from maxq.store.log.tails_cy import TopicTail
 from maxq.store.store_context import StoreContext
 
 _SECOND_MS = 1000
 _SAMPLES = 60 * 10
-
-
-class StoreFacts(Protocol):
-    """What the runtime info takes from the store itself."""
-
-    @property
-    def topics(self) -> dict[bytes, TopicTail]:
-        """What the compiled path knows of each topic, by name."""
-        ...
-
-    @property
-    def min_physical_offset(self) -> int:
-        """Where the log begins, bytes."""
-        ...
-
-    @property
-    def max_physical_offset(self) -> int:
-        """Where the log ends, bytes."""
-        ...
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of log that are not in the queues yet."""
-        ...
-
-    @property
-    def damaged_units(self) -> int:
-        """Units of queues that stand for damaged messages."""
-        ...
-
-    def disk_ratios(self) -> tuple[float, float]:
-        """Used share of the partitions of log and queues, 0 to 1; -1 unknown."""
-        ...
-
-    def earliest_message_time(self) -> int:
-        """Store timestamp of the oldest message, ms since 1970; -1 if there is none."""
-        ...
 
 
 class StoreStats:
@@ -90,11 +53,10 @@ class StoreStats:
         duration = max(1, last[0] - before[0])
         return str(round((last[column] - before[column]) * _SECOND_MS / duration, 6))
 
-    def runtime_info(self, store: StoreFacts) -> dict[str, str]:
-        """See MessageStore.runtime_info."""
-        puts = sum(tail.put_nums for tail in store.topics.values())
-        put_bytes = sum(tail.put_bytes for tail in store.topics.values())
-        log_ratio, queue_ratio = store.disk_ratios()
+    def runtime_info(self, topics: Collection[TopicTail]) -> dict[str, str]:
+        """Return the counters by RocketMQ's names, those of puts summed over `topics`."""
+        puts = sum(tail.put_nums for tail in topics)
+        put_bytes = sum(tail.put_bytes for tail in topics)
         return {
             "bootTimestamp": str(self._started_ms),
             "runtime": _runtime_text(self._context.clock.wall_ms() - self._started_ms),
@@ -108,15 +70,6 @@ class StoreStats:
             "getMissTps": self._rates(3),
             "getTotalTps": self._total_rates(),
             "getTransferedTps": self._rates(4),
-            "commitLogDiskRatio": str(log_ratio),
-            "consumeQueueDiskRatio": str(queue_ratio),
-            "commitLogMinOffset": str(store.min_physical_offset),
-            "commitLogMaxOffset": str(store.max_physical_offset),
-            "dispatchBehindBytes": str(store.dispatch_behind_bytes),
-            "pageCacheLockTimeMills": "0",
-            "earliestMessageTimeStamp": str(store.earliest_message_time()),
-            "damagedLogRanges": str(self.damaged_ranges),
-            "damagedQueueUnits": str(store.damaged_units),
         }
 
     def _total_rates(self) -> str:

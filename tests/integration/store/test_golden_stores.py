@@ -41,7 +41,7 @@ class Golden:
         self.expected = self._expected(name)
         self.store: MessageStore = new_store(config_of(self.root, self.root / "broker.conf"))
         if name == "lmq-cqext":
-            self.store.set_bit_map_source(self._bit_map)
+            self.store.dispatch.bit_map_of = self._bit_map
         self.report = self.store.load()
 
     def _bit_map(self, topic: str, record: memoryview) -> bytes:

@@ -165,7 +165,7 @@ class CompactionStory:
         await asyncio.sleep(_FLUSHED_S)
         for _ in range(_DAYS_MS // _STEP_MS):
             self.clock.jump_wall_ms(_STEP_MS)
-            store.execute_delete_files_manually()
+            store.cleaner.request()
             await store.cleaner.clean()
         self.disk.faults = faults
         if store.min_physical_offset > began_at:

@@ -133,7 +133,7 @@ class CrashStory:
             for _ in range(5):  # more at a time would not be believed
                 world.clock.jump_wall_ms(10 * 3_600_000)
                 store.time.now_ms()
-            store.execute_delete_files_manually()
+            store.cleaner.request()
             world.disk.cut_power_after(rng.below(20))
             await store.cleaner.clean()
             await asyncio.sleep(1)

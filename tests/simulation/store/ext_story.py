@@ -36,7 +36,7 @@ class ExtStory(CrashStory):
         self.config = replace(self.config, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=size)
 
     def _load(self, store: MessageStore) -> RecoveryReport | None:
-        store.set_bit_map_source(bit_map_of)
+        store.dispatch.bit_map_of = bit_map_of
         return super()._load(store)
 
     def _verify_queues(self, store: MessageStore, on_disk: dict[int, dict[str, object]]) -> None:

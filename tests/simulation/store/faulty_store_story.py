@@ -157,5 +157,5 @@ class FaultyExtStory(_FaultyLives, ExtStory):
     """See the module."""
 
     def _load(self, store: MessageStore) -> RecoveryReport | None:
-        store.set_bit_map_source(bit_map_of)
+        store.dispatch.bit_map_of = bit_map_of
         return super()._load(store)

@@ -197,7 +197,7 @@ class Workload:
                 self._world.clock.jump_wall_ms(rng.between(-2000, 5000))
             else:
                 self._world.clock.jump_wall_ms(2 * 3_600_000)
-            self._store.execute_delete_files_manually()
+            self._store.cleaner.request()
             with contextlib.suppress(OSError):  # the next run goes on with it
                 await self._store.cleaner.clean()
             await asyncio.sleep(rng.uniform(1, 2))

@@ -44,7 +44,7 @@ def written(folder: Path, clock: JumpingClock) -> None:
 
 
 async def deleted(store: MessageStore) -> int:
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     return await store.cleaner.clean()
 
 

@@ -172,12 +172,12 @@ class BrokerBase:
             stats=self.stats,
         )
         self.consumers.add_offline_listener(self.filters.unregister)
-        self.store.set_bit_map_source(self.filters.bit_map)
+        self.store.dispatch.bit_map_of = self.filters.bit_map
         self.acknowledgement = acknowledgement_of(settings, self.store)
         self.hold_service = PullRequestHoldService(
             self.store, clock=clock, long_polling=lambda: settings.broker.long_polling_enable, guard=self.access.guard
         )
-        self.store.set_batch_topics(self._is_batch_topic)
+        self.store.queues.is_batch_topic = self._is_batch_topic
         self.store.set_service_failed(self._on_failure)
         settings.on_change(lambda changes: self.store.update_config(settings.store))
 

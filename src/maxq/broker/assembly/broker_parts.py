@@ -77,7 +77,7 @@ class BrokerParts(BrokerBase):
             acks=self.popping.acks,
         )
         self.server.batched_reads.path = batches.take
-        self.server.batched_reads.may_rest = self.store.joins_next_flush
+        self.server.batched_reads.may_rest = self.store.flusher.joins_next
 
     async def _tables_copied(self) -> bool:
         """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a

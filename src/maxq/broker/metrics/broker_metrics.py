@@ -198,7 +198,7 @@ class BrokerMetrics:
         registry.number("maxq_connections", parts.connections)
         registry.number("maxq_tasks", lambda: len(asyncio.all_tasks()))
         registry.number("maxq_held_pulls", lambda: parts.hold_service.held_count)
-        registry.number("maxq_damaged_queue_units", lambda: parts.store.damaged_units)
+        registry.number("maxq_damaged_queue_units", lambda: parts.store.reader.damaged_units)
         registry.gauge("maxq_ha_slaves", lambda: self._slaves(len))
         registry.gauge(
             "maxq_ha_slaves_in_sync", lambda: self._slaves(lambda slaves: sum(one.in_sync for one in slaves))

@@ -363,7 +363,7 @@ class PopReader:
         if init_mode == INIT_MIN or topic.startswith(RETRY_PREFIX):
             return low
         in_memory = self._settings.broker.init_pop_offset_by_check_msg_in_mem
-        if in_memory and low <= 0 and self._store.is_in_memory(topic, queue_id, 0):
+        if in_memory and low <= 0 and self._store.reader.is_in_memory(topic, queue_id, 0):
             return 0
         return max(0, self._store.max_offset(topic, queue_id) - 1)
 

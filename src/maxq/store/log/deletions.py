@@ -125,6 +125,17 @@ class Deletions:
         """The topic's incarnation: the physical offset of the record that deleted it last, 0 if none did."""
         return self._rows.get(topic, 0)
 
+    def known(self, topic: str) -> int | None:
+        """Return the topic's incarnation; None where the log of this copy begins behind deletions that it has not
+        learned of yet."""
+        found = self.at(topic)
+        return None if not found and self.unknown_before else found
+
+    def since(self, physical_offset: int) -> dict[str, int]:
+        """Return the topics that were deleted behind `physical_offset`, with their incarnations, in the order of the
+        log."""
+        return {topic: at for topic, at in self._rows.items() if at > physical_offset}
+
     @property
     def newest(self) -> int:
         """Of what lies behind it nothing was deleted; 0 if nothing ever was."""

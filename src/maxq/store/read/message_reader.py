@@ -355,7 +355,8 @@ class MessageReader:
         return self._time(queue, offset)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """See MessageStore.is_in_memory."""
+        """Return True if message `offset` is there, and near enough to the end of the log to count as being in memory
+        (accessMessageInMemoryMaxRatio)."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             batch_unit = batch.unit(batch.find_index(offset)) if offset < batch.max_offset else None

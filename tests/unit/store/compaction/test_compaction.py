@@ -431,7 +431,7 @@ async def test_compacted_messages_outlive_the_log_they_came_from(tmp_path: Path)
         with store.commit_log.without_first():
             pass
         first.destroy()
-    assert await store.clean_expired_consume_queues() == 0
+    assert await store.cleaner.clean_expired_consume_queues() == 0
     assert kept(store) == rows
     assert rows[0] == (0, "old", b"kept for ever")
     await store.shutdown()

@@ -481,10 +481,10 @@ async def test_retention_takes_committed_files_that_no_follower_needs(tmp_path: 
     ledger.commit(150)
     assert isinstance(store._context.clock, TestClock)
     store._context.clock.now_ms += 1 << 40
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     assert await store.cleaner.clean() == 0, "a follower may need all of it"
     ledger.retain_from(1 << 40)
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     assert await store.cleaner.clean() > 0
     first = ledger.begin_index
     assert 0 < first <= 150

@@ -353,17 +353,17 @@ async def test_who_would_join_the_next_group_is_told_when_this_one_has_ended(
     sync_store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    assert not sync_store.joins_next_flush(lambda: told.append("nothing is in flight"))
+    assert not sync_store.flusher.joins_next(lambda: told.append("nothing is in flight"))
     gate = Gate(monkeypatch)
     gate.close()
     waiting = waiting_for(sync_store)
     await asyncio.sleep(0)
-    assert sync_store.joins_next_flush(lambda: told.append("ended" if waiting.done() else "ended too early"))
+    assert sync_store.flusher.joins_next(lambda: told.append("ended" if waiting.done() else "ended too early"))
     assert told == []
     gate.open()
     assert await waiting is True
     assert told == ["ended"]
-    assert not sync_store.joins_next_flush(lambda: told.append("nothing is in flight"))
+    assert not sync_store.flusher.joins_next(lambda: told.append("nothing is in flight"))
 
 
 async def test_nobody_waits_for_an_interval_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ async def test_nobody_waits_for_an_interval_flush(tmp_path: Path, monkeypatch: p
     flushing = asyncio.ensure_future(store.flush())
     await asyncio.sleep(0)
     assert store.flushed_offset == 0
-    assert not store.joins_next_flush(lambda: None)
+    assert not store.flusher.joins_next(lambda: None)
     gate.open()
     await flushing
     await store.shutdown()

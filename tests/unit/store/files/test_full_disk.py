@@ -101,7 +101,7 @@ def test_dispatch_that_finds_no_room_keeps_what_it_did_and_goes_on_there(monkeyp
     disk = sparse_disk(1 << 22)
     store = store_on(disk, max_index_num=6)
     seen: list[int] = []
-    store.hook("T", lambda request: seen.append(request.physical_offset))
+    store.dispatch.hook("T", lambda request: seen.append(request.physical_offset))
     real = SimMappedRegion.allocate
     full = [False]
 

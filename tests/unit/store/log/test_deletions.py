@@ -228,7 +228,7 @@ async def test_messages_that_wait_for_the_disk_stand_on_their_side_of_the_deleti
 async def test_light_queues_and_topics_of_batches_are_deleted_the_same_way(tmp_path: Path) -> None:
     settings = {"enable_lmq": True, "enable_multi_dispatch": True}
     store = new_store(small_config(tmp_path, **settings))
-    store.set_batch_topics(lambda topic: topic == "Batch")
+    store.queues.is_batch_topic = lambda topic: topic == "Batch"
     store.load()
     send(store, "T", *old(5), INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")
     send(store, "Batch", *old(5))
@@ -240,7 +240,7 @@ async def test_light_queues_and_topics_of_batches_are_deleted_the_same_way(tmp_p
     without_witnesses(image)
     shutil.rmtree(image / "batchconsumequeue")
     again = new_store(small_config(image, **settings))
-    again.set_batch_topics(lambda topic: topic == "Batch")
+    again.queues.is_batch_topic = lambda topic: topic == "Batch"
     again.load()
     for found in (store, again):
         assert found.max_offset("%LMQ%a", 0) == 1

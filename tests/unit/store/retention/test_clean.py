@@ -73,7 +73,7 @@ async def test_old_files_go_at_the_hour_and_never_the_last(store: MessageStore, 
 async def test_old_files_go_on_demand(store: MessageStore, clock: TestClock) -> None:
     clock.now_ms += 73 * HOUR
     clock.go_to_hour(DELETE_WHEN + 1)
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     assert await store.cleaner.clean() > 0
 
 
@@ -142,7 +142,7 @@ async def test_queues_whose_messages_are_all_gone_lose_their_files_and_keep_thei
         fresh.put_message(message("New", body=bytes(8000)))
     usage[0] = 87
     await fresh.cleaner.clean()
-    assert await fresh.clean_expired_consume_queues() == 1
+    assert await fresh.cleaner.clean_expired_consume_queues() == 1
     assert not list((tmp_path / "other" / "consumequeue").glob("Old/0/*"))
     assert list((tmp_path / "other" / "consumequeue" / "SCHEDULE_TOPIC_XXXX").iterdir())
     assert fresh.min_offset("Old", 0) == fresh.max_offset("Old", 0) == 1
@@ -190,7 +190,7 @@ async def test_others_are_served_while_the_last_units_of_all_queues_are_looked_a
         return look(queue)
 
     monkeypatch.setattr(clean, "_last_physical_offset", slow)
-    cleaning = asyncio.create_task(store.clean_expired_consume_queues())
+    cleaning = asyncio.create_task(store.cleaner.clean_expired_consume_queues())
     while not cleaning.done():
         await asyncio.sleep(0)
         turns += 1
@@ -210,7 +210,7 @@ async def test_a_deletion_is_in_its_own_file_before_its_record_goes_with_the_log
     for path in (tmp_path / "commitlog").iterdir():
         os.utime(path, (clock.now_ms / 1000, clock.now_ms / 1000))
     clock.now_ms += 73 * HOUR
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     while store.commit_log.min_offset <= deleted_at:
         assert await store.cleaner.clean() > 0
     on_disk = Deletions(SystemDisk(), tmp_path)

@@ -71,13 +71,13 @@ class AdminStoreProcessor(RequestProcessor):
     async def clean_expired_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer CLEAN_EXPIRED_CONSUMEQUEUE (306). Queue files whose messages are gone from the log."""
         log.warning("clean expired consume queues, called by %s", connection.remote_address)
-        await self._store.clean_expired_consume_queues()
+        await self._store.cleaner.clean_expired_consume_queues()
         return request.reply()
 
     def delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer DELETE_EXPIRED_COMMITLOG (329). Log files older than fileReservedTime, whatever the hour."""
         log.warning("delete expired commit log, called by %s", connection.remote_address)
-        self._store.execute_delete_files_manually()
+        self._store.cleaner.request()
         return request.reply()
 
     # --- looking ------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class ConsumerManageProcessor(RequestProcessor):
             return request.reply(ResponseCode.SUCCESS, None, {"offset": str(offset)})
         if not fields.opt_bool("setZeroIfNotFound", True):
             remark = "Not found, do not set to zero, maybe this group boot first"
-        elif self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0):
+        elif self._store.min_offset(topic, queue_id) <= 0 and self._store.reader.is_in_memory(topic, queue_id, 0):
             return request.reply(ResponseCode.SUCCESS, None, {"offset": "0"})
         else:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"

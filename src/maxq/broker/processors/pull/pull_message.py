@@ -311,7 +311,7 @@ class PullMessageProcessor:
             "groupSysFlag": str(pull.group.group_sys_flag),
         }
         is_bulk = self._bulk(header) is not None
-        incarnation = self._store.known_incarnation(header.topic) if is_bulk else None
+        incarnation = self._store.deletions.known(header.topic) if is_bulk else None
         if incarnation is not None:
             ext["maxqIncarnation"] = str(incarnation)
         if is_bulk and result.passed_over:
