@@ -154,8 +154,16 @@ class FakeStore:
     async def clean_expired_consume_queues(self) -> None:
         self.calls.append(("clean_expired_consume_queues", None))
 
-    def execute_delete_files_manually(self) -> None:
-        self.calls.append(("execute_delete_files_manually", None))
+    def request(self) -> None:
+        self.calls.append(("request", None))
+
+    @property
+    def cleaner(self) -> "FakeStore":
+        return self
+
+    @property
+    def reader(self) -> "FakeStore":
+        return self
 
 
 class BrokerWorld:

@@ -11,7 +11,7 @@ async def test_cleaning_is_started() -> None:
     world = BrokerWorld()
     assert (await world.call(306)).code == 0
     assert (await world.call(329)).code == 0
-    assert [name for name, _ in world.store.calls] == ["clean_expired_consume_queues", "execute_delete_files_manually"]
+    assert [name for name, _ in world.store.calls] == ["clean_expired_consume_queues", "request"]
 
 
 UNITS = {"topic": "T", "queueId": "0", "index": "1", "count": "2"}
