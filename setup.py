@@ -30,7 +30,7 @@ HOT_MODULES = [
     "maxq.store.dispatch.dispatch_cy",
     "maxq.store.dledger.entries_cy",
     "maxq.store.read.gather_cy",
-    "maxq.store.read.hot_reader_cy",
+    "maxq.store.read.cached_pull_reader_cy",
     "maxq.store.log.log_cy",
     "maxq.store.append.log_final_cy",
     "maxq.store.append.log_rows_cy",

@@ -519,7 +519,7 @@ def _transfer(data: bytes) -> None:
     parser = TransferParser()
     parser.receive_runs(memoryview(bytearray(data)))
     parser.take_name()
-    parser.take_seals()
+    parser.take_filled_ranges()
 
 
 def _small_pieces(data: bytes) -> None:

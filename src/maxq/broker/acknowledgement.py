@@ -95,7 +95,7 @@ class Acknowledgement:
     def without_waiting(self) -> None:
         """A producer who waits for neither disk nor replicas (WAIT=false) is told now: what he sent outlives this
         process from here on, as with ASYNC_FLUSH."""
-        self._store.settle()
+        self._store.write_buffered()
 
     def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
         """`when` for a coroutine: None for SUCCESS now, else a future."""

@@ -79,7 +79,7 @@ class Reader(Protocol):
 
 
 class Pieces(Protocol):
-    """A body that lies in pieces in a mapped file (store/hot_reader_cy)."""
+    """A body that lies in pieces in a mapped file (store/read/cached_pull_reader_cy)."""
 
     @property
     def view(self) -> memoryview:

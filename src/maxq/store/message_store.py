@@ -49,11 +49,11 @@ class MessageStore:
     Attributes:
         topics: topic bytes → TopicTail, as the compiled send path looks it up.
         flags: why the store may not be written, if so.
-        seals: ranges of the log where a start, of this store or of its master's, has put a filler.
+        filled_ranges: ranges of the log where a start, of this store or of its master's, has put a filler.
         deletions: where in the log topics were deleted.
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (Ledger); None without.
-        hot_reader: reads what is in memory without an object a message.
+        cached_pull_reader: reads what is in memory without an object a message.
         plain_writer: stores plain sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
@@ -84,16 +84,16 @@ class MessageStore:
         self.index = parts.index
         self.dispatch = parts.dispatch
         self.compaction = parts.compaction
-        self.seals = parts.seals
+        self.filled_ranges = parts.filled_ranges
         self.deletions = parts.deletions
         self.flusher = parts.flusher
         self.queue_flusher = parts.queue_flusher
         self.reader = parts.reader
-        self.hot_reader = parts.hot_reader
+        self.cached_pull_reader = parts.cached_pull_reader
         self.disk_room = parts.disk_room
         self.plain_writer = parts.plain_writer
         self._writer = parts.writer
-        self._gate = parts.gate
+        self._admission = parts.admission
         self.cleaner = parts.cleaner
         self.ledger = parts.ledger
         self.marks = parts.marks
@@ -212,22 +212,22 @@ class MessageStore:
         while self.confirm_offset < min(end, self.max_physical_offset):  # noqa: ASYNC110 - the disk is tried again
             await asyncio.sleep(_DISPATCH_LOOK)
 
-    def settle(self) -> None:
+    def write_buffered(self) -> None:
         """Have all that is stored in the files: it then outlives the process, though not the machine."""
         try:
-            self.commit_log.settle(self.commit_log.max_offset)
+            self.commit_log.write_buffered(self.commit_log.max_offset)
         except OSError as error:
             self.flusher.fail(error)
 
     def refusal(self) -> PutMessageStatus | None:
         """May messages be stored now? None if so. Cheap: ask before every batch."""
-        return self._gate.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
+        return self._admission.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
 
     def refusal_remark(self) -> str:
         """The cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
         if not self._life.is_loaded:
             return "the store is closed: this broker is starting or shutting down"
-        return self._gate.remark()
+        return self._admission.remark()
 
     # --- replication ---
 

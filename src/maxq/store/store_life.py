@@ -15,10 +15,10 @@ from maxq.runtime.blocking import run_blocking
 from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue.consume_queue_store import ASIDE_NAME
 from maxq.store.queue.queue_loader import QueueFault, load_queues
-from maxq.store.recovery.doubtful_record import DoubtfulRecord
 from maxq.store.recovery.recovery import Recovery
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
+from maxq.store.recovery.unverified_record import UnverifiedRecord
 from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_parts import StoreParts
 
@@ -113,10 +113,10 @@ class StoreLife:
         if parts.ledger is not None:
             parts.ledger.load()
             parts.dispatch.entries_from(parts.ledger.divided_offset)
-        parts.seals.load()
+        parts.filled_ranges.load()
         recovery = (Recovery if parts.ledger is None else DLedgerRecovery)(
             parts.context, parts.commit_log, parts.queues, parts.index, parts.dispatch, parts.checkpoint,
-            parts.inventory_file, queue_faults, report, parts.seals, parts.deletions,
+            parts.inventory_file, queue_faults, report, parts.filled_ranges, parts.deletions,
         )  # fmt: skip
         if isinstance(recovery, DLedgerRecovery) and parts.ledger is not None:
             recovery.ledger = parts.ledger
@@ -149,25 +149,25 @@ class StoreLife:
             return
         if not is_slave:
             self._end_copying()
-        parts.commit_log.stage(not is_slave)
+        parts.commit_log.buffer_appends(not is_slave)
         parts.dispatch.is_copy = is_slave
         if is_slave and self.replica is None:
-            self.replica = ReplicaAppender(parts.commit_log, self._doubtful())
+            self.replica = ReplicaAppender(parts.commit_log, self._unverified())
 
-    def _doubtful(self) -> bytes:
-        record = self.report.doubtful
+    def _unverified(self) -> bytes:
+        record = self.report.unverified
         return record if physical_offset_of(record) == self._parts.commit_log.max_offset else b""
 
     def _end_copying(self) -> None:
         parts, log = self._parts, self._parts.commit_log
         replica, self.replica = self.replica, None
-        if replica is None and self._doubtful():  # restarted as master: the slave's last record is verified first
-            replica = ReplicaAppender(log, self._doubtful())
+        if replica is None and self._unverified():  # restarted as master: the slave's last record is verified first
+            replica = ReplicaAppender(log, self._unverified())
         if replica is None:
             return
         replica.drop_pending()
         before = log.max_offset
-        replica.believe()
+        replica.accept_unverified_record()
         if log.max_offset > before:
             parts.appended()
         if parts.flusher.is_sync and log.flushed_offset < log.max_offset:
@@ -204,17 +204,17 @@ class StoreLife:
             if log.min_offset > parts.dispatch.dispatcher.dispatched_offset:  # it has just begun, above 0
                 parts.dispatch.begin_at(log.min_offset)
             if log.max_offset > before:
-                self._doubt_no_more()
+                self._forget_unverified()
                 newest = replica.last_store_timestamp
                 parts.flusher.appended_timestamp = max(parts.flusher.appended_timestamp, newest)
                 parts.appended()
                 parts.flusher.copied(is_late=parts.context.clock.wall_ms() - newest > _LATE_MS)
 
-    def _doubt_no_more(self) -> None:
-        if self.report.doubtful:
-            self.report.doubtful = b""
+    def _forget_unverified(self) -> None:
+        if self.report.unverified:
+            self.report.unverified = b""
             with contextlib.suppress(OSError):  # the next start sees that the log goes on
-                DoubtfulRecord(self._parts.context).forget()
+                UnverifiedRecord(self._parts.context).forget()
 
     def drop_pending(self) -> None:
         """See MessageStore.drop_pending."""

@@ -11,21 +11,21 @@ from typing import Any
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.holds import watched
+from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.message_writer import MessageWriter
 from maxq.store.append.plain_writer import PlainWriter
-from maxq.store.append.write_gate import WriteGate
 from maxq.store.compaction.compaction_store import CompactionStore
-from maxq.store.damage.seals import Seals
+from maxq.store.damage.filled_ranges import FilledRanges
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.message_ledger import MessageLedger
 from maxq.store.durability.consume_queue_flusher import ConsumeQueueFlusher
-from maxq.store.durability.final_mark import FinalMarks
 from maxq.store.durability.flush import CommitLogFlusher
+from maxq.store.durability.log_marks import LogMarks
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import DiskRoom
 from maxq.store.files.file_allocator import FileAllocator
-from maxq.store.files.residence import Residence
+from maxq.store.files.page_cache_probe import PageCacheProbe
 from maxq.store.files.store_inventory import InventoryFile
 from maxq.store.index.index_file import IndexFile
 from maxq.store.index.index_flusher import IndexFlusher
@@ -33,7 +33,7 @@ from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
-from maxq.store.read.hot_reader_cy import HotReader
+from maxq.store.read.cached_pull_reader_cy import CachedPullReader
 from maxq.store.read.message_reader import MessageReader
 from maxq.store.recovery.store_files import machine_memory
 from maxq.store.retention.clean import CleanService
@@ -115,7 +115,7 @@ class StoreParts:
         self._is_dispatching = False
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
-        self.seals = Seals(context, self.commit_log, self.dispatch.judge)
+        self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
         self.queue_flusher = ConsumeQueueFlusher(
             context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
@@ -123,13 +123,13 @@ class StoreParts:
         )  # fmt: skip
         memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
         self.reader = MessageReader(context, self.commit_log, self.queues, self.index, self.deletions, memory)
-        self.hot_reader = HotReader(
-            context, self.commit_log, self.queues, self.compaction.topics, Residence(context.clock), memory
+        self.cached_pull_reader = CachedPullReader(
+            context, self.commit_log, self.queues, self.compaction.topics, PageCacheProbe(context.clock), memory
         )
         self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
-        self.gate = WriteGate(context, self.commit_log, self.disk_room)
-        self.writer = MessageWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
-        self.plain_writer = PlainWriter(context, self.commit_log, self.queues, self.flusher, self.gate, self.appended)
+        self.admission = AppendAdmission(context, self.commit_log, self.disk_room)
+        writing = (context, self.commit_log, self.queues, self.flusher, self.admission, self.appended)
+        self.writer, self.plain_writer = MessageWriter(*writing), PlainWriter(*writing)
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.flusher, self.queue_flusher, self.dispatch
         )
@@ -139,7 +139,7 @@ class StoreParts:
             self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
             self.ledger.set_no_room_listener(self.disk_room.lacks)
             self.cleaner.ledger = self.writer.ledger = self.ledger
-        self.marks = FinalMarks(self.commit_log, self.flusher, self.ledger)
+        self.marks = LogMarks(self.commit_log, self.flusher, self.ledger)
 
     @property
     def max_physical_offset(self) -> int:
@@ -148,7 +148,7 @@ class StoreParts:
 
     def appended(self) -> None:
         """Something new is in the log: it goes its way to slaves, disk, queues and readers."""
-        if not self.flusher.is_sync and not self._settle():
+        if not self.flusher.is_sync and not self._write_buffered():
             return
         end = self.commit_log.max_offset
         for tell in self.append_listeners:
@@ -164,11 +164,11 @@ class StoreParts:
             self.commit_log.prepare_ahead()
             self.index.prepare_ahead()
 
-    def _settle(self) -> bool:
+    def _write_buffered(self) -> bool:
         """Have what was appended outlive this process: with ASYNC_FLUSH its senders are told at once that it is stored.
         False: the device refuses."""
         try:
-            self.commit_log.settle(self.commit_log.max_offset)
+            self.commit_log.write_buffered(self.commit_log.max_offset)
         except OSError as error:
             self.flusher.fail(error)
             return False

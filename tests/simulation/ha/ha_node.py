@@ -157,7 +157,7 @@ class HaNode:
         store = MessageStore(self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30)
         store.set_service_failed(self._service_failed)
         report = store.load()
-        self.sealed = store.seals.ranges()
+        self.sealed = store.filled_ranges.ranges()
         store.start()
         settings = BrokerSettings(store=self.config)
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
@@ -233,7 +233,7 @@ class HaNode:
         """The last life is over: remember what its log was, and what of it was durable."""
         if self.store is not None:
             self.image = self.live_image()
-            self.sealed = self.store.seals.ranges()
+            self.sealed = self.store.filled_ranges.ranges()
             self.durable_end = self.store.flushed_offset
 
     def has_left_behind_end(self) -> bool:
@@ -304,7 +304,7 @@ class HaNode:
 
     def fillers(self) -> list[tuple[int, int]]:
         """Where a filler stands in the log now; a slave fetches the true bytes again, if its master has them."""
-        return [*self.changed, *(self.sealed if self.store is None else self.store.seals.sealed())]
+        return [*self.changed, *(self.sealed if self.store is None else self.store.filled_ranges.still_filled())]
 
     def live_image(self, start: int = 0) -> Image:
         """The log as it is, from `start` on; of a dead process as it was."""

@@ -72,5 +72,5 @@ class FaultyTransactionStory(TransactionStory):
 
     def _written_to(self, node: TransactionNode) -> int:
         log = node.store.commit_log
-        staging = log._staging
-        return log.max_offset if staging is None else log.tail.file_from_offset + staging.settled
+        buffer = log._write_buffer
+        return log.max_offset if buffer is None else log.tail.file_from_offset + buffer.settled

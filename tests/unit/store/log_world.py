@@ -37,7 +37,7 @@ class Owner:
         self.index_files.append(region)
         self.index.attach(memoryview(region), 7, 9)
 
-    def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+    def dispatch_uncommon(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         self.special.append(physical_offset)
 
     def units(self, topic: str, queue_id: int) -> list[tuple[int, int, int]]:

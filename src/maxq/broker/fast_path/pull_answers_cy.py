@@ -10,9 +10,9 @@ except ModuleNotFoundError:
     from maxq.runtime import cython  # type: ignore[no-redef]
 
 if cython.compiled:
-    from cython.cimports.maxq.store.read.hot_reader_cy import HotReader
+    from cython.cimports.maxq.store.read.cached_pull_reader_cy import CachedPullReader
 else:
-    from maxq.store.read.hot_reader_cy import HotReader
+    from maxq.store.read.cached_pull_reader_cy import CachedPullReader
 
 _FORBIDDEN_READ = 2  # bit of a group's forbidden uses of a topic
 
@@ -90,7 +90,7 @@ class PullAnswers:
     rpc_latency = cython.declare(object, visibility="public")
     _settings = cython.declare(object)
     _store = cython.declare(object)
-    _reader = cython.declare(HotReader)
+    _reader = cython.declare(CachedPullReader)
     _topics = cython.declare(object)
     _groups = cython.declare(object)
     _offsets = cython.declare(object)
@@ -103,7 +103,7 @@ class PullAnswers:
     def __init__(self, *, settings, store, topics, groups, offsets, consumers, filters, stats, clock, rules):
         self._settings = settings
         self._store = store
-        self._reader = store.hot_reader
+        self._reader = store.cached_pull_reader
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -157,7 +157,7 @@ class PullAnswers:
         held_since_ms: cython.longlong,
     ):
         """See pull_answers_cy.pyi."""
-        reader: HotReader = self._reader
+        reader: CachedPullReader = self._reader
         began_ms: object = self._now_ms()
         head: bytes
         found: cython.bint = reader.read(

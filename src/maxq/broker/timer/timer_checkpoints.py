@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from maxq.config.settings import BrokerSettings
 from maxq.runtime.blocking import CHECKPOINTS
 from maxq.runtime.interfaces import Clock
-from maxq.store.durability.final_mark import LogMark
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
 from maxq.store.timer.delivered_copies import first_position
 from maxq.store.timer.timer_message_store import Checkpoint, TimerMessageStore

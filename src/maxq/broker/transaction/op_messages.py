@@ -34,7 +34,7 @@ from maxq.protocol.message.transaction_view import PROPERTY_COPIED, REMOVE_TAG, 
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.durability.final_mark import LogMark
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)

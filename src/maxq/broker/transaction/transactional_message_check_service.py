@@ -51,7 +51,7 @@ from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.durability.final_mark import NOT_LEADING
+from maxq.store.durability.log_marks import NOT_LEADING
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 

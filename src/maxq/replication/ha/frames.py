@@ -6,9 +6,9 @@
 A report is the physical offset the slave's log has reached; its first one on a connection is where it wants the
 master to start. A transfer's offset is where its bytes belong. Java never says anything else.
 
-**Seals**, between MaxQ brokers. A slave that has records asks first for the log from the magic code of its last one
-on: `joint_offset`. No Java slave does, its reports are ends of records; so a master that finds there a magic code, and
-behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record; so it does
+**Filled ranges**, between MaxQ brokers. A slave that has records asks first for the log from the magic code of its last
+one on: `joint_offset`. No Java slave does, its reports are ends of records; so a master that finds there a magic code,
+and behind it the offset of just this record (`is_joint`), speaks with a MaxQ slave that has the same record; so it does
 when it is asked for everything, which is the log from byte 1 on.
 
 **The name.** A MaxQ slave says its first report twice, in one write: masters take the newest report of an arrival, so
@@ -18,8 +18,8 @@ brokerName in UTF-8. A slave with another brokerName leaves: its log would be a 
 A network may cut the one write, so a master that has heard the first half waits for the second for a moment; not if a
 Java slave may have said it (HAConnection.is_of_maxq).
 
-Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/seals.py), it names
-them in a transfer whose offset is -2:
+Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/filled_ranges.py), it
+names them in a transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
 
@@ -39,7 +39,7 @@ from collections.abc import Sequence
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.record_layout import MAGIC, MESSAGE_MAGICS, PHYSICAL_OFFSET
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
@@ -69,9 +69,9 @@ def encode_head(offset: int, size: int) -> bytes:
     return HEAD.pack(offset, size)
 
 
-def encode_seals(seals: Sequence[Seal]) -> bytes:
+def encode_filled_ranges(filled: Sequence[FilledRange]) -> bytes:
     """The transfer that names them; of very many the last."""
-    body = b"".join(_SEAL.pack(*seal) for seal in seals[-_MOST_SEALS:])
+    body = b"".join(_SEAL.pack(*one) for one in filled[-_MOST_SEALS:])
     return HEAD.pack(SEALS_OFFSET, len(body)) + body
 
 
@@ -144,7 +144,7 @@ class ReportParser:
 class TransferParser:
     """A slave's ear: transfer frames, taken apart as they come. Bodies are not collected: their pieces are slices of
     what was received. Only what a master says before anything else is: its name and its seals, see `take_name` and
-    `take_seals`."""
+    `take_filled_ranges`."""
 
     __slots__ = ("_expected", "_head", "_left", "_name", "_notice", "_notice_left", "_offset", "_seals")
 
@@ -173,12 +173,12 @@ class TransferParser:
         self._name.clear()
         return name
 
-    def take_seals(self) -> list[Seal]:
+    def take_filled_ranges(self) -> list[FilledRange]:
         """What the master has named, once; it came before all pieces. Empty if it named none, or not all of it is
         there."""
         if not self._seals or (self._notice is self._seals and self._notice_left):
             return []
-        seals = [Seal(*fields) for fields in _SEAL.iter_unpack(self._seals)]
+        seals = [FilledRange(*fields) for fields in _SEAL.iter_unpack(self._seals)]
         self._seals.clear()
         if any(not 0 <= start < end for start, end, _ in seals):
             raise RemoteProtocolError(f"the master names seals that are no ranges: {seals[:10]}")

@@ -10,7 +10,8 @@ Equal ends do not tell of a loss further back: of pages of a file whose later pa
 start puts a filler there and names it (frames.py). Where this log has the true bytes, it does not join either: it may
 be the only one that has these messages. It offers them, once the last records have been found equal, and the master
 takes them, or closes the connection. Where it has a filler of its own, that is fetched again once they are joined
-(repair.py). What the master names is noted (store/damage/seals.py): this log is, or will be, a copy with these fillers.
+(repair.py). What the master names is noted (store/damage/filled_ranges.py): this log is, or will be, a copy with
+these fillers.
 
 **An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses. Once it has a record it
 connects again, to hear of fillers.
@@ -30,21 +31,21 @@ from maxq.errors import ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.flow_monitor import FlowMonitor
 from maxq.replication.ha.frames import TransferParser, encode_offer, encode_report, encode_request, joint_offset
 from maxq.replication.ha.ha_connection import HAConnectionState
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 
 log = logging.getLogger(__name__)
 
 
-class ReplicaSeals(Protocol):
-    """The part of Seals that a slave asks."""
+class ReplicaRanges(Protocol):
+    """The part of FilledRanges that a slave asks."""
 
     as_on_master: frozenset[tuple[int, int]]
 
-    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+    def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         """Of what the master names: where this log has other bytes, and more than a filler of its own."""
         ...
 
-    def adopt(self, named: Sequence[Seal]) -> None:
+    def adopt(self, named: Sequence[FilledRange]) -> None:
         """The log is a copy of the master's, with its fillers. Blocks if there is anything new; OSError."""
         ...
 
@@ -53,7 +54,7 @@ class ReplicaLog(Protocol):
     """The part of MessageStore that a slave writes to."""
 
     @property
-    def seals(self) -> ReplicaSeals:
+    def filled_ranges(self) -> ReplicaRanges:
         """Ranges of this log that starts have sealed."""
         ...
 
@@ -147,7 +148,7 @@ class HAClient:
         self._parser = TransferParser()
         self._position = request_offset
         self.is_joined = self._begins_empty = self._log.last_record_offset < 0
-        self._log.seals.as_on_master = frozenset()
+        self._log.filled_ranges.as_on_master = frozenset()
         self._contradiction = self.offered = None
         self.ahead_bytes = 0
         self.state = HAConnectionState.TRANSFER
@@ -179,7 +180,7 @@ class HAClient:
         self.received.count(len(data), now_ms)
         pieces = self._parser.receive_runs(data)
         self._hear_name(self._parser.take_name())
-        self._hear_of_seals(self._parser.take_seals())
+        self._hear_of_seals(self._parser.take_filled_ranges())
         for offset, piece in pieces:
             if self._contradiction is not None and self._position >= self._log.max_physical_offset:
                 break  # it waits for the master's answer to its offer
@@ -199,12 +200,12 @@ class HAClient:
                 physical_offset=self._log.max_physical_offset,
             )
 
-    def _hear_of_seals(self, named: list[Seal]) -> None:
+    def _hear_of_seals(self, named: list[FilledRange]) -> None:
         if not named:
             return
-        contradicting = self._log.seals.contradicting(named)
+        contradicting = self._log.filled_ranges.contradicting(named)
         if not contradicting:
-            self._log.seals.adopt(named)
+            self._log.filled_ranges.adopt(named)
             return
         first = contradicting[0]
         self._contradiction = ReplicationDivergedError(

@@ -29,8 +29,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError
 from maxq.remoting.endpoint import LEAST_BYTES_A_SECOND
 from maxq.replication.ha.flow_monitor import FlowMonitor
-from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_name, encode_seals, is_joint
-from maxq.store.damage.seals import Seal
+from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_filled_ranges, encode_name, is_joint
+from maxq.store.damage.filled_ranges import FilledRange
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ class HAConnectionState(IntEnum):
     SHUTDOWN = 4
 
 
-class NamedSeals(Protocol):
-    """The part of Seals that a master tells."""
+class NamedRanges(Protocol):
+    """The part of FilledRanges that a master tells."""
 
-    def named(self) -> list[Seal]:
+    def named(self) -> list[FilledRange]:
         """All of them, for a slave that joins."""
         ...
 
@@ -60,7 +60,7 @@ class LogSource(Protocol):
     """The part of MessageStore that a master sends from."""
 
     @property
-    def seals(self) -> NamedSeals:
+    def filled_ranges(self) -> NamedRanges:
         """Ranges of this log that starts have sealed."""
         ...
 
@@ -211,8 +211,8 @@ class HAConnection:
         self._is_named = wants_name
         name = encode_name(self._broker_name) if wants_name else b""
         may_be_java = not wants_name and asked != FROM_THE_BEGINNING and not self._compares_first
-        seals = [] if may_be_java else self._source.seals.named()
-        return name + (encode_seals(seals) if seals else b"")
+        seals = [] if may_be_java else self._source.filled_ranges.named()
+        return name + (encode_filled_ranges(seals) if seals else b"")
 
     def _expired(self, low: int) -> None:
         self._suspend(

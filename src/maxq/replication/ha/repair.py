@@ -9,7 +9,7 @@ range counts as repaired.
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, their places in the queues are written
 again, and their keys indexed. The old bytes stay where they are. So are fillers that this slave has copied from another
-master, which had lost what the present one has (store/damage/seals.py).
+master, which had lost what the present one has (store/damage/filled_ranges.py).
 
 **A master** takes back what its starts have sealed from a slave that has it and says so when it joins (frames.py), as
 long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
@@ -175,13 +175,13 @@ class LogRepair:
         before = self.repaired
         file_size = self._store.commit_log.files.file_size
         self.place_restored()
-        for start, end in self._store.seals.sealed():
+        for start, end in self._store.filled_ranges.still_filled():
             await self._settle(end)  # the master has named its own meanwhile
-            if (start, end) in self._store.seals.as_on_master or start < self._store.min_physical_offset:
+            if (start, end) in self._store.filled_ranges.as_on_master or start < self._store.min_physical_offset:
                 continue
             position = start % file_size
             if await self.repair(DamagedRange(start - position, position, end - start, "a start found it damaged")):
-                self._store.seals.as_on_master |= {(start, end)}
+                self._store.filled_ranges.as_on_master |= {(start, end)}
                 self._place(start, end)
         return self.repaired - before
 
@@ -200,9 +200,9 @@ class LogRepair:
         self._placed.add((start, end))
 
     def _unplaced(self) -> list[tuple[int, int]]:
-        seals = self._store.seals
-        sealed = set(seals.sealed())
-        return [one for one in seals.ranges() if one not in sealed and one not in self._placed]
+        filled = self._store.filled_ranges
+        open_ones = set(filled.still_filled())
+        return [one for one in filled.ranges() if one not in open_ones and one not in self._placed]
 
     async def take_back(self, address: str) -> int:
         """A master fetches what its starts have sealed from the slave whose HA port is `address`.
@@ -213,7 +213,7 @@ class LogRepair:
         before = self.repaired
         file_size = self._store.commit_log.files.file_size
         self.place_restored()
-        for start, end in self._store.seals.sealed():
+        for start, end in self._store.filled_ranges.still_filled():
             try:
                 refusal = await self._take_back(address, start, end)
             except (LogRangeNotServedError, OSError) as error:
@@ -260,7 +260,7 @@ class LogRepair:
     @property
     def sealed_left(self) -> int:
         """Fillers in this log where the master may have more, and what is back without places in the queues."""
-        return len(set(self._store.seals.sealed()) - self._store.seals.as_on_master) + len(self._unplaced())
+        return len(set(self._store.filled_ranges.still_filled()) - self._store.filled_ranges.as_on_master) + len(self._unplaced())
 
     async def _write(self, start: int, data: bytes) -> None:
         file = self._store.commit_log.files.find(start)

@@ -1,6 +1,6 @@
 """From a message to a record at the end of the log.
 
-`write_gate.py` says whether anything may be stored. `plain_writer.py` appends batches of plain messages without a
+`append_admission.py` says whether anything may be stored. `plain_writer.py` appends batches of plain messages without a
 Python object for each (`log_rows_cy.py`, `log_final_cy.py`, `record_copy_cy.py`); `message_writer.py` appends any
 message.
 """

@@ -434,7 +434,7 @@ def _append_batch(
     Every record has its message's own properties only, byte for byte, as RocketMQ 5.5 stores them; 5.3 put those of
     the request behind them, whose UNIQ_KEY then hid each message's own.
     The bytes written, or -1 when the row needs something else. Nothing is written then, not behind the end of the log
-    either: that may be where its newest records lie that are not dispatched yet (LogStaging).
+    either: that may be where its newest records lie that are not dispatched yet (LogWriteBuffer).
     """
     p: cython.longlong = row[sr.R_BODY]
     topic_size: cython.longlong = row[sr.R_TOPIC_SIZE]

@@ -18,9 +18,9 @@ from maxq.protocol.message.message_id import offset_message_id, offset_message_i
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_queued, is_rolled_back
 from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
+from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.batch_rows import BatchRows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.append.write_gate import WriteGate
 from maxq.store.dledger.message_ledger import MessageLedger
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
@@ -62,20 +62,20 @@ class MessageWriter:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
-        gate: WriteGate,
+        admission: AppendAdmission,
         on_appended: Callable[[], None],
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._flusher = flusher
-        self._gate = gate
+        self._admission = admission
         self._on_appended = on_appended
         self.ledger: MessageLedger | None = None
 
     def _check_state(self) -> PutMessageResult | None:
-        refusal = self._gate.refusal()
-        return None if refusal is None else PutMessageResult(refusal, remark=self._gate.remark())
+        refusal = self._admission.refusal()
+        return None if refusal is None else PutMessageResult(refusal, remark=self._admission.remark())
 
     def _check(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         refused = self._check_state()
@@ -192,10 +192,10 @@ class MessageWriter:
             )  # fmt: skip
             if written > 0:
                 break
-            refused = self._gate.make_room(size)
+            refused = self._admission.make_room(size)
             if refused is not None:
                 return refused
-        self._gate.took(began)
+        self._admission.took(began)
         end = log.max_offset
         topic_tail.put_nums += 1
         topic_tail.put_bytes += written
@@ -282,8 +282,8 @@ class MessageWriter:
         tail, ledger = self._commit_log.tail, self.ledger
         while size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:
             if ledger is not None:
-                return self._gate.room(lambda: ledger.secure(size, count), size)
-            failed = self._gate.make_room(size)
+                return self._admission.room(lambda: ledger.secure(size, count), size)
+            failed = self._admission.make_room(size)
             if failed is not None:
                 return failed
         return None
@@ -312,7 +312,7 @@ class MessageWriter:
             topic_tail.plain = was_plain
         if not rows.done:
             return failed
-        self._gate.took(began)
+        self._admission.took(began)
         self._flusher.appended_timestamp = now
         self._on_appended()
         return failed or PutMessageResult(
@@ -328,7 +328,7 @@ class MessageWriter:
             is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
             if not tail.full or is_whole_and_empty:
                 return None
-            if (failed := self._gate.make_room()) is not None:
+            if (failed := self._admission.make_room()) is not None:
                 return failed
         return None
 
@@ -347,7 +347,7 @@ class MessageWriter:
             else:
                 calls += 1
                 assert calls <= _MOST_CALLS_FOR_ROOM, f"{calls} calls make no room for {rows.next_size} bytes"
-                failed = self._gate.make_room(rows.next_size)
+                failed = self._admission.make_room(rows.next_size)
         return failed
 
     def _put_parts(

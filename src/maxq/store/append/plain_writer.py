@@ -8,11 +8,11 @@ from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX
 from maxq.protocol.frame.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
 from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from maxq.protocol.message.record_layout import HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
+from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.log_final_cy import append_final
 from maxq.store.append.log_rows_cy import append_arrivals, append_rows
 from maxq.store.append.message_writer import MAX_PROPERTIES
 from maxq.store.append.record_copy_cy import RecordCopy
-from maxq.store.append.write_gate import WriteGate
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
@@ -52,14 +52,14 @@ class PlainWriter:
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
-        gate: WriteGate,
+        admission: AppendAdmission,
         on_appended: Callable[[], None],
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._flusher = flusher
-        self._gate = gate
+        self._admission = admission
         self._on_appended = on_appended
 
     def append_rows(
@@ -99,7 +99,7 @@ class PlainWriter:
                 is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
                 if done or not tail.full or is_whole_and_empty or self._would_part(rows, first):
                     break
-                if self._gate.make_room() is not None:
+                if self._admission.make_room() is not None:
                     break
         return self._appended(done, began, now)
 
@@ -154,7 +154,7 @@ class PlainWriter:
         tail = log.tail
         view, file_from_offset = log.tail_view, tail.file_from_offset
         end = file_from_offset + tail.wrote_position
-        took = self._gate.took(began_ms)
+        took = self._admission.took(began_ms)
         self._flusher.appended_timestamp = now_ms
         self._on_appended()
         return RowsAppended(done, end, view, file_from_offset, took)
@@ -177,10 +177,10 @@ class PlainWriter:
         while True:
             size = append_final(log.tail, record, group, self._queues.topics, now)
             is_whole_and_empty = log.tail.wrote_position == 0 and log.tail.file_size == log.files.file_size
-            if size or not log.tail.full or is_whole_and_empty or self._gate.make_room() is not None:
+            if size or not log.tail.full or is_whole_and_empty or self._admission.make_room() is not None:
                 break
         if size:
-            self._gate.took(began)
+            self._admission.took(began)
             self._flusher.appended_timestamp = now
         return size
 
@@ -231,11 +231,11 @@ class PlainWriter:
             )  # fmt: skip
             if written > 0:
                 break
-            if self._gate.make_room(size) is not None:
+            if self._admission.make_room(size) is not None:
                 return 0
         queue.next_queue_offset += 1
         tail.put_nums += 1
         tail.put_bytes += written
-        self._gate.took(began)
+        self._admission.took(began)
         self._flusher.appended_timestamp = now
         return written

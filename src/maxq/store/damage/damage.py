@@ -78,7 +78,7 @@ class DamagedRange:
         )
 
 
-def seal(context: StoreContext, commit_log: CommitLog, damage: DamagedRange) -> bool:
+def replace_with_filler(context: StoreContext, commit_log: CommitLog, damage: DamagedRange) -> bool:
     """Keep the damaged bytes in a file of their own and write the filler, both durable. Blocks.
 
     Returns:

@@ -134,7 +134,7 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
     return ""
 
 
-def is_sealed(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
+def is_filled(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
     """Does a filler (damage.py) stand in [physical_offset, physical_offset + size)?"""
     record = commit_log.record(physical_offset)
     if record is None:

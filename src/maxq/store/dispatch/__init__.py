@@ -1,6 +1,6 @@
 """From a range of the log to queue units and index entries.
 
 `dispatcher.py` is called for what was appended, for what recovery finds missing and for what a slave received;
-`dispatch_cy.py` does it without a Python object for each record. `queue_offset_judge.py` decides where a record
+`dispatch_cy.py` does it without a Python object for each record. `queue_offset_resolver.py` decides where a record
 belongs whose queue offset is not the next one.
 """

@@ -276,7 +276,7 @@ class Dispatcher:
                     store_timestamp,
                 )
         if special:
-            self._owner.dispatch_special(p, total, physical_offset, whole)
+            self._owner.dispatch_uncommon(p, total, physical_offset, whole)
         self.last_store_timestamp = store_timestamp
         self.records += 1
         return total

@@ -21,7 +21,7 @@ class Dispatcher:
             # the unit does not go to tail's file, or its offset is not the queue's next: attach the right file, fill a
             # gap; False if the record is not to get a unit
         owner.roll_index(physical_offset: int, store_timestamp: int) -> None   # attach the next IndexFile
-        owner.dispatch_special(position: int, size: int, physical_offset: int, view: memoryview) -> None
+        owner.dispatch_uncommon(position: int, size: int, physical_offset: int, view: memoryview) -> None
             # after the normal handling of a record with INNER_MULTI_DISPATCH, with the inner-batch bit (whose unit is
             # NOT written here), of a rollback record, or of a hooked topic. `view` is the whole file.
         """

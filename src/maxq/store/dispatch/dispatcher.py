@@ -2,7 +2,7 @@
 
 `DispatchService.run` is the only way into an index: the normal run gives it what was just appended, SYNC_FLUSH what a
 group commit made durable, a slave what arrived, recovery what the queues lack. The compiled Dispatcher does the plain
-records; what has a meaning beyond topic and queue id comes back here as `dispatch_special`.
+records; what has a meaning beyond topic and queue id comes back here as `dispatch_uncommon`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysF
 from maxq.runtime.refusals import Cause
 from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
-from maxq.store.dispatch.queue_offset_judge import MOST_PLACES, QueueOffsetJudge
+from maxq.store.dispatch.queue_offset_resolver import MOST_PLACES, QueueOffsetResolver
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
@@ -69,7 +69,7 @@ class DispatchService:
 
     Attributes:
         dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
-        judge: decides about records whose queue offset does not continue their queue.
+        resolver: decides about records whose queue offset does not continue their queue.
         faults: what was wrong with records met, one line each.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
         arrival_listeners: each is called, in this order, with the tails of watched queues that got units.
@@ -99,8 +99,8 @@ class DispatchService:
         self.dispatcher.delay_table = parse_delay_levels(context.config.message_delay_level)
         self.unindexed = Dispatcher(queues.topics, None, self)
         self.unindexed.delay_table = self.dispatcher.delay_table
-        self.judge = QueueOffsetJudge(commit_log)
-        self.is_copy = False  # what a running slave dispatches has been judged by its master
+        self.resolver = QueueOffsetResolver(commit_log)
+        self.is_copy = False  # what a running slave dispatches has been resolved by its master
         self.faults: list[str] = []
         self.hooks: dict[str, Callable[[DispatchRequest], None]] = {}
         self.arrival_listeners: list[Callable[[list[QueueTail]], None]] = []
@@ -218,7 +218,7 @@ class DispatchService:
         """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
         no record."""
         offset = dispatcher.dispatched_offset
-        self._commit_log.settle(end)
+        self._commit_log.write_buffered(end)
         newest = self._commit_log.newest_from(offset)
         if newest is not None and offset < end:  # nearly always
             start = self._commit_log.tail.file_from_offset
@@ -261,7 +261,7 @@ class DispatchService:
         self._at = physical_offset
         queue: ConsumeQueue = tail.owner
         end = queue.max_offset
-        if queue_offset == end and (queue.files.files or not self.judge.doubts_first):  # its file is full, or it is new
+        if queue_offset == end and (queue.files.files or not self.resolver.doubts_first):  # a full file, or none
             queue.roll(end, physical_offset, size)
             return True
         if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
@@ -269,26 +269,26 @@ class DispatchService:
             self._queues.restart(queue, physical_offset)
             queue.roll(queue_offset, physical_offset, size)
             return True
-        judged: int | None = queue_offset
+        resolved: int | None = queue_offset
         if self._context.is_dledger:  # the entry's CRC stands for the field
             is_near = end <= queue_offset <= end + MOST_PLACES
-            judged = queue_offset if is_near or not queue.files.files else end  # its older messages were deleted
+            resolved = queue_offset if is_near or not queue.files.files else end  # its older messages were deleted
         elif not (self.is_copy and end < queue_offset <= end + MOST_PLACES):
-            judged = self.judge.judge(queue, queue_offset, physical_offset, size)
-        if judged is None:
+            resolved = self.resolver.resolve(queue, queue_offset, physical_offset, size)
+        if resolved is None:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
-        if judged != queue_offset:
+        if resolved != queue_offset:
             if self._may_be_whole(queue, queue_offset):
-                self._note(queue, queue_offset, physical_offset, f"its place is {judged}, the record stays as it is")
+                self._note(queue, queue_offset, physical_offset, f"its place is {resolved}, the record stays as it is")
             else:
-                self._note(queue, queue_offset, physical_offset, f"the field is damaged and was set to {judged}")
-                self._commit_log.mend_queue_offset(physical_offset, judged)
-        elif judged > end and (queue.files.files or self._lacks_its_first(judged, end)):
+                self._note(queue, queue_offset, physical_offset, f"the field is damaged and was set to {resolved}")
+                self._commit_log.mend_queue_offset(physical_offset, resolved)
+        elif resolved > end and (queue.files.files or self._lacks_its_first(resolved, end)):
             if not queue.files.files:
                 queue.roll(0, physical_offset, size)
-            self._note(queue, queue_offset, physical_offset, f"the {judged - end} places between are kept as damaged")
-        queue.roll(judged, physical_offset, size)
+            self._note(queue, queue_offset, physical_offset, f"the {resolved - end} places between are kept as damaged")
+        queue.roll(resolved, physical_offset, size)
         return True
 
     def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
@@ -306,11 +306,11 @@ class DispatchService:
             return self._context.is_dledger or self.is_copy  # nothing of the queue is left
         if queue_offset:
             return False
-        return self._context.is_dledger or self.is_copy or self.judge.begins_anew(queue, physical_offset, size)
+        return self._context.is_dledger or self.is_copy or self.resolver.begins_anew(queue, physical_offset, size)
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
-        most = self.judge.lost_bytes // layout.MIN_RECORD_SIZE
+        most = self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         return not end and self._commit_log.min_offset == 0 and queue_offset <= most
 
     def _note(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, verdict: str) -> None:
@@ -328,7 +328,7 @@ class DispatchService:
         self._at = physical_offset
         self._index.roll()
 
-    def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+    def dispatch_uncommon(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         self._at = physical_offset
         if self._extend_only(view[position : position + size], physical_offset):
             return
@@ -454,7 +454,7 @@ class DispatchService:
             return
         if queue_offset < queue.max_offset:
             return
-        most = MOST_PLACES if self.is_copy else self.judge.lost_bytes // layout.MIN_RECORD_SIZE
+        most = MOST_PLACES if self.is_copy else self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         if queue.files.files and queue_offset - queue.max_offset > most:
             self._note(queue, queue_offset, physical_offset, "so far behind it can not be")
             return

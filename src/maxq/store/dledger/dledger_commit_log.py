@@ -289,7 +289,7 @@ class DLedgerCommitLog(CommitLog):
         """Let the log end at `offset`, behind an entry or at the start of a file; what was behind it is zeros, durably.
         Blocks. Flushes that are under way keep their mappings."""
         end = self.max_offset
-        self.settle()
+        self.write_buffered()
         while self.files.files and self.files.files[-1].file_from_offset >= offset:
             self._drop_last()
         self._recent = None
@@ -304,7 +304,7 @@ class DLedgerCommitLog(CommitLog):
     def begin_at(self, position: int) -> None:
         """Forget all entries; the first one goes to `position`. A log of before DLedger that does not end there goes,
         too. Blocks."""
-        self.settle()
+        self.write_buffered()
         size = self.files.file_size
         start = position - position % size
         while self.files.files and (

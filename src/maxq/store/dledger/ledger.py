@@ -103,7 +103,7 @@ class FileLedger(EntryReader):
         self.committed_position = found.committed_position
         self._indexed_to, self._next_unit = self._log.max_offset, found.next_index
         self._log.tail.next_index = found.next_index
-        self._log.stage(staged=False)
+        self._log.buffer_appends(is_buffered=False)
         self.amnesiac_until = found.amnesiac_until
         self._load_term(report)
         if report.amnesia and self.amnesiac_until < 0:
@@ -185,13 +185,13 @@ class FileLedger(EntryReader):
 
     def begin_leading(self, term: int) -> None:
         self._log.tail.term = term
-        self._log.stage(staged=True)
+        self._log.buffer_appends(is_buffered=True)
 
     def end_leading(self) -> None:
         if self._log.tail.next_index > self.end_index + 1:  # the index had no room for their units
             start = max(self.notes.begin_at, self.divided_offset)
             self._cut(self._end_of(self.end_index) if not self.is_empty else start)
-        self._log.stage(staged=False)
+        self._log.buffer_appends(is_buffered=False)
 
     def barrier(self) -> bytes:
         """Return an empty body, as Java's controller writes."""
@@ -348,7 +348,7 @@ class FileLedger(EntryReader):
             self._flusher.truncated(position)
             self._log.cut(position)
             self._index.truncate(self.end_index + 1)
-        self._settle_at(position, self.end_index + 1)
+        self._continue_at(position, self.end_index + 1)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -396,7 +396,7 @@ class FileLedger(EntryReader):
         if index < self.begin_index:
             self.notes.write()
 
-    def _settle_at(self, position: int, next_index: int) -> None:
+    def _continue_at(self, position: int, next_index: int) -> None:
         self._log.tail.next_index = self._next_unit = next_index
         self._indexed_to = position
         while self._marks and self._marks[-1].position >= position:
@@ -418,7 +418,7 @@ class FileLedger(EntryReader):
             self._index.clear()
         self.begin_index, self.end_index, self.end_term, self.durable_index = index, index - 1, -1, index - 1
         self._marks.clear()
-        self._settle_at(position, index)
+        self._continue_at(position, index)
         if index == 0:
             self.begin_index = self.end_index = self.durable_index = -1
         self.committed_index, self.committed_position = index - 1, position

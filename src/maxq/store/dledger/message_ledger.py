@@ -124,7 +124,7 @@ class MessageLedger(FileLedger):
             newest = self._dispatch.dispatcher.last_store_timestamp
             self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
 
-    def believe_committed(self, position: int) -> None:
+    def take_as_committed(self, position: int) -> None:
         """At a start: everything below `position` was dispatched, so it was committed. Nothing is dispatched."""
         if not self.is_empty and position > self.committed_position:
             super().commit(self.index_at(position) - 1)

@@ -23,7 +23,7 @@ class DLedgerRecovery(Recovery):
     def run(self) -> None:
         """See Recovery."""
         if self._inventory is not None:
-            self.ledger.believe_committed(self._inventory.dispatched_offset)
+            self.ledger.take_as_committed(self._inventory.dispatched_offset)
         super().run()
 
     def _without_log(self) -> None:

@@ -15,7 +15,7 @@ from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.log.log_cy import LogTail
-from maxq.store.log.log_staging import LogStaging
+from maxq.store.log.write_buffer import LogWriteBuffer
 from maxq.store.store_context import StoreContext
 
 #: A record never touches the last 8 bytes of a file: BLANK needs them.
@@ -31,7 +31,7 @@ class CommitLog:
     """The files and the writing end.
 
     Offsets are physical: bytes from the start of the log's life. `flushed_offset` <= `max_offset`; everything below
-    it is durable. The newest records are not in the mapped file before `settle`.
+    it is durable. The newest records are not in the mapped file before `write_buffered`.
 
     Attributes:
         tail_view: what the newest records were written to: the current file, or the memory in front of it.
@@ -48,7 +48,7 @@ class CommitLog:
         )
         self.tail = LogTail()
         self.tail_view = memoryview(b"")
-        self._staging: LogStaging | None = None
+        self._write_buffer: LogWriteBuffer | None = None
         self.flushed_offset = 0
         self._current: MappedFile | None = None
         self.on_sync_failed: Callable[[SyncFailedError], None] = lambda error: None
@@ -110,13 +110,13 @@ class CommitLog:
             self._attach(last, offset - last.file_from_offset)
             self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
 
-    def stage(self, staged: bool) -> None:
+    def buffer_appends(self, is_buffered: bool) -> None:
         """Have the records of the appends to come made in memory and written a group at a time. Without, the log is a
         copy: what a slave gets is written as it comes."""
-        if staged == (self._staging is not None):
+        if is_buffered == (self._write_buffer is not None):
             return
-        self.settle()
-        self._staging = LogStaging(self._context.disk, self.files.file_size) if staged else None
+        self.write_buffered()
+        self._write_buffer = LogWriteBuffer(self._context.disk, self.files.file_size) if is_buffered else None
         if self._current is not None and self._current.file_from_offset == self.tail.file_from_offset:
             self._attach(self._current, self.tail.wrote_position)
             assert self._reserve is not None, "what is written has blocks"
@@ -124,17 +124,17 @@ class CommitLog:
 
     def _attach(self, file: MappedFile, position: int) -> None:
         """Records go to `position` of `file` from now on."""
-        if self._staging is None:
+        if self._write_buffer is None:
             self.tail_view = file.view
         else:
-            self._staging.attach(file.region, position)
-            self.tail_view = self._staging.view
+            self._write_buffer.attach(file.region, position)
+            self.tail_view = self._write_buffer.view
         self.tail.attach(self.tail_view, file.file_from_offset, file.file_size, position)
 
     def _detach(self, offset: int) -> None:
         """The next record, at `offset`, needs another file."""
-        if self._staging is not None:
-            self._staging.attach(None, 0)
+        if self._write_buffer is not None:
+            self._write_buffer.attach(None, 0)
         self.tail_view = memoryview(b"")
         self.tail.attach(None, offset, 0, 0)
 
@@ -145,7 +145,7 @@ class CommitLog:
         Raises:
             OSError: there is no room on the disk, or the file could not be created; the log is as before.
         """
-        if self._staging is not None and self._room_in_memory(self._staging, size):
+        if self._write_buffer is not None and self._room_in_memory(self._write_buffer, size):
             return
         if self._reserve is not None and not self._reserve.is_whole:
             self._reserve.more(size + END_FILE_MIN_BLANK_LENGTH)
@@ -161,14 +161,14 @@ class CommitLog:
         """
         self.make_room(size)
 
-    def _room_in_memory(self, staging: LogStaging, size: int) -> bool:
-        """If staging is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
+    def _room_in_memory(self, buffer: LogWriteBuffer, size: int) -> bool:
+        """If buffer is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
         if self._reserve is None or self.tail.file_size >= self._reserve.end:
             return False
-        was_empty = staging.settled == self.tail.wrote_position
-        self.settle()
-        staging.make_room(size + END_FILE_MIN_BLANK_LENGTH, larger=was_empty)
-        self.tail_view = staging.view
+        was_empty = buffer.written == self.tail.wrote_position
+        self.write_buffered()
+        buffer.make_room(size + END_FILE_MIN_BLANK_LENGTH, larger=was_empty)
+        self.tail_view = buffer.view
         self.tail.attach(self.tail_view, self.tail.file_from_offset, self.files.file_size, self.tail.wrote_position)
         self._write_within(self._reserve)
         return size + END_FILE_MIN_BLANK_LENGTH <= self.tail.file_size - self.tail.wrote_position
@@ -188,8 +188,8 @@ class CommitLog:
         if current is not None and current.file_from_offset == self.tail.file_from_offset:
             position = self.tail.wrote_position
             self.tail.close_file()
-            if self._staging is not None:  # the head of BLANK; the rest of the file stays as it is
-                self._staging.settle(min(position + END_FILE_MIN_BLANK_LENGTH, current.file_size))
+            if self._write_buffer is not None:  # the head of BLANK; the rest of the file stays as it is
+                self._write_buffer.write_out(min(position + END_FILE_MIN_BLANK_LENGTH, current.file_size))
             current.wrote_position = current.file_size
         file = self.files.create(offset, region)
         self._current = file
@@ -208,8 +208,8 @@ class CommitLog:
     def _write_within(self, reserve: BlockReserve) -> None:
         """The writing end takes the file to end where its blocks do, or the room in memory."""
         self._reserve = reserve
-        staging = self._staging
-        self.tail.file_size = reserve.end if staging is None else min(reserve.end, staging.limit)
+        buffer = self._write_buffer
+        self.tail.file_size = reserve.end if buffer is None else min(reserve.end, buffer.limit)
 
     def prepare_ahead(self) -> None:
         """Have blocks ahead of the writer ready. Cheap when there is nothing to do."""
@@ -225,7 +225,7 @@ class CommitLog:
 
     def release_tail(self) -> None:
         """Detach the writing end: shutdown."""
-        self.settle()
+        self.write_buffered()
         self._reserve = None
         self._detach(self.max_offset)
         self._current = None
@@ -234,8 +234,8 @@ class CommitLog:
         """What the records from physical offset `offset` on were written to, as `tail_view`, if they are all there
         still. The mapped file has them, too, but pages of it may have to be mapped first."""
         position = offset - self.tail.file_from_offset
-        staging = self._staging
-        is_here = position >= 0 if staging is None else staging.has(position, self.tail.wrote_position)
+        buffer = self._write_buffer
+        is_here = position >= 0 if buffer is None else buffer.has(position, self.tail.wrote_position)
         return self.tail_view if is_here else None
 
     def file_at(self, offset: int) -> MappedFile | None:
@@ -254,7 +254,7 @@ class CommitLog:
             return None
         position = offset - file.file_from_offset
         stop = min(position + limit, file.file_size, end - file.file_from_offset)
-        self.settle(file.file_from_offset + stop)
+        self.write_buffered(file.file_from_offset + stop)
         return file.view[position:stop]
 
     @contextmanager
@@ -272,7 +272,7 @@ class CommitLog:
         position = offset - file.file_from_offset
         if position + size > file.file_size:
             return None
-        self.settle(offset + size)
+        self.write_buffered(offset + size)
         return file.view[position : position + size]
 
     def record_size(self, offset: int) -> int:
@@ -342,11 +342,11 @@ class CommitLog:
 
     def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
         """What a flush must make durable now: (the offset that is durable then, pieces by file)."""
-        self.settle()
+        self.write_buffered()
         end = self.max_offset
         return end, list(self.ranges(self.flushed_offset, end))
 
-    def settle(self, end: int | None = None) -> None:
+    def write_buffered(self, end: int | None = None) -> None:
         """Have everything below physical offset `end`, or everything, in the mapped files.
 
         Raises:
@@ -355,9 +355,9 @@ class CommitLog:
         tail = self.tail
         if self._current is None or self._current.file_from_offset != tail.file_from_offset:
             return
-        staging = self._staging
-        if staging is not None and (end is None or end > tail.file_from_offset + staging.settled):
-            staging.settle(tail.wrote_position)
+        buffer = self._write_buffer
+        if buffer is not None and (end is None or end > tail.file_from_offset + buffer.written):
+            buffer.write_out(tail.wrote_position)
             if self._reserve is not None:
                 self._write_within(self._reserve)
         if end is None:
@@ -375,5 +375,5 @@ class CommitLog:
     def accept(self, count: int) -> None:
         """The next `count` bytes, which `put` wrote, belong to the log."""
         self.tail.wrote_position += count
-        if self._staging is not None:
-            self._staging.skip(self.tail.wrote_position)
+        if self._write_buffer is not None:
+            self._write_buffer.skip(self.tail.wrote_position)

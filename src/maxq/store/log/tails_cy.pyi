@@ -30,8 +30,8 @@ class TopicTail:
 
     topic: str
     topic_bytes: bytes
-    hooked: bool  # every record is also given to owner.dispatch_special
-    batch: bool  # a BatchCQ topic: no unit is written here, every record is given to owner.dispatch_special
+    hooked: bool  # every record is also given to owner.dispatch_uncommon
+    batch: bool  # a BatchCQ topic: no unit is written here, every record is given to owner.dispatch_uncommon
     is_static: bool  # a static topic: what is stored for one of its queues later may belong to another broker by then
     plain: bool  # may send rows go here? False until the broker has configured the topic for plain sends
     max_queue_id: int  # queue ids 0 … max_queue_id are legal in a send

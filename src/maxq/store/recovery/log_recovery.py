@@ -17,9 +17,9 @@ from maxq.store.files.mapped_file import clear
 from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
-from maxq.store.recovery.doubtful_record import DoubtfulRecord
 from maxq.store.recovery.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end, place_of
 from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.recovery.unverified_record import UnverifiedRecord
 from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class LogRecovery:
         self._checkpoint = checkpoint
         self._inventory = inventory
         self._report = report
-        self._doubtful = DoubtfulRecord(context)
+        self._unverified = UnverifiedRecord(context)
 
     def scan(self) -> LogScan:
         """Where the log ends and what in it is damaged; both are in the report, too."""
@@ -69,10 +69,10 @@ class LogRecovery:
         if config.broker_role == "SLAVE":
             if not self._report.clean_exit:
                 self._leave_to_the_master(scan)
-            self._doubt_the_last_record(scan)
-        self._report.doubtful = self._doubtful.read(scan.end_offset)
-        if not self._report.doubtful:
-            self._doubtful.forget()
+            self._check_the_last_record(scan)
+        self._report.unverified = self._unverified.read(scan.end_offset)
+        if not self._report.unverified:
+            self._unverified.forget()
         self._report.scanned_bytes, self._report.records = scan.bytes_read, scan.records
         self._report.damages = scan.damages
         for damage in scan.damages:
@@ -102,10 +102,10 @@ class LogRecovery:
                 del scan.damages[number:]
                 return
 
-    def _doubt_the_last_record(self, scan: LogScan) -> None:
+    def _check_the_last_record(self, scan: LogScan) -> None:
         """A slave is killed while a record arrives: what was there of it may look whole. If it is in its queue it was
         whole once, unless the machine lost its power: it is kept beside the log until the master sends it again
-        (doubtful_record.py). After a clean exit that is so if it was not dispatched."""
+        (unverified_record.py). After a clean exit that is so if it was not dispatched."""
         start = scan.last_record_offset
         file = self._commit_log.files.find(start) if start >= 0 else None
         if file is None or scan.end_offset > file.end_offset:
@@ -119,9 +119,9 @@ class LogRecovery:
         scan.end_offset = start
         record = bytes(file.view[position:stop])
         if self._report.clean_exit or self._is_in_its_queue(place_of(memoryview(record)), start):
-            self._doubtful.keep(start, record)
+            self._unverified.keep(start, record)
             log.warning("the record at %d may lack its end: the log ends before it until the master sends it", start)
-        elif not self._doubtful.read(start):
+        elif not self._unverified.read(start):
             scan.torn_reason = "the last record may lack its end; it comes again from the master"
 
     def _is_in_its_queue(self, place: DamagedPlace | None, physical_offset: int) -> bool:

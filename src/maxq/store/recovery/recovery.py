@@ -15,8 +15,8 @@ The order, with the mission's ids:
 
 import logging
 
-from maxq.store.damage.damage import DamagedRange, seal
-from maxq.store.damage.seals import Seals
+from maxq.store.damage.damage import DamagedRange, replace_with_filler
+from maxq.store.damage.filled_ranges import FilledRanges
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
@@ -52,7 +52,7 @@ class Recovery:
         inventory_file: InventoryFile,
         queue_faults: list[QueueFault],
         report: RecoveryReport,
-        seals: Seals,
+        filled_ranges: FilledRanges,
         deletions: Deletions,
     ) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class Recovery:
         self._inventory = inventory_file.load()
         self._queue_faults = queue_faults
         self._report = report
-        self._seals = seals
+        self._filled_ranges = filled_ranges
         self._deletions = deletions
         self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
@@ -107,8 +107,8 @@ class Recovery:
         self._dispatch.on_deleted = None
         if self._rebuild is not None:
             self._numbers = self._rebuild.finish(self._commit_log.min_offset)
-            self._dispatch.judge.place_before = None
-        self._settle_offsets()
+            self._dispatch.resolver.place_before = None
+        self._set_queue_offsets()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
 
@@ -234,7 +234,7 @@ class Recovery:
         inventory = self._inventory
         if start <= self._commit_log.min_offset:
             self._rebuild = QueueRebuild(self._queues)
-            self._dispatch.judge.place_before = self._rebuild.place_before
+            self._dispatch.resolver.place_before = self._rebuild.place_before
             self._dispatch.on_deleted = self._rebuild.forget
         else:
             for queue in self._queues:
@@ -288,8 +288,8 @@ class Recovery:
 
     def _seal(self, damage: DamagedRange) -> None:
         """Listed first: a slave must hear of a filler, whatever happens to this start."""
-        self._seals.add([(damage.physical_offset, damage.end_offset)])
-        seal(self._context, self._commit_log, damage)
+        self._filled_ranges.add([(damage.physical_offset, damage.end_offset)])
+        replace_with_filler(self._context, self._commit_log, damage)
 
     # --- damaged places ---
 
@@ -321,7 +321,7 @@ class Recovery:
                 place.topic, place.queue_id, place.queue_offset, damage.physical_offset, damage.size, DAMAGED_TAGS_CODE
             )
 
-    def _settle_offsets(self) -> None:
+    def _set_queue_offsets(self) -> None:
         """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
         cleaned away and its files are gone, numbering goes on where it was."""
         recorded = self._inventory.queues if self._inventory is not None else {}

@@ -14,7 +14,7 @@ class RecoveryReport:
         clean_exit: no abort file was there.
         end_offset: physical end of the log.
         cut_bytes: bytes behind the end that looked like data: a torn tail; `cut_reason` says why.
-        doubtful: of a slave: the record that belongs behind the end, and may lack its own end (doubtful_record.py).
+        unverified: of a slave: the record that belongs behind the end, and may lack its own end (unverified_record.py).
         damages: damage in the middle of the log: named, sealed, stepped over.
         checked_from: physical offset from which the log was read with CRC to find its end; what lies below was durable.
         scanned_bytes, records: what was read there.
@@ -31,7 +31,7 @@ class RecoveryReport:
     end_offset: int = 0
     cut_bytes: int = 0
     cut_reason: str = ""
-    doubtful: bytes = b""
+    unverified: bytes = b""
     damages: list[DamagedRange] = field(default_factory=list)
     checked_from: int = 0
     scanned_bytes: int = 0

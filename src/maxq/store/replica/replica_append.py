@@ -7,7 +7,7 @@ right. So readers, flushes and what the slave reports know verified records only
 nothing to repair: `drop_pending` zeroes what no record has claimed.
 
 A start may find a last record in doubt: one whose properties end with a zero byte looks the same whether it is genuine
-or its end never came. It is kept beside the log (doubtful_record.py). What the master sends takes its place; a slave
+or its end never came. It is kept beside the log (unverified_record.py). What the master sends takes its place; a slave
 that is made the master before believes it.
 """
 
@@ -56,11 +56,11 @@ class ReplicaAppender:
             master's own log is damaged there, and a copy is a copy.
     """
 
-    def __init__(self, commit_log: CommitLog, doubtful: bytes = b"") -> None:
-        """`doubtful`: a record in doubt, which belongs behind the log's end."""
+    def __init__(self, commit_log: CommitLog, unverified: bytes = b"") -> None:
+        """`unverified`: a record in doubt, which belongs behind the log's end."""
         self._log = commit_log
         self._pending = 0  # bytes in the file behind the log's end
-        self._doubtful = doubtful
+        self._unverified = unverified
         self._rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
         self._refused: tuple[int, int] | None = None  # the last record refused: offset, checksum of its bytes
         self._last_record = -1
@@ -106,9 +106,9 @@ class ReplicaAppender:
             self._log.put(start, memoryview(bytes(self._pending)))
             self._pending = 0
 
-    def believe(self) -> None:
+    def accept_unverified_record(self) -> None:
         """Nobody will send the record in doubt any more: it is the log's, unless the disk has no room."""
-        record, self._doubtful = self._doubtful, b""
+        record, self._unverified = self._unverified, b""
         if not record:
             return
         try:
@@ -190,7 +190,7 @@ class ReplicaAppender:
         self._log.accept(count)
         self._pending -= count
         if count:
-            self._doubtful = b""
+            self._unverified = b""
 
     def _is_whole(self, view: memoryview, stop: int) -> bool:
         """Are all bytes of the next record there, as far as its head tells? A head that cannot be one counts as

@@ -71,7 +71,7 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
 def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identity, int, int]]]:
     """The copies that lie at or behind physical offset `start`, at which a record begins: of what, how often that had
     gone round, and when they were stored; a part of the log at a time, up to where the log ends now."""
-    store.settle()
+    store.write_buffered()
     for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
         copies = ((copy_of(message), message.store_timestamp) for message in messages if message is not None)

@@ -14,7 +14,7 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, StoreError
 from maxq.runtime.interfaces import Disk, FileInfo
-from maxq.store.damage.seal_ranges import SEALS_FILE, decode_ranges
+from maxq.store.damage.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges
 from maxq.store.log.deletions import FILE_NAME, decode_table
 
 #: messageDelayLevel of an untouched broker.
@@ -159,7 +159,7 @@ class StoreFiles:
         on the master that this log is a copy of."""
         entries = [entry for entry in self.disk.list(self.root / "damaged") if entry.name.isdecimal()]
         own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}
-        path = self.root / SEALS_FILE
+        path = self.root / FILLED_RANGES_FILE
         return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
 
     def deletions(self) -> dict[str, int]:

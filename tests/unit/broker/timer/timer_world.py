@@ -146,7 +146,7 @@ class TimerWorld:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.store.commit_log.settle()
+        self.store.commit_log.write_buffered()
         self.store._life.lock.release()
 
     def _end_committing(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationGapError
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 
 FILE = 4096
 RECORD = 504
@@ -15,22 +15,22 @@ def config(**changes: object) -> MessageStoreConfig:
     return MessageStoreConfig(**settings)  # type: ignore[arg-type]
 
 
-class NoSeals:
+class NoFilledRanges:
     """Of a log without fillers: `known` is what it tells, `contradicted` what it refuses of what it hears."""
 
     def __init__(self) -> None:
-        self.known: list[Seal] = []
-        self.contradicted: list[Seal] = []
-        self.adopted: list[Seal] = []
+        self.known: list[FilledRange] = []
+        self.contradicted: list[FilledRange] = []
+        self.adopted: list[FilledRange] = []
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 
-    def named(self) -> list[Seal]:
+    def named(self) -> list[FilledRange]:
         return self.known
 
-    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+    def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         return [one for one in named if one in self.contradicted]
 
-    def adopt(self, named: Sequence[Seal]) -> None:
+    def adopt(self, named: Sequence[FilledRange]) -> None:
         self.adopted += named
 
 
@@ -42,7 +42,7 @@ class BytesLog:
         self.data = bytearray(data)
         self.start = start
         self.drops = 0
-        self.seals = NoSeals()
+        self.filled_ranges = NoFilledRanges()
 
     @property
     def last_record_offset(self) -> int:

@@ -12,15 +12,15 @@ from maxq.replication.ha.frames import (
     SEALS_OFFSET,
     ReportParser,
     TransferParser,
+    encode_filled_ranges,
     encode_head,
     encode_offer,
     encode_report,
     encode_request,
-    encode_seals,
     is_joint,
     joint_offset,
 )
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 from tests.unit.store.stores import message, opened, small_config
 
 
@@ -117,13 +117,13 @@ def test_any_bytes_give_pieces_or_a_protocol_error(data: bytes) -> None:
 
 
 def test_seals_are_heard_once_and_only_before_anything_else() -> None:
-    seals = [Seal(1, 2, 3), Seal(1 << 40, (1 << 40) + 7, 0xFFFFFFFF)]
+    seals = [FilledRange(1, 2, 3), FilledRange(1 << 40, (1 << 40) + 7, 0xFFFFFFFF)]
     parser = TransferParser()
-    assert parser.receive_data(memoryview(encode_seals(seals))) == []
-    assert parser.take_seals() == seals
-    assert parser.take_seals() == []
+    assert parser.receive_data(memoryview(encode_filled_ranges(seals))) == []
+    assert parser.take_filled_ranges() == seals
+    assert parser.take_filled_ranges() == []
     with pytest.raises(RemoteProtocolError, match="no such frame"):
-        parser.receive_data(memoryview(encode_seals(seals)))
+        parser.receive_data(memoryview(encode_filled_ranges(seals)))
 
 
 @pytest.mark.parametrize("size", [0, -20, 19, 21, 20 * 50_001])
@@ -132,12 +132,12 @@ def test_a_head_of_seals_of_an_impossible_size_is_no_frame(size: int) -> None:
         TransferParser().receive_data(memoryview(HEAD.pack(SEALS_OFFSET, size)))
 
 
-@pytest.mark.parametrize("seal", [Seal(5, 5, 0), Seal(-1, 5, 0), Seal(9, 5, 0)])
-def test_seals_that_are_no_ranges_are_refused(seal: Seal) -> None:
+@pytest.mark.parametrize("seal", [FilledRange(5, 5, 0), FilledRange(-1, 5, 0), FilledRange(9, 5, 0)])
+def test_seals_that_are_no_ranges_are_refused(seal: FilledRange) -> None:
     parser = TransferParser()
-    parser.receive_data(memoryview(encode_seals([seal])))
+    parser.receive_data(memoryview(encode_filled_ranges([seal])))
     with pytest.raises(RemoteProtocolError, match="no ranges"):
-        parser.take_seals()
+        parser.take_filled_ranges()
 
 
 def test_where_a_record_is_asked_for_again_tells_who_asks(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.unit.replication.ha.golden_link import (
     master_stream,
     slave_stream,
 )
-from tests.unit.replication.ha.logs import NoSeals
+from tests.unit.replication.ha.logs import NoFilledRanges
 
 
 def of_master(connection: int) -> list[Frame]:
@@ -102,7 +102,7 @@ class GoldenLog:
 
     def __init__(self) -> None:
         self.max_physical_offset = 0
-        self.seals = NoSeals()
+        self.filled_ranges = NoFilledRanges()
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
         file_end = offset - offset % LOG_FILE_SIZE + LOG_FILE_SIZE

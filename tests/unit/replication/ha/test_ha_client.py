@@ -3,10 +3,10 @@
 import pytest
 
 from maxq.errors import RemoteProtocolError, ReplicationDivergedError, ReplicationGapError
-from maxq.replication.ha.frames import REPORT, encode_head, encode_name, encode_offer, encode_seals
+from maxq.replication.ha.frames import REPORT, encode_filled_ranges, encode_head, encode_name, encode_offer
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 LOG = bytes(i * 7 % 251 for i in range(3 * FILE))
@@ -188,42 +188,43 @@ async def test_half_a_frame_of_a_lost_connection_does_not_spoil_the_next() -> No
     assert log.data == LOG[: FILE + 9]
 
 
-SEALS = [Seal(10, 60, 1), Seal(70, 90, 2)]
+SEALS = [FilledRange(10, 60, 1), FilledRange(70, 90, 2)]
 
 
 @pytest.mark.parametrize("cut", [1, 12, 13, 20, 31, 52, 60, 80])
 async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: int) -> None:
     log = BytesLog(LOG[: FILE + 500])
     client = await connected(log)
-    stream = encode_name("broker-a") + encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
+    stream = encode_name("broker-a") + encode_filled_ranges(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
     for part in (stream[:cut], stream[cut:]):
         assert client.receive_data(memoryview(bytearray(part)), 0)
-    assert log.seals.adopted == SEALS
+    assert log.filled_ranges.adopted == SEALS
     assert reported(client) == FILE + 700
 
 
 async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are_equal_and_does_not_join() -> None:
     log = BytesLog(LOG[: FILE + 500])
-    log.seals.contradicted = SEALS[1:]
+    log.filled_ranges.contradicted = SEALS[1:]
     client = await connected(log)
-    client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 400])))), 0)
+    said = encode_filled_ranges(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 400]))
+    client.receive_data(memoryview(bytearray(said)), 0)
     assert client.take_report(0) == b"" and client.offered is None
     for piece in (frame(FILE + 400, LOG[FILE + 400 : FILE + 700]), frame(FILE + 700, LOG[FILE + 700 : FILE + 900])):
         assert client.receive_data(piece, 0)
     assert client.take_report(0) == encode_offer(10912)
     assert client.take_report(0) == b""
     assert "the master has lost bytes 70 … 90" in str(client.offered)
-    assert log.data == LOG[: FILE + 500] and log.seals.adopted == []
+    assert log.data == LOG[: FILE + 500] and log.filled_ranges.adopted == []
     client.on_connected(FILE, 0)
     assert client.offered is None
 
 
 async def test_a_slave_of_another_log_offers_nothing() -> None:
     log = BytesLog(LOG[: FILE + 500])
-    log.seals.contradicted = SEALS[1:]
+    log.filled_ranges.contradicted = SEALS[1:]
     client = await connected(log)
     with pytest.raises(ReplicationDivergedError, match="other bytes than this slave"):
-        client.receive_data(memoryview(bytearray(encode_seals(SEALS) + bytes(frame(FILE, b"other" * 99)))), 0)
+        client.receive_data(memoryview(bytearray(encode_filled_ranges(SEALS) + bytes(frame(FILE, b"other" * 99)))), 0)
     assert client.offered is None
 
 
@@ -241,6 +242,6 @@ async def test_a_slave_takes_nothing_of_a_master_of_another_name(cut: int) -> No
 
 async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:
     log = BytesLog(LOG[:FILE])
-    log.seals.as_on_master = frozenset({(0, 9)})
+    log.filled_ranges.as_on_master = frozenset({(0, 9)})
     await connected(log)
-    assert log.seals.as_on_master == frozenset()
+    assert log.filled_ranges.as_on_master == frozenset()

@@ -7,9 +7,9 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, encode_record
-from maxq.replication.ha.frames import HEAD, encode_name, encode_seals
+from maxq.replication.ha.frames import HEAD, encode_filled_ranges, encode_name
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
-from maxq.store.damage.seals import Seal
+from maxq.store.damage.filled_ranges import FilledRange
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 ROOM = 1 << 20
@@ -211,9 +211,9 @@ def record_log() -> tuple[BytesLog, int]:
 
 def test_a_slave_with_the_same_record_hears_of_fillers_before_the_log() -> None:
     log, offset = record_log()
-    log.seals.known = [Seal(0, 9, 5)]
+    log.filled_ranges.known = [FilledRange(0, 9, 5)]
     first, *rest = asked(log, offset).next_pieces(1 << 20, 0)
-    assert first == encode_seals(log.seals.known)
+    assert first == encode_filled_ranges(log.filled_ranges.known)
     assert frames_of(rest) == [(offset, bytes(log.data[offset:]))]
 
 
@@ -234,7 +234,7 @@ def test_a_maxq_slave_that_asks_hears_whose_log_it_is_before_anything_else_and_o
     asked_for: int | str, wants_name: bool, is_named: bool
 ) -> None:
     log, joint = record_log()
-    log.seals.known = [Seal(0, 9, 5)]
+    log.filled_ranges.known = [FilledRange(0, 9, 5)]
     connection = HAConnection(log, config, "10.0.0.2:40001", now_ms=0, broker_name="broker-a")
     if asked_for == "low":
         del log.data[: joint - 4]
@@ -242,7 +242,7 @@ def test_a_maxq_slave_that_asks_hears_whose_log_it_is_before_anything_else_and_o
     offset = joint if asked_for == "joint" else joint - 4 if asked_for in ("record", "low") else int(asked_for)
     connection.on_report(offset, wants_name=wants_name)
     first = bytes(connection.next_pieces(1 << 20, 0)[0])
-    assert first.startswith(encode_name("broker-a") + encode_seals(log.seals.known)) == is_named
+    assert first.startswith(encode_name("broker-a") + encode_filled_ranges(log.filled_ranges.known)) == is_named
     assert (b"broker-a" in first) == is_named
 
 
@@ -259,14 +259,14 @@ def test_a_maxq_slave_copies_tables_once_the_logs_have_joined(asked_for: int | s
 
 def test_a_slave_that_takes_everything_hears_of_fillers_too() -> None:
     log, _ = record_log()
-    log.seals.known = [Seal(0, 9, 5)]
-    assert asked(log, 1).next_pieces(1 << 20, 0)[0] == encode_seals(log.seals.known)
+    log.filled_ranges.known = [FilledRange(0, 9, 5)]
+    assert asked(log, 1).next_pieces(1 << 20, 0)[0] == encode_filled_ranges(log.filled_ranges.known)
 
 
 @pytest.mark.parametrize("offset_change", [-4, -1, 1, 4])
 def test_a_slave_that_may_be_a_java_broker_hears_nothing_of_fillers(offset_change: int) -> None:
     log, offset = record_log()
-    log.seals.known = [Seal(0, 9, 5)]
+    log.filled_ranges.known = [FilledRange(0, 9, 5)]
     pieces = asked(log, offset + offset_change).next_pieces(1 << 20, 0)
     assert frames_of(pieces)[0][0] == offset + offset_change
 

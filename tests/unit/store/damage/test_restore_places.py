@@ -7,7 +7,7 @@ import pytest
 
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.damage.restore_places import is_sealed
+from maxq.store.damage.restore_places import is_filled
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.check import StoreCheck
@@ -56,12 +56,12 @@ def test_records_that_are_back_get_the_units_they_had(
     path.write_bytes(bad)
     (tmp_path / "inventory.json").unlink()
     store = opened(small_config(tmp_path))
-    assert is_sealed(store.commit_log, offset, size) and not is_sealed(store.commit_log, 0, size)
+    assert is_filled(store.commit_log, offset, size) and not is_filled(store.commit_log, 0, size)
     placeholder = units(store, topic)[12]
     assert placeholder is not None and placeholder[2] == DAMAGED_TAGS_CODE
     file = store.commit_log.files.files[0]
     file.view[offset : offset + size] = good[offset : offset + size]
-    assert not is_sealed(store.commit_log, offset, size)
+    assert not is_filled(store.commit_log, offset, size)
     assert store.restore_places(offset, size) == 1
     assert units(store, topic) == before
     assert store.restore_places(offset, size) == 0
@@ -80,7 +80,7 @@ def test_a_seal_up_to_the_end_of_a_file_is_known_as_one(tmp_path: Path) -> None:
     store = opened(small_config(tmp_path))
     (damage,) = store.report.damages
     assert damage.end_offset == 65_536
-    assert is_sealed(store.commit_log, damage.physical_offset, damage.size)
+    assert is_filled(store.commit_log, damage.physical_offset, damage.size)
     store.close()
 
 

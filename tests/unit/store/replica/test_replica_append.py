@@ -11,7 +11,7 @@ from maxq.errors import ReplicationDamageError, ReplicationGapError
 from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.durability import flush
 from maxq.store.message_store import MessageStore
-from maxq.store.recovery.doubtful_record import DOUBTFUL_FILE
+from maxq.store.recovery.unverified_record import UNVERIFIED_FILE
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
 FILE = 65_536
@@ -282,7 +282,7 @@ def test_a_store_in_doubt_that_starts_as_the_master_believes(tmp_path: Path, flu
     assert master.put_message(message("T", 0, b"third")).queue_offset == 2
     master.close()
     again = opened(small_config(tmp_path / "killed"))
-    assert again.report.doubtful == b"" and not (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    assert again.report.doubtful == b"" and not (tmp_path / "killed" / UNVERIFIED_FILE).exists()
     again.close()
 
 
@@ -316,9 +316,9 @@ def test_a_record_in_doubt_at_the_start_of_a_file_is_kept_too(tmp_path: Path) ->
 def test_what_the_master_has_sent_ends_the_doubt_for_good(tmp_path: Path) -> None:
     log, killed = killed_with_a_last_record_in_doubt(tmp_path, value="abc\0", missing=0)
     first = int.from_bytes(log[:4], "big")
-    assert (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    assert (tmp_path / "killed" / UNVERIFIED_FILE).exists()
     killed.append_from_master(first, memoryview(log)[first:])
-    assert not (tmp_path / "killed" / DOUBTFUL_FILE).exists()
+    assert not (tmp_path / "killed" / UNVERIFIED_FILE).exists()
     killed.close()
 
 

@@ -236,7 +236,7 @@ class PieceDispatch:
         assert self._index is not None
         self._more_entries(self._index)
 
-    def dispatch_special(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
+    def dispatch_uncommon(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         message = decode_record(view[position : position + size])
         if is_rolled_back(message.sys_flag):
             if message.topic == DELETED_TOPIC:

@@ -1,15 +1,15 @@
-"""Typed face of the compiled reader of what is in memory. See hot_reader_cy.py."""
+"""Typed face of the compiled reader of what is in memory. See cached_pull_reader_cy.py."""
 
 from array import array
 from collections.abc import Container
 
-from maxq.store.files.residence import Residence
+from maxq.store.files.page_cache_probe import PageCacheProbe
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.unit_scan_cy import UnitScan
 from maxq.store.store_context import StoreContext
 
-class HotReader(UnitScan):
+class CachedPullReader(UnitScan):
     """One per store. What was read stands in its attributes until the next `read`."""
 
     places: array[int]  # of each piece: its first byte in `view`, its size; whole records, neighbours joined
@@ -26,13 +26,13 @@ class HotReader(UnitScan):
         commit_log: CommitLog,
         queues: ConsumeQueueStore,
         compacted: Container[str],
-        residence: Residence,
+        page_cache: PageCacheProbe,
         memory_bytes: int,
     ) -> None:
         """
         Args:
             compacted: names of topics that are read elsewhere.
-            residence: knows what is in memory of what lies further back.
+            page_cache: knows what is in memory of what lies further back.
             memory_bytes: see MessageReader.
         """
 

@@ -10,7 +10,7 @@ import pytest
 from maxq.broker.acknowledgement import Acknowledgement
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
-from maxq.store.log import log_staging
+from maxq.store.log import write_buffer as log_write_buffer
 from maxq.store.message_store import MessageStore
 from tests.durability import durable
 from tests.unit.store.stores import message, new_store, small_config
@@ -30,7 +30,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return seen
 
 
-def staged(tmp_path: Path, flush: str = "SYNC_FLUSH", **settings: int) -> MessageStore:
+def buffered(tmp_path: Path, flush: str = "SYNC_FLUSH", **settings: int) -> MessageStore:
     store = new_store(small_config(tmp_path, flush_disk_type=flush, max_message_size=1 << 20, **settings))
     store.load()
     return store
@@ -42,7 +42,7 @@ FLUSH_TYPES = pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 async def test_with_async_flush_what_is_stored_outlives_the_process_at_once(
     tmp_path: Path, writes: list[tuple[int, int]]
 ) -> None:
-    store = staged(tmp_path, "ASYNC_FLUSH")
+    store = buffered(tmp_path, "ASYNC_FLUSH")
     ends = [store.put_message(message()).end_offset for _ in range(3)]
     assert writes == [(0, ends[0]), (ends[0], ends[0]), (ends[1], ends[0])]
     assert [durable(store, end) for end in ends] == [None] * 3, "nobody waits for the disk"
@@ -50,20 +50,20 @@ async def test_with_async_flush_what_is_stored_outlives_the_process_at_once(
 
 
 def test_what_is_still_in_the_ring_is_known(tmp_path: Path) -> None:
-    staging = log_staging.LogStaging(SystemDisk(), 8 << 20)
+    buffer = log_write_buffer.LogWriteBuffer(SystemDisk(), 8 << 20)
     region = SystemDisk().map(tmp_path / "file", 8 << 20)
-    staging.attach(region, 5000)
-    staging.settle(9000)
-    assert [staging.has(position, 9000) for position in (4999, 5000, 9000)] == [False, True, True]
-    size = staging.limit - staging.settled
-    assert [staging.has(position, 5000 + size + 1) for position in (5000, 5001)] == [False, True], "written over"
-    staging.skip(20_000)
-    assert [staging.has(position, 20_000) for position in (9000, 20_000)] == [False, True]
+    buffer.attach(region, 5000)
+    buffer.write_out(9000)
+    assert [buffer.has(position, 9000) for position in (4999, 5000, 9000)] == [False, True, True]
+    size = buffer.limit - buffer.written
+    assert [buffer.has(position, 5000 + size + 1) for position in (5000, 5001)] == [False, True], "written over"
+    buffer.skip(20_000)
+    assert [buffer.has(position, 20_000) for position in (9000, 20_000)] == [False, True]
     region.close()
 
 
 async def test_what_arrives_in_one_turn_is_written_at_once(tmp_path: Path, writes: list[tuple[int, int]]) -> None:
-    store = staged(tmp_path)
+    store = buffered(tmp_path)
     results = [store.put_message(message()) for _ in range(20)]
     waiting = [durable(store, result.end_offset) for result in results]
     assert writes == []
@@ -73,7 +73,7 @@ async def test_what_arrives_in_one_turn_is_written_at_once(tmp_path: Path, write
 
 
 async def test_replication_reads_what_was_not_flushed_yet(tmp_path: Path) -> None:
-    store = staged(tmp_path)
+    store = buffered(tmp_path)
     body = b"not flushed"
     result = store.put_message(message(body=body))
     piece = store.log_bytes(0, 1 << 20)
@@ -87,14 +87,14 @@ async def test_replication_reads_what_was_not_flushed_yet(tmp_path: Path) -> Non
 async def test_records_larger_than_the_memory_in_front_of_the_file_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
 ) -> None:
-    monkeypatch.setattr(log_staging, "RING_SIZE", 4096)
-    store = staged(tmp_path, flush, mapped_file_size_commit_log=256 << 10)
+    monkeypatch.setattr(log_write_buffer, "RING_SIZE", 4096)
+    store = buffered(tmp_path, flush, mapped_file_size_commit_log=256 << 10)
     bodies = [bytes([n % 251]) * size for n, size in enumerate((100, 5000, 3900, 60_000, 4000, 90_000, 10) * 5)]
     for body in bodies:
         result = store.put_message(message(body=body))
         assert result.ok, result.remark
     await store.shutdown()
-    again = staged(tmp_path, mapped_file_size_commit_log=256 << 10)
+    again = buffered(tmp_path, mapped_file_size_commit_log=256 << 10)
     assert again.report.damages == []
     assert [read(again, offset) for offset in range(len(bodies))] == bodies
     again.close()
@@ -106,12 +106,12 @@ def read(store: MessageStore, offset: int) -> bytes:
 
 
 async def test_the_rest_of_a_file_that_is_closed_stays_empty(tmp_path: Path) -> None:
-    store = staged(tmp_path, mapped_file_size_commit_log=64 << 10)
+    store = buffered(tmp_path, mapped_file_size_commit_log=64 << 10)
     for _ in range(40):
         assert store.put_message(message(body=b"\xff" * 5000)).ok
     await store.shutdown()
     files = sorted((tmp_path / "commitlog").iterdir())
-    again = staged(tmp_path, mapped_file_size_commit_log=64 << 10)
+    again = buffered(tmp_path, mapped_file_size_commit_log=64 << 10)
     size = again.get_message("G", "T", 0, 0, 1, None).total_bytes
     again.close()
     used = (64 << 10) // size * size
@@ -123,7 +123,7 @@ async def test_the_rest_of_a_file_that_is_closed_stays_empty(tmp_path: Path) -> 
 async def test_a_write_that_the_device_refuses_ends_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: str
 ) -> None:
-    store = staged(tmp_path, flush)
+    store = buffered(tmp_path, flush)
 
     def refuse(self: SystemMappedRegion, position: int, data: memoryview) -> None:
         raise OSError(5, "no such luck")
@@ -140,7 +140,7 @@ async def test_a_write_that_the_device_refuses_ends_the_store(
 
 
 async def test_what_is_told_without_waiting_is_in_the_file(tmp_path: Path, writes: list[tuple[int, int]]) -> None:
-    store = staged(tmp_path)
+    store = buffered(tmp_path)
     end = store.put_message(message()).end_offset
     Acknowledgement(store).without_waiting()
     assert writes == [(0, end)]
@@ -151,18 +151,18 @@ async def test_what_is_told_without_waiting_is_in_the_file(tmp_path: Path, write
 def test_the_ring_is_mapped_ahead_of_its_writer(tmp_path: Path) -> None:
     """A first write to each page is a fault, and faults were half of a batch's copy."""
     size, group = 16 << 20, 40_000
-    staging = log_staging.LogStaging(SystemDisk(), size)
+    buffer = log_write_buffer.LogWriteBuffer(SystemDisk(), size)
     region = SystemDisk().map(tmp_path / "file", size)
     region.allocate(0, size)
-    staging.attach(region, 0)
+    buffer.attach(region, 0)
     records = bytes(group)
     position, faults = 0, 0
     while position + group < size:
         before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-        staging.view[position : position + group] = records
-        if position > log_staging.RING_SIZE:  # once around: its memory is there
+        buffer.view[position : position + group] = records
+        if position > log_write_buffer.RING_SIZE:  # once around: its memory is there
             faults += resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
         position += group
-        staging.settle(position)
+        buffer.write_out(position)
     region.close()
     assert faults < (position >> 12) // 8

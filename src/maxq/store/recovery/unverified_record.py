@@ -1,4 +1,4 @@
-"""DoubtfulRecord: the last record of a slave's log that may lack its end, kept beside the log until that is known.
+"""UnverifiedRecord: the last record of a slave's log that may lack its end, kept beside the log until that is known.
 
 A slave that is killed may have all of a record but the last bytes of its properties, which have no check sum: where
 they should be are zeros. A record whose properties do end with a zero byte looks the same. If its queue has it, it was
@@ -15,16 +15,16 @@ from typing import Final
 
 from maxq.store.store_context import StoreContext
 
-DOUBTFUL_FILE: Final = "doubtful.record"
+UNVERIFIED_FILE: Final = "doubtful.record"
 _HEAD: Final = struct.Struct(">qI")  # physical offset, CRC-32 of the record
 
 
-class DoubtfulRecord:
+class UnverifiedRecord:
     """The file of one store. All methods block; OSError if the disk refuses."""
 
     def __init__(self, context: StoreContext) -> None:
         self._disk = context.disk
-        self._path = context.root / DOUBTFUL_FILE
+        self._path = context.root / UNVERIFIED_FILE
 
     def keep(self, physical_offset: int, record: bytes) -> None:
         """Durable."""

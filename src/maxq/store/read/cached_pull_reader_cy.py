@@ -26,16 +26,16 @@ _LEAST_BYTES = cython.declare(cython.longlong, 100)
 
 
 @cython.cclass
-class HotReader(UnitScan):
-    """One per store (see hot_reader_cy.pyi)."""
+class CachedPullReader(UnitScan):
+    """One per store (see cached_pull_reader_cy.pyi)."""
 
-    def __init__(self, context, commit_log, queues, compacted, residence, memory_bytes):
+    def __init__(self, context, commit_log, queues, compacted, page_cache, memory_bytes):
         UnitScan.__init__(self)
         self._context = context
         self._log = commit_log
         self._queues = queues
         self._compacted = compacted
-        self._residence = residence
+        self._page_cache = page_cache
         self._memory_bytes = memory_bytes
         self._config = None
         self.places = array("q", bytes(16 * _MOST_PIECES))
@@ -110,7 +110,7 @@ class HotReader(UnitScan):
         file = log.file_at(first)
         if file is None or file.mapped is None:
             return False
-        if log_ends - first > self._in_memory and not self._residence.holds(
+        if log_ends - first > self._in_memory and not self._page_cache.holds(
             file,
             first - file.file_from_offset,
             self._table[2 * self.count - 2] + self._table[2 * self.count - 1] - file.file_from_offset,

@@ -30,7 +30,7 @@ class LogMark(NamedTuple):
     term: int
 
 
-class FinalMarks:
+class LogMarks:
     """Of one store."""
 
     def __init__(self, commit_log: CommitLog, flusher: CommitLogFlusher, ledger: MessageLedger | None) -> None:

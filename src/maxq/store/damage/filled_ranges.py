@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from maxq.store.damage.damage_names import DAMAGED_FOLDER
-from maxq.store.damage.restore_places import is_sealed
-from maxq.store.damage.seal_ranges import SEALS_FILE, decode_ranges, encode_ranges
-from maxq.store.dispatch.queue_offset_judge import QueueOffsetJudge
+from maxq.store.damage.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges, encode_ranges
+from maxq.store.damage.restore_places import is_filled
+from maxq.store.dispatch.queue_offset_resolver import QueueOffsetResolver
 from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.store_context import StoreContext
 
 
-class Seal(NamedTuple):
+class FilledRange(NamedTuple):
     """Bytes [start, end) of the log, within one file, and the CRC-32 of what one side has there."""
 
     start: int
@@ -28,19 +28,19 @@ class Seal(NamedTuple):
     crc: int
 
 
-class Seals:
+class FilledRanges:
     """The list of one store.
 
     Attributes:
         as_on_master: (start, end) of those where the connected master has said that it has the same bytes.
     """
 
-    def __init__(self, context: StoreContext, commit_log: CommitLog, judge: QueueOffsetJudge) -> None:
-        """`judge`: told how many bytes of messages may be missing."""
+    def __init__(self, context: StoreContext, commit_log: CommitLog, resolver: QueueOffsetResolver) -> None:
+        """`resolver`: told how many bytes of messages may be missing."""
         self._context = context
-        self._judge = judge
+        self._resolver = resolver
         self._commit_log = commit_log
-        self._path = context.root / SEALS_FILE
+        self._path = context.root / FILLED_RANGES_FILE
         self._ranges: set[tuple[int, int]] = set()
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 
@@ -54,7 +54,7 @@ class Seals:
             if is_offset_name(entry.name) and entry.size
         }
         self._ranges = listed
-        self._judge.lost_bytes = sum(end - start for start, end in listed)
+        self._resolver.lost_bytes = sum(end - start for start, end in listed)
         self.add(own)
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -65,22 +65,22 @@ class Seals:
         kept = sorted(one for one in self._ranges | new if one[1] > self._commit_log.min_offset)
         self._context.disk.replace(self._path, encode_ranges(kept))
         self._ranges = set(kept)
-        self._judge.lost_bytes = sum(end - start for start, end in kept)
+        self._resolver.lost_bytes = sum(end - start for start, end in kept)
 
     def ranges(self) -> list[tuple[int, int]]:
         """(start, end) of those that the log has, in order."""
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         return sorted((start, end) for start, end in self._ranges if low <= start and end <= high)
 
-    def named(self) -> list[Seal]:
+    def named(self) -> list[FilledRange]:
         """What a master tells a slave. Reads the ranges."""
-        return [Seal(start, end, self._crc(start, end)) for start, end in self.ranges()]
+        return [FilledRange(start, end, self._crc(start, end)) for start, end in self.ranges()]
 
-    def sealed(self) -> list[tuple[int, int]]:
+    def still_filled(self) -> list[tuple[int, int]]:
         """Those where a filler stands now."""
-        return [(start, end) for start, end in self.ranges() if is_sealed(self._commit_log, start, end - start)]
+        return [(start, end) for start, end in self.ranges() if is_filled(self._commit_log, start, end - start)]
 
-    def contradicting(self, named: Sequence[Seal]) -> list[Seal]:
+    def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         """Of what the master names: where it has other bytes, and this log is more than a filler of its own."""
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         other = [
@@ -90,10 +90,10 @@ class Seals:
         ]
         if not other:
             return []
-        fillers = self.sealed()
+        fillers = self.still_filled()
         return [one for one in other if not any(start <= one.start and one.end <= end for start, end in fillers)]
 
-    def adopt(self, named: Sequence[Seal]) -> None:
+    def adopt(self, named: Sequence[FilledRange]) -> None:
         """The log is a copy of the master's, with its fillers. Blocks, if there is anything new; OSError."""
         self.add((one.start, one.end) for one in named)
         self.as_on_master = frozenset((s, e) for s, e, crc in named if crc == self._crc(s, e))

@@ -1,8 +1,8 @@
-# The C face of hot_reader_cy.py, for the compiled module that answers pulls.
+# The C face of cached_pull_reader_cy.py, for the compiled module that answers pulls.
 from maxq.store.queue.unit_scan_cy cimport UnitScan
 
 
-cdef class HotReader(UnitScan):
+cdef class CachedPullReader(UnitScan):
     cdef public object places
     cdef public Py_ssize_t count
     cdef public object view
@@ -15,7 +15,7 @@ cdef class HotReader(UnitScan):
     cdef object _log
     cdef object _queues
     cdef object _compacted
-    cdef object _residence
+    cdef object _page_cache
     cdef object _config
     cdef object _limits
     cdef long long _memory_bytes

@@ -26,7 +26,7 @@ _LOOK_AHEAD_FIRST_BYTES = 256 << 10  # there may be very many queues that begin 
 _ROWS = 1024
 
 
-class QueueOffsetJudge:
+class QueueOffsetResolver:
     """Decides by looking ahead in the log.
 
     Attributes:
@@ -46,7 +46,7 @@ class QueueOffsetJudge:
         """May a queue's first record in the log say wrongly that it is message 0? Else there is nothing to judge."""
         return self.place_before is not None and (self._commit_log.min_offset > 0 or self.lost_bytes > 0)
 
-    def judge(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
+    def resolve(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
         """The queue offset of the record at `physical_offset`, whose field says `claimed`.
 
         Returns:

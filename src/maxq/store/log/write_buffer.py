@@ -6,9 +6,9 @@ the write permission of mapped ones back, with an interrupt of the other process
 gets 2 MiB for each small group. With 80 KiB a group, `pwrite` and sync took 0.12 ms of processor and 0.27 ms until it
 was durable, against 0.26 and 0.35 through the mapping.
 
-What is staged is not in the log yet for anybody who reads the file, and gone if the process dies: nobody was told that
-it is stored. With ASYNC_FLUSH a group is settled before it is dispatched and answered. Readers of a SYNC_FLUSH log see
-what was flushed; who looks further (replication) calls `settle` first.
+What is buffered is not in the log yet for anybody who reads the file, and gone if the process dies: nobody was told
+that it is stored. With ASYNC_FLUSH a group is written before it is dispatched and answered. Readers of a SYNC_FLUSH
+log see what was flushed; who looks further (replication) calls `write_buffered` first.
 """
 
 from maxq.runtime.interfaces import Disk, MappedRegion
@@ -21,11 +21,11 @@ _MAPPED_AT_ONCE = 64 << 10
 _MAPPED_AHEAD = 512 << 10
 
 
-class LogStaging:
+class LogWriteBuffer:
     """The part of one CommitLog file that was appended and not written.
 
     Attributes:
-        settled: position in the file; everything below is in the file.
+        written: position in the file; everything below is in the file.
     """
 
     def __init__(self, disk: Disk, file_size: int) -> None:
@@ -34,7 +34,7 @@ class LogStaging:
         self._region: MappedRegion | None = None
         self._size = 0
         self._ring = memoryview(b"")
-        self.settled = 0
+        self.written = 0
         self._from = 0  # position of the first byte that was made in this ring
         self._mapped = 0  # what is ready to be written without a fault ends here
         self._take_ring(min(RING_SIZE, _power_of_two(file_size)))
@@ -42,30 +42,30 @@ class LogStaging:
     def _map_ahead(self) -> None:
         """Have the addresses that come next ready. A write to each page for the first time is a fault; with them the
         copy took 0.48 µs a KiB, and 0.09 without."""
-        end = min(self.settled + _MAPPED_AHEAD, self._file_size)
-        for position in range(max(self._mapped, self.settled), end, _MAPPED_AT_ONCE):
+        end = min(self.written + _MAPPED_AHEAD, self._file_size)
+        for position in range(max(self._mapped, self.written), end, _MAPPED_AT_ONCE):
             _ = self._ring[position]
             self._mapped = position + _MAPPED_AT_ONCE
 
     def _take_ring(self, size: int) -> None:
         self._size = size
-        self._from = self._mapped = self.settled
+        self._from = self._mapped = self.written
         self._ring = self._disk.ring(size, -(-self._file_size // size) * size)
 
     @property
     def view(self) -> memoryview:
-        """Where records are made: as long as the file, of which [settled, limit) may be written."""
+        """Where records are made: as long as the file, of which [written, limit) may be written."""
         return self._ring[: self._file_size]
 
     @property
     def limit(self) -> int:
         """Position up to which there is room."""
-        return self.settled + self._size
+        return self.written + self._size
 
     def attach(self, region: MappedRegion | None, position: int) -> None:
         """Go on at `position` of another file."""
         self._region = region
-        self.settled = self._from = self._mapped = position
+        self.written = self._from = self._mapped = position
 
     def has(self, position: int, end: int) -> bool:
         """Records were made up to `end`: are those from `position` on still in the ring?"""
@@ -73,23 +73,23 @@ class LogStaging:
 
     def skip(self, position: int) -> None:
         """The file has everything below `position`; it was not made here."""
-        self.settled = self._from = self._mapped = position
+        self.written = self._from = self._mapped = position
 
-    def settle(self, position: int) -> None:
+    def write_out(self, position: int) -> None:
         """Write everything below `position` to the file.
 
         Raises:
             OSError: the device refuses.
         """
-        if position > self.settled:
+        if position > self.written:
             assert self._region is not None, "something was appended, so there is a file"
-            self._region.write(self.settled, self._ring[self.settled : position])
-            self.settled = position
+            self._region.write(self.written, self._ring[self.written : position])
+            self.written = position
             if self._mapped - position < _MAPPED_AHEAD // 2:
                 self._map_ahead()
 
     def make_room(self, size: int, *, larger: bool) -> None:
-        """After `settle`: have room for `size` bytes, or for `larger` records than so far, as the file has."""
+        """After `write_buffered`: have room for `size` bytes, or for `larger` records than so far, as the file has."""
         wanted = max(_power_of_two(size), 2 * self._size if larger else 0)
         if wanted > self._size:
             self._take_ring(min(wanted, _power_of_two(self._file_size)))

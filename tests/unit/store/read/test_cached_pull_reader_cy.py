@@ -11,7 +11,7 @@ import pytest
 
 from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.files.mapped_file import MappedFile
-from maxq.store.files.residence import Residence
+from maxq.store.files.page_cache_probe import PageCacheProbe
 from maxq.store.message_store import MessageStore
 from maxq.store.read.message_reader import tags_codes
 from maxq.store.store_results import GetMessageStatus
@@ -22,7 +22,7 @@ from tests.unit.store.test_message_store import Tags
 _MEMORY = 1 << 30
 
 
-@pytest.fixture(params=both("maxq.store.read.hot_reader_cy"), ids=["uncompiled", "installed"])
+@pytest.fixture(params=both("maxq.store.read.cached_pull_reader_cy"), ids=["uncompiled", "installed"])
 def form(request: pytest.FixtureRequest) -> ModuleType:
     module: ModuleType = request.param
     return module
@@ -35,8 +35,9 @@ def store(tmp_path: Path) -> MessageStore:
 
 
 def reader_of(form: ModuleType, store: MessageStore, compacted: set[str] | None = None) -> Any:
-    residence = Residence(store._context.clock)
-    return form.HotReader(store._context, store.commit_log, store.queues, compacted or set(), residence, _MEMORY)
+    page_cache = PageCacheProbe(store._context.clock)
+    return form.CachedPullReader(store._context, store.commit_log, store.queues, compacted or set(), page_cache,
+    _MEMORY)
 
 
 def read(reader: Any, offset: int, *, topic: str = "T", queue_id: int = 0, count: int = 32, size: int = 1 << 27,
@@ -154,15 +155,15 @@ def test_the_page_cache_is_asked_for_a_stretch_at_a_time_and_again_after_a_momen
     assert store.put_message(message()).ok
     clock, file = TestClock(), store.commit_log.file_at(0)
     assert isinstance(file, MappedFile)
-    residence = Residence(clock)
-    assert residence.holds(file, 10, 300_000)
+    page_cache = PageCacheProbe(clock)
+    assert page_cache.holds(file, 10, 300_000)
     assert asked == [(0, 262144), (262144, 524288)]
     clock.now_ms += 99
-    assert residence.holds(file, 200_000, 500_000)
+    assert page_cache.holds(file, 200_000, 500_000)
     assert len(asked) == 2
-    assert not residence.holds(file, 500_000, 800_000)
+    assert not page_cache.holds(file, 500_000, 800_000)
     clock.now_ms += 1
-    assert residence.holds(file, 10, 20)
+    assert page_cache.holds(file, 10, 20)
     assert asked[2:] == [(524288, 786432), (786432, 1048576), (0, 262144)]
 
 

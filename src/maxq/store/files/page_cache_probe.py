@@ -15,7 +15,7 @@ _HOLDS_MS: Final = 100  # much shorter than the kernel keeps a page that is used
 _MOST: Final = 4096  # stretches, 1 GiB
 
 
-class Residence:
+class PageCacheProbe:
     """One per store."""
 
     def __init__(self, clock: Clock) -> None:

@@ -1,11 +1,11 @@
-"""`seals.json`: the ranges of the log over which a start has put a filler, as they stand in a file (seals.py)."""
+"""`seals.json`: the ranges of the log over which a start has put a filler, as a file has them (filled_ranges.py)."""
 
 from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
 
-SEALS_FILE: Final = "seals.json"
+FILLED_RANGES_FILE: Final = "seals.json"
 _VERSION: Final = 1
 
 

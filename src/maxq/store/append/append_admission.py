@@ -11,7 +11,7 @@ from maxq.store.store_results import PutMessageResult, PutMessageStatus
 _IGNORE_BUSY_MS = 10_000_000
 
 
-class WriteGate:
+class AppendAdmission:
     """What both writing ends, of single messages and of plain sends, ask before and tell after."""
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, disk_room: DiskRoom) -> None:
