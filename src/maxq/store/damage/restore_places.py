@@ -10,26 +10,18 @@ import logging
 from collections.abc import Callable, Iterator
 
 from maxq.protocol.message.message import MessageExt, decode_record
-from maxq.protocol.message.message_const import (
-    PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    PROPERTY_TAGS,
-)
 from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
 from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of
 from maxq.store.damage.damage_names import is_filler
-from maxq.store.dispatch.dispatcher import index_keys
+from maxq.store.dispatch.record_units import index_keys, light_places, unit_code
 from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
-from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore, may_name_queues
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 log = logging.getLogger(__name__)
 
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 def restore_places(
@@ -58,7 +50,7 @@ def restore_places(
         if record is None:
             break  # the BLANK at the end of a file
         message = decode_record(record)
-        unit = (physical_offset, len(record), _tags_code(message, delays_ms))
+        unit = (physical_offset, len(record), unit_code(message, delays_ms))
         for topic, queue_id, queue_offset in _places(message):
             if queues.topic_tail(topic).batch or deletions.is_gone(topic, physical_offset):
                 continue
@@ -152,18 +144,4 @@ def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:
     yield message.topic, message.queue_id, message.queue_offset
     if not may_name_queues(message.topic):
         return
-    names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
-    offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-    for name, text in zip(names, offsets, strict=False):
-        if name and text.isascii() and text.isdigit() and len(text) < 19:
-            yield name, 0 if name.startswith("%LMQ%") else message.queue_id, int(text)
-
-
-def _tags_code(message: MessageExt, delays_ms: list[int]) -> int:
-    """As the Dispatcher gives it: the hash of the tag; of a delayed message, when it is due."""
-    if message.topic == _SCHEDULE_TOPIC:
-        level = message.properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
-        if level.isascii() and level.isdigit() and int(level) and delays_ms:
-            return message.store_timestamp + delays_ms[min(int(level), len(delays_ms)) - 1]
-    tags = message.properties.get(PROPERTY_TAGS)
-    return jhash(tags) if tags else 0
+    yield from light_places(message) or ()

@@ -3,4 +3,5 @@
 `dispatcher.py` is called for what was appended, for what recovery finds missing and for what a slave received;
 `dispatch_cy.py` does it without a Python object for each record. `queue_offset_resolver.py` decides where a record
 belongs whose queue offset is not the next one.
+`record_units.py` says, without any queue, what an unusual record leaves; repairs and Spark's rebuild go by it, too.
 """

@@ -15,30 +15,24 @@ from maxq.protocol.message import record_layout as layout
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_const import (
     PROPERTY_CRC32,
-    PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    PROPERTY_INNER_NUM,
-    PROPERTY_TAGS,
 )
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_rolled_back
 from maxq.runtime.refusals import Cause
 from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.queue_offset_resolver import MOST_PLACES, QueueOffsetResolver
+from maxq.store.dispatch.record_units import batch_unit, index_keys, light_places, tags_code
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import DELETED_TOPIC, TABLES_TOPIC, Deletions, deleted_names
-from maxq.store.log.tails_cy import QueueTail, jhash
-from maxq.store.queue.batch_consume_queue import BatchUnit
+from maxq.store.log.tails_cy import QueueTail
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_ext import CqExtUnit, is_ext_address
 from maxq.store.queue.consume_queue_store import (
-    LMQ_PREFIX,
     ConsumeQueueStore,
     is_folder_name,
-    may_hold_places,
     may_name_queues,
 )
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -51,7 +45,7 @@ _TURN_NS = 5_000_000
 _PIECE = 128 << 10  # bytes of log that are dispatched between two looks at the clock: 64,000 keys, 15 ms
 
 # of a record
-_INT, _SHORT, _LONG = struct.Struct(">i"), struct.Struct(">H"), struct.Struct(">q")
+_INT, _SHORT = struct.Struct(">i"), struct.Struct(">H")
 _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
 
@@ -409,39 +403,23 @@ class DispatchService:
             queue.put_address(place, address)
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        base, count = message.queue_offset, 1  # a single message in a batch queue
-        if message.sys_flag & MessageSysFlag.INNER_BATCH:
-            base = _number(message.properties.get(PROPERTY_INNER_BASE))
-            count = _number(message.properties.get(PROPERTY_INNER_NUM))
-        if base < 0 or not 0 < count <= 32767:
+        unit = batch_unit(message, physical_offset, size)
+        if unit is None:
             log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
             return
-        unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
         queue = self._queues.open_batch(message.topic, message.queue_id)
         if queue.append(unit) and queue.tail.watched:
             queue.tail.watched = False
             self.dispatcher.arrived.append(queue.tail)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        is_shown = may_name_queues(message.topic)
-        places = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "")
-        if not may_hold_places(message.topic) or not (places or is_shown):
+        places = light_places(message)
+        if places is None:
+            log.warning("the record at physical offset %d names other numbers of queues and offsets", physical_offset)
             return
-        names, offsets = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(","), places.split(",")
-        if len(names) != len(offsets):
-            log.warning(
-                "the record at physical offset %d names %d queues and %d offsets",
-                physical_offset,
-                len(names),
-                len(offsets),
-            )
-            return
-        tags_code = _tags_code(message) if is_shown else DAMAGED_TAGS_CODE
-        for name, text in zip(names, offsets, strict=True):
-            queue_offset = _number(text)
-            if queue_offset >= 0 and is_folder_name(name):
-                queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
-                self.put_unit(name, queue_id, queue_offset, physical_offset, size, tags_code)
+        code = tags_code(message) if may_name_queues(message.topic) else DAMAGED_TAGS_CODE
+        for topic, queue_id, queue_offset in places:
+            self.put_unit(topic, queue_id, queue_offset, physical_offset, size, code)
 
     def put_unit(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
@@ -464,25 +442,6 @@ class DispatchService:
         if tail.watched:
             tail.watched = False
             self.dispatcher.arrived.append(tail)
-
-
-def index_keys(message: MessageExt, tags_too: bool) -> list[str]:
-    """What a message is found by, in the order of its index entries."""
-    keys = [message.uniq_key] if message.uniq_key else []
-    keys += [key for key in (message.keys or "").split(" ") if key]
-    if tags_too and message.tags:
-        keys.append(f"T#{message.tags}")
-    return keys
-
-
-def _number(text: str | None) -> int:
-    """A non-negative decimal number; -1 if it is none."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
-
-
-def _tags_code(message: MessageExt) -> int:
-    tags = message.properties.get(PROPERTY_TAGS)
-    return jhash(tags) if tags else 0
 
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -66,6 +66,11 @@ def may_name_queues(topic: str) -> bool:
     return may_hold_places(topic) and topic not in OF_TRANSACTIONS and not topic.startswith("%DLQ%")
 
 
+def number_in(text: str) -> int:
+    """Return the number that a property's text says; -1 if the text is no number below 10^18."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
 class ConsumeQueueStore:
     """The table of queues.
 
@@ -165,8 +170,8 @@ class ConsumeQueueStore:
             batch = self.open_batch(message.topic, message.queue_id)
             base, count = message.queue_offset, 1
             if message.sys_flag & MessageSysFlag.INNER_BATCH:
-                base = _number(message.properties.get(PROPERTY_INNER_BASE, ""))
-                count = _number(message.properties.get(PROPERTY_INNER_NUM, ""))
+                base = number_in(message.properties.get(PROPERTY_INNER_BASE, ""))
+                count = number_in(message.properties.get(PROPERTY_INNER_NUM, ""))
             batch.next_queue_offset = max(batch.next_queue_offset, base + count)
             return
         self._number_on(message.topic, message.queue_id, message.queue_offset)
@@ -174,7 +179,7 @@ class ConsumeQueueStore:
         if names and self._context.config.enable_multi_dispatch and may_hold_places(message.topic):
             offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
             for name, offset in zip(names.split(","), offsets, strict=False):
-                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, _number(offset))
+                self._number_on(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, number_in(offset))
 
     def _number_on(self, topic: str, queue_id: int, queue_offset: int) -> None:
         tail = self.open(topic, queue_id).tail
@@ -421,8 +426,3 @@ class ConsumeQueueStore:
 
     def folder(self) -> PurePath:
         return self._context.consume_queue_folder
-
-
-def _number(text: str) -> int:
-    """The number that a property's text says; -1 if the text is no number below 10^18."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

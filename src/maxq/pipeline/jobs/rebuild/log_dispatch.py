@@ -17,26 +17,21 @@ from maxq.pipeline.records.record_batches import Rows
 from maxq.pipeline.store.log_pieces import Corruption, LogPiece, PieceReader
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_const import (
-    PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
-    PROPERTY_INNER_NUM,
-    PROPERTY_TAGS,
 )
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
 from maxq.runtime.interfaces import Disk
 from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
+from maxq.store.dispatch.record_units import batch_unit, light_places, tags_code
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC, FILE_NAME, deleted_names
-from maxq.store.log.tails_cy import IndexCollector, QueueTail, TopicTail, jhash
+from maxq.store.log.tails_cy import IndexCollector, QueueTail, TopicTail
 from maxq.store.queue.batch_consume_queue import BatchUnit
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.queue.consume_queue_store import (
     DELAY_TOPIC,
-    LMQ_PREFIX,
     is_folder_name,
-    may_hold_places,
     may_name_queues,
 )
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
@@ -300,28 +295,14 @@ class PieceDispatch:
             tail.append(physical_offset, size, tags_code)
 
     def _put_batch_unit(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        base, count = message.queue_offset, 1  # a single message in a batch queue
-        if message.sys_flag & MessageSysFlag.INNER_BATCH:
-            base = _number(message.properties.get(PROPERTY_INNER_BASE))
-            count = _number(message.properties.get(PROPERTY_INNER_NUM))
-        if base < 0 or not 0 < count <= 32767 or physical_offset < self._settings.deletions.get(message.topic, 0):
-            return  # as a broker: it has no place
-        unit = BatchUnit(physical_offset, size, _tags_code(message), message.store_timestamp, base, count)
-        self._result.batch_units.setdefault((message.topic, message.queue_id), []).append(unit)
+        unit = batch_unit(message, physical_offset, size)
+        if unit is not None and physical_offset >= self._settings.deletions.get(message.topic, 0):
+            self._result.batch_units.setdefault((message.topic, message.queue_id), []).append(unit)
 
     def _multi_dispatch(self, message: MessageExt, physical_offset: int, size: int) -> None:
-        if not may_hold_places(message.topic):
-            return
-        names = message.properties[PROPERTY_INNER_MULTI_DISPATCH].split(",")
-        offsets = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-        if len(names) != len(offsets):
-            return  # multi-dispatch was off when it was stored
-        tags_code = _tags_code(message) if may_name_queues(message.topic) else DAMAGED_TAGS_CODE
-        for name, text in zip(names, offsets, strict=True):
-            queue_offset = _number(text)
-            if queue_offset >= 0 and is_folder_name(name):
-                queue_id = 0 if name.startswith(LMQ_PREFIX) else message.queue_id
-                self._put_unit(name, queue_id, queue_offset, physical_offset, size, tags_code)
+        code = tags_code(message) if may_name_queues(message.topic) else DAMAGED_TAGS_CODE
+        for topic, queue_id, queue_offset in light_places(message) or ():
+            self._put_unit(topic, queue_id, queue_offset, physical_offset, size, code)
 
     # -- index --
 
@@ -343,13 +324,3 @@ def gap_text(topic: str, queue_id: int, end: int, queue_offset: int, physical_of
         f"queue {topic}-{queue_id}: message {queue_offset} at physical offset {physical_offset} follows message "
         f"{end - 1}"
     )
-
-
-def _number(text: str | None) -> int:
-    """A non-negative decimal number; -1 if it is none."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else -1
-
-
-def _tags_code(message: MessageExt) -> int:
-    tags = message.properties.get(PROPERTY_TAGS)
-    return jhash(tags) if tags else 0
