@@ -50,13 +50,8 @@ class StoreLife:
     def load(self) -> RecoveryReport:
         """See MessageStore.load."""
         context = self._parts.context
-        jobs = context.jobs
-        jobs.is_closed = True  # all inline, also where a loop runs (recovery as a tool): `close` may follow at once
-        try:
-            with refusing(context):
-                return self._load()
-        finally:
-            jobs.is_closed = False
+        with refusing(context), context.jobs.inline():  # `close` may follow at once
+            return self._load()
 
     def _load(self) -> RecoveryReport:
         parts, clock = self._parts, self._parts.context.clock
@@ -114,13 +109,10 @@ class StoreLife:
             parts.ledger.load()
             parts.dispatch.entries_from(parts.ledger.divided_offset)
         parts.filled_ranges.load()
-        recovery = (Recovery if parts.ledger is None else DLedgerRecovery)(
-            parts.context, parts.commit_log, parts.queues, parts.index, parts.dispatch, parts.checkpoint,
-            parts.inventory_file, queue_faults, report, parts.filled_ranges, parts.deletions,
-        )  # fmt: skip
-        if isinstance(recovery, DLedgerRecovery) and parts.ledger is not None:
-            recovery.ledger = parts.ledger
-        recovery.run()
+        if parts.ledger is None:
+            Recovery(parts, queue_faults, report).run()
+        else:
+            DLedgerRecovery(parts, parts.ledger, queue_faults, report).run()
         parts.dispatch.on_deleted = parts.deleted
         parts.compaction.load(clean_exit=report.clean_exit)
 

@@ -9,37 +9,44 @@ import logging
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.entries_cy import find_entry
 from maxq.store.dledger.message_ledger import MessageLedger
+from maxq.store.queue.queue_loader import QueueFault
 from maxq.store.recovery.log_scanner import LogScan
 from maxq.store.recovery.recovery import Recovery
+from maxq.store.recovery.recovery_report import RecoveryReport
+from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
 
 
 class DLedgerRecovery(Recovery):
-    """One run."""
+    """One run over a store whose log is `ledger`."""
 
-    ledger: MessageLedger
+    def __init__(
+        self, parts: StoreParts, ledger: MessageLedger, queue_faults: list[QueueFault], report: RecoveryReport
+    ) -> None:
+        super().__init__(parts, queue_faults, report)
+        self._ledger = ledger
 
     def run(self) -> None:
-        """See Recovery."""
+        """See Recovery.run."""
         if self._inventory is not None:
-            self.ledger.take_as_committed(self._inventory.dispatched_offset)
+            self._ledger.take_as_committed(self._inventory.dispatched_offset)
         super().run()
 
     def _without_log(self) -> None:
         self._forget_queues()
-        self._dispatch.dispatcher.dispatched_offset = self.ledger.committed_position
+        self._dispatch.dispatcher.dispatched_offset = self._ledger.committed_position
 
     def _scan(self) -> LogScan:
         """The log ends, for readers, where it is committed."""
-        end, report = self.ledger.committed_position, self._report
+        end, report = self._ledger.committed_position, self._report
         report.checked_from = end
-        report.records = self.ledger.report.scanned_entries
-        report.faults += self.ledger.report.faults
-        report.faults += [f"amnesiac: {reason}" for reason in self.ledger.report.amnesia]
-        report.cut_bytes = self.ledger.report.cut_bytes
+        report.records = self._ledger.report.scanned_entries
+        report.faults += self._ledger.report.faults
+        report.faults += [f"amnesiac: {reason}" for reason in self._ledger.report.amnesia]
+        report.cut_bytes = self._ledger.report.cut_bytes
         report.cut_reason = "what followed was no entry" if report.cut_bytes else ""
-        return LogScan(end_offset=end, last_store_timestamp=self.ledger.last_committed_time())
+        return LogScan(end_offset=end, last_store_timestamp=self._ledger.last_committed_time())
 
     def _cut_log(self, scan: LogScan) -> None:
         """The ledger has done it."""

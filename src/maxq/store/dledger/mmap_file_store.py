@@ -87,18 +87,13 @@ class DLedgerMmapFileStore(FileLedger):
         Raises:
             StoreRefusedError: also if another process has the store, or the disk cannot be written.
         """
-        jobs = self._context.jobs
-        jobs.is_closed = True  # all inline
-        try:
-            with refusing(self._context):
-                self._lock.take()
-                try:
-                    return super().load()
-                except BaseException:
-                    self._lock.release()
-                    raise
-        finally:
-            jobs.is_closed = False
+        with refusing(self._context), self._context.jobs.inline():
+            self._lock.take()
+            try:
+                return super().load()
+            except BaseException:
+                self._lock.release()
+                raise
 
     def start(self) -> None:
         """Begin flushing, noting and cleaning in the background; needs a running loop."""

@@ -4,7 +4,8 @@ A shutdown writes the same files, and closes them. It closes this list first, wh
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, TypeVarTuple
 
 from maxq.runtime.blocking import FILES, Threads, ended
@@ -23,14 +24,26 @@ class ExecutorJobs:
     def __init__(self) -> None:
         self._running: set[asyncio.Future[Any]] = set()
         self.is_closed = False
+        self._is_inline = False
+
+    @contextmanager
+    def inline(self) -> Iterator[None]:
+        """Have every job done by who asks for it while a store is loaded, also where a loop runs (recovery as a tool).
+        A list that was closed is open again behind it."""
+        self.is_closed = False
+        self._is_inline = True
+        try:
+            yield
+        finally:
+            self._is_inline = False
 
     def start(self, work: Callable[[], T], threads: Threads = FILES) -> "asyncio.Future[T] | None":
         """Run something that blocks off the loop. The caller looks at the future's outcome and never cancels it.
 
         Returns:
-            None if no loop runs or the store is closing.
+            None if no loop runs, the store is closing, or jobs are done inline.
         """
-        if self.is_closed:
+        if self.is_closed or self._is_inline:
             return None
         try:
             future = threads.start(work)
@@ -41,8 +54,9 @@ class ExecutorJobs:
         return future
 
     def begin(self) -> "asyncio.Future[None] | None":
-        """Something begins that no thread does; the caller says `end`. None as of `start`."""
-        if self.is_closed:
+        """Register asynchronous work that uses no thread; pass the future to `end`. None under the conditions of
+        `start`."""
+        if self.is_closed or self._is_inline:
             return None
         try:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -52,7 +66,7 @@ class ExecutorJobs:
         return future
 
     def end(self, future: "asyncio.Future[None]") -> None:
-        """What `begin` answered has ended."""
+        """Mark a job that `begin` registered as finished."""
         self._running.discard(future)
         if not future.done():
             future.set_result(None)

@@ -16,24 +16,17 @@ The order, with the mission's ids:
 import logging
 
 from maxq.store.damage.damage import DamagedRange, replace_with_filler
-from maxq.store.damage.filled_ranges import FilledRanges
 from maxq.store.dispatch.dispatch_cy import Dispatcher
-from maxq.store.dispatch.dispatcher import DispatchService
-from maxq.store.durability.store_checkpoint import StoreCheckpoint
-from maxq.store.files.store_inventory import InventoryFile, StoreInventory
+from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.index.index_file import IndexFile
-from maxq.store.index.index_service import IndexService
-from maxq.store.log.commit_log import CommitLog
-from maxq.store.log.deletions import Deletions
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
-from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.queue_loader import QueueFault
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.recovery.log_recovery import LogRecovery
 from maxq.store.recovery.log_scanner import LogScan, LogScanner
 from maxq.store.recovery.queue_rebuild import QueueRebuild, cut_point
 from maxq.store.recovery.recovery_report import RecoveryReport
-from maxq.store.store_context import StoreContext
+from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)
 
@@ -41,32 +34,18 @@ log = logging.getLogger(__name__)
 class Recovery:
     """One run of recovery over the parts of a store."""
 
-    def __init__(
-        self,
-        context: StoreContext,
-        commit_log: CommitLog,
-        queues: ConsumeQueueStore,
-        index: IndexService,
-        dispatch: DispatchService,
-        checkpoint: StoreCheckpoint,
-        inventory_file: InventoryFile,
-        queue_faults: list[QueueFault],
-        report: RecoveryReport,
-        filled_ranges: FilledRanges,
-        deletions: Deletions,
-    ) -> None:
-        self._context = context
-        self._commit_log = commit_log
-        self._queues = queues
-        self._index = index
-        self._dispatch = dispatch
-        self._checkpoint = checkpoint
-        self._inventory_file = inventory_file
-        self._inventory = inventory_file.load()
+    def __init__(self, parts: StoreParts, queue_faults: list[QueueFault], report: RecoveryReport) -> None:
+        """`queue_faults`: what `load_queues` found wrong; `report` gets what is found and done."""
+        context, commit_log, queues, checkpoint = parts.context, parts.commit_log, parts.queues, parts.checkpoint
+        self._context, self._commit_log, self._queues, self._checkpoint = context, commit_log, queues, checkpoint
+        self._index = parts.index
+        self._dispatch = parts.dispatch
+        self._filled_ranges = parts.filled_ranges
+        self._deletions = parts.deletions
+        self._inventory_file = parts.inventory_file
+        self._inventory = parts.inventory_file.load()
         self._queue_faults = queue_faults
         self._report = report
-        self._filled_ranges = filled_ranges
-        self._deletions = deletions
         self._log_recovery = LogRecovery(context, commit_log, queues, checkpoint, self._inventory, report)
         self._last_ends: dict[ConsumeQueue, int] = {}  # where the record of a queue's last recorded unit ends
         self._rebuild: QueueRebuild | None = None
