@@ -282,7 +282,7 @@ def test_a_store_in_doubt_that_starts_as_the_master_believes(tmp_path: Path, flu
     assert master.put_message(message("T", 0, b"third")).queue_offset == 2
     master.close()
     again = opened(small_config(tmp_path / "killed"))
-    assert again.report.doubtful == b"" and not (tmp_path / "killed" / UNVERIFIED_FILE).exists()
+    assert again.report.unverified == b"" and not (tmp_path / "killed" / UNVERIFIED_FILE).exists()
     again.close()
 
 
