@@ -240,7 +240,7 @@ class HaNode:
         """Are there bytes behind a slave's log, though its master is not in the middle of a record? A start would take
         them for records."""
         assert self.store is not None, "it is up"
-        log, replica = self.store.commit_log, self.store._role.replica
+        log, replica = self.store.commit_log, self.store._life.replica
         current, tail = log.current, log.tail
         if replica is None or replica._pending or current is None or current.file_from_offset != tail.file_from_offset:
             return False
