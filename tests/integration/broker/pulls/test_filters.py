@@ -10,6 +10,7 @@ from maxq.filter.bloom_filter import has_bits
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.protocol.message.java_hash import java_hash
+from maxq.runtime.files.system import SystemMappedRegion
 from maxq.store.store_results import GetMessageResult
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
@@ -315,7 +316,7 @@ async def test_records_on_the_disk_are_brought_in_before_they_are_tested(
         nonlocal brought_in
         brought_in += 1
 
-    monkeypatch.setattr("maxq.store.read.message_reader.is_resident", lambda region, start, end: False)
+    monkeypatch.setattr(SystemMappedRegion, "is_resident", lambda region, start, end: False)
     monkeypatch.setattr(GetMessageResult, "bring_in", bring_in)
     assert await all_of(broker, tags="n >= 195", expression_type="SQL92") == [b"m%d" % n for n in range(195, 200)]
     assert brought_in >= 3  # 64 units at a time, and once for the messages themselves
