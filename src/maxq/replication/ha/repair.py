@@ -260,7 +260,8 @@ class LogRepair:
     @property
     def sealed_left(self) -> int:
         """Fillers in this log where the master may have more, and what is back without places in the queues."""
-        return len(set(self._store.filled_ranges.still_filled()) - self._store.filled_ranges.as_on_master) + len(self._unplaced())
+        filled = self._store.filled_ranges
+        return len(set(filled.still_filled()) - filled.as_on_master) + len(self._unplaced())
 
     async def _write(self, start: int, data: bytes) -> None:
         file = self._store.commit_log.files.find(start)
