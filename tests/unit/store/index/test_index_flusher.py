@@ -20,6 +20,6 @@ def test_a_file_that_was_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
         file.destroy()
     flush_full(full)
     del store.index.files[: len(gone)]
-    assert store.is_writable
+    assert store.flags.writable
     assert {path.name for path in (tmp_path / "index").iterdir()} == {file.name for file in store.index.files}
     store.close()
