@@ -247,7 +247,7 @@ async def test_a_file_that_somebody_has_removed_keeps_no_other(store: MessageSto
     before = files(store)
     Path(store.commit_log.files.files[0].path).unlink()
     clock.now_ms += 73 * HOUR
-    store.execute_delete_files_manually()
+    store.cleaner.request()
     assert await store.cleaner.clean() == before - 1
     store.close()
 
