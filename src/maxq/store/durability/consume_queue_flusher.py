@@ -123,8 +123,9 @@ class ConsumeQueueFlusher:
         if self.failure is None:
             await self._context.jobs.run(self._flush_batches, threads=CHECKPOINTS)
             self._advance_checkpoint(timestamp)
-            await self._context.jobs.run(self._write_down, inventory, deleted, aside, threads=CHECKPOINTS)
-            self._forget_aside(aside)
+            await self._context.jobs.run(self._write_down, inventory, deleted, threads=CHECKPOINTS)
+            if aside:
+                self._forget_aside(await self._context.jobs.run(self._delete_aside, aside, threads=CHECKPOINTS))
             self._completed = self.begun
             self.written_down = inventory.dispatched_offset
 
@@ -151,8 +152,8 @@ class ConsumeQueueFlusher:
         self._flush_queues_inline()
         self._flush_batches()
         self._advance_checkpoint(self._dispatcher.last_store_timestamp)
-        self._write_down(inventory, deleted, aside)
-        self._forget_aside(aside)
+        self._write_down(inventory, deleted)
+        self._forget_aside(self._delete_aside(aside))
 
     def snapshot(self) -> StoreInventory:
         """What the queues and the index hold now."""
@@ -203,15 +204,24 @@ class ConsumeQueueFlusher:
         self._checkpoint.logics_physical_offset = 0  # a Java broker then goes by the times, which are right
         self._checkpoint.write()
 
-    def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile, aside: list[PurePath]) -> None:
-        """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so. The files
-        of topics that were deleted below that are not needed any more."""
+    def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile) -> None:
+        """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so."""
         self._checkpoint.sync()
         self._deletions.save(deleted)
         self.before_inventory()
         self._inventory_file.save(inventory)
-        for folder in aside:
-            self._context.disk.delete_tree(folder)
+
+    def _delete_aside(self, folders: list[PurePath]) -> list[PurePath]:
+        """Files of topics that were deleted below what the inventory says are not needed any more. Returns the folders
+        that are gone; the others only take room, and go later."""
+        gone: list[PurePath] = []
+        for folder in folders:
+            try:
+                self._context.disk.delete_tree(folder)
+                gone.append(folder)
+            except OSError as error:
+                log.warning("%s, of a topic that was deleted, cannot be deleted now: %s", folder, error)
+        return gone
 
     def _forget_aside(self, gone: list[PurePath]) -> None:
         self._queues.set_aside = [folder for folder in self._queues.set_aside if folder not in gone]

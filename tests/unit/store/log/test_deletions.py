@@ -1,6 +1,8 @@
 """Deleted topics: what a start, a kill, a rebuild, a query and a Java broker's store make of them."""
 
 import asyncio
+import errno
+import os
 import shutil
 import struct
 import time
@@ -442,3 +444,32 @@ def test_the_table_of_as_many_topics_as_it_remembers_is_written_in_no_time(tmp_p
     again = Deletions(SystemDisk(), PurePath(tmp_path))
     assert again.load() is None
     assert again.rows() == table.rows()
+
+
+async def test_files_of_a_deleted_topic_that_the_disk_keeps_stop_nothing_and_go_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker stopped itself, and so did each start after that."""
+    delete_tree = SystemDisk.delete_tree
+
+    def refused(disk: SystemDisk, path: Path) -> None:
+        if path.parent.name == "deleted":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        delete_tree(disk, path)
+
+    monkeypatch.setattr(SystemDisk, "delete_tree", refused)
+    failures: list[str] = []
+    for _ in range(2):
+        store = opened(small_config(tmp_path, flush_interval_consume_queue=1))
+        store.set_service_failed(lambda name, error: failures.append(name))
+        store.start()
+        assert store.put_message(message("T")).ok
+        await delete_topics(store, "T")
+        await asyncio.sleep(0.01)
+        assert store.is_writable and list((tmp_path / "deleted").iterdir())
+        await store.shutdown()
+        assert not (tmp_path / "abort").exists()
+    monkeypatch.setattr(SystemDisk, "delete_tree", delete_tree)
+    store = opened(small_config(tmp_path))
+    store.close()
+    assert not failures and not list((tmp_path / "deleted").iterdir())
