@@ -1,4 +1,4 @@
-"""Written by `python -m tests.unit.client.blocking_stubs`; see calls.py."""
+"""Written by `python -m tests.unit.client.blocking.blocking_stubs`; see calls.py."""
 
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ gives ProducerCalls the methods `send` and `send_oneway` with the signatures and
 Each runs the asynchronous method on the loop of the client's thread, waits, and returns or raises what that does.
 Methods that are plain functions run on that loop as well; one that yields becomes an iterator.
 
-Type checkers and editors see the stub `calls.pyi`, which tests/unit/client/blocking_stubs.py writes.
+Type checkers and editors see the stub `calls.pyi`, which tests/unit/client/blocking/blocking_stubs.py writes.
 """
 
 import functools

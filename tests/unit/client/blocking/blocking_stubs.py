@@ -1,6 +1,6 @@
 """Writes maxq/client/blocking/calls.pyi: what type checkers and editors see of the blocking clients' methods.
 
-python -m tests.unit.client.blocking_stubs
+python -m tests.unit.client.blocking.blocking_stubs
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maxq.client.blocking import calls
 from maxq.client.blocking.face import Face
 
 STUB = Path(calls.__file__).with_suffix(".pyi")
-_HEAD = '"""Written by `python -m tests.unit.client.blocking_stubs`; see calls.py."""\n'
+_HEAD = '"""Written by `python -m tests.unit.client.blocking.blocking_stubs`; see calls.py."""\n'
 _ITERATORS = ("AsyncIterator", "AsyncGenerator")
 _LITERALS = (int, str, bytes, float, bool, type(None))
 

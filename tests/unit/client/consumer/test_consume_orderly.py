@@ -6,8 +6,8 @@ from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import MessageExt
+from tests.unit.client.consumer.push_consumers import PULL, Q0, Got, make, start
 from tests.unit.client.mock_broker import MockCluster, simulate, until
-from tests.unit.client.push_consumers import PULL, Q0, Got, make, start
 
 
 def test_an_orderly_consumer_locks_before_it_pulls_and_renews_its_locks() -> None:

@@ -15,8 +15,8 @@ from maxq.client.instance.pop_api import PopAPI
 from maxq.client.instance.pull_api import PullAPIWrapper
 from maxq.codes import RequestCode
 from maxq.protocol.message.message_queue import MessageQueue
+from tests.unit.client.consumer.push_consumers import FIRST, Got, make, start
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
-from tests.unit.client.push_consumers import FIRST, Got, make, start
 
 Patch = pytest.MonkeyPatch
 

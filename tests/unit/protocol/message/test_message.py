@@ -22,7 +22,14 @@ from maxq.protocol.message.message import (
 )
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.record_layout import MAGIC_V1, MAGIC_V2
-from tests.unit.protocol.naive_record import Bad, NaiveRecord, read_batch, read_properties, read_record, write_record
+from tests.unit.protocol.message.naive_record import (
+    Bad,
+    NaiveRecord,
+    read_batch,
+    read_properties,
+    read_record,
+    write_record,
+)
 
 V1 = bytes.fromhex(
     "0000009adaa320a758932aac0000000100000000000000000000000500000000000004000000000000"

@@ -8,8 +8,8 @@ from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.enums import CMResult
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import encode_record
+from tests.unit.client.consumer.push_consumers import Q0, Got, make, start
 from tests.unit.client.mock_broker import MockCluster, simulate, until
-from tests.unit.client.push_consumers import Q0, Got, make, start
 
 
 def test_a_change_of_members_rebalances_at_once() -> None:

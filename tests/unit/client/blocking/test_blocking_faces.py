@@ -15,13 +15,13 @@ from maxq.client.errors import NotRunningError
 from maxq.client.producer import producer
 from maxq.errors import ClientError
 from maxq.protocol.message.message_queue import MessageQueue
-from tests.unit.client import blocking_stubs
+from tests.unit.client.blocking import blocking_stubs
 
 NOWHERE = "127.0.0.1:1"
 
 
 def test_the_stub_is_fresh() -> None:
-    hint = "run python -m tests.unit.client.blocking_stubs"
+    hint = "run python -m tests.unit.client.blocking.blocking_stubs"
     assert blocking_stubs.STUB.read_text() == blocking_stubs.stub(), hint
 
 

@@ -9,8 +9,8 @@ from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode
 from maxq.protocol.enums import MessageModel
 from maxq.protocol.message.message import MessageExt
+from tests.unit.client.consumer.push_consumers import COMMIT, Q0, SEND_BACK, Got, make, start
 from tests.unit.client.mock_broker import MockCluster, simulate, until
-from tests.unit.client.push_consumers import COMMIT, Q0, SEND_BACK, Got, make, start
 
 
 def test_a_failed_message_goes_back_to_the_broker() -> None:

@@ -13,8 +13,8 @@ from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import MessageExt
 from maxq.remoting.connection import Connection
+from tests.unit.client.consumer.push_consumers import Q0, Got, make, start
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
-from tests.unit.client.push_consumers import Q0, Got, make, start
 
 SILENCE_SECONDS = 70
 

@@ -2,8 +2,8 @@
 
 from maxq.codes import RequestCode
 from maxq.protocol.message.message_queue import MessageQueue
+from tests.unit.client.consumer.push_consumers import PULL
 from tests.unit.client.mock_broker import MockBroker, MockCluster
-from tests.unit.client.push_consumers import PULL
 
 Q1 = MessageQueue("T", "broker-a", 1)
 COMMIT, QUERY = RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET

@@ -17,6 +17,8 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import Message, MessageExt, decode_properties
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.testing.sim_network import LinkSettings
+from tests.unit.client.consumer.push_consumers import PULL, Got
+from tests.unit.client.consumer.push_consumers import make as make_consumer
 from tests.unit.client.mock_broker import (
     NAME_SERVER,
     NAMESRV_ADDR,
@@ -26,8 +28,6 @@ from tests.unit.client.mock_broker import (
     simulate,
     until,
 )
-from tests.unit.client.push_consumers import PULL, Got
-from tests.unit.client.push_consumers import make as make_consumer
 
 SEND = RequestCode.SEND_MESSAGE_V2
 END = RequestCode.END_TRANSACTION

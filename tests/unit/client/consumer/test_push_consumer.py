@@ -16,8 +16,8 @@ from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.protocol.message.message_queue import MessageQueue
+from tests.unit.client.consumer.push_consumers import COMMIT, FIRST, PULL, Q0, Got, make, start
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
-from tests.unit.client.push_consumers import COMMIT, FIRST, PULL, Q0, Got, make, start
 
 # --- starting and stopping ---
 

@@ -15,9 +15,9 @@ from maxq.protocol.body.heartbeat import HeartbeatData
 from maxq.protocol.enums import ConsumeFromWhere, MessageModel
 from maxq.protocol.message.message import MessageExt
 from maxq.testing.sim_clock import SimClock
-from tests.unit.client.broker_groups import COMMIT, QUERY, group_of, pulls
+from tests.unit.client.consumer.push_consumers import FIRST, PULL, Q0, Got, make
+from tests.unit.client.instance.broker_groups import COMMIT, QUERY, group_of, pulls
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
-from tests.unit.client.push_consumers import FIRST, PULL, Q0, Got, make
 
 NEVER = 3_600_000
 ROUNDS = (

@@ -18,7 +18,7 @@ from maxq.protocol.message.message_trace import (
     decode_traces,
 )
 
-CAPTURED = Path(__file__).parents[2] / "data" / "trace" / "java-clients.json"
+CAPTURED = Path(__file__).parents[3] / "data" / "trace" / "java-clients.json"
 PUB = TraceRecord(
     TraceType.PUB, 1700000000000, "DefaultRegion", "PG", "T", "A1", "tag", "k1 k2", "10.0.0.1:10911", 5, 3,
     TracedMessageType.DELAY, "0A00", True,

@@ -12,9 +12,9 @@ from maxq.codes import ResponseCode
 from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message_queue import MessageQueue
-from tests.unit.client.broker_groups import COMMIT, Q1, QUERY, group_of, pulls
+from tests.unit.client.consumer.push_consumers import PULL, Q0, Got, make
+from tests.unit.client.instance.broker_groups import COMMIT, Q1, QUERY, group_of, pulls
 from tests.unit.client.mock_broker import MockBroker, MockCluster, simulate, until
-from tests.unit.client.push_consumers import PULL, Q0, Got, make
 
 
 def suggesting(broker: MockBroker, ids: dict[int, int]) -> None:

@@ -1,0 +1,1 @@
+"""What the admin client works out from the answers of several brokers."""

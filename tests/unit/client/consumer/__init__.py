@@ -1,0 +1,1 @@
+"""Consumers: what they pull, hand to listeners, commit, and share among members."""

@@ -1,0 +1,1 @@
+"""What producers and consumers of a process share: routes, brokers, heartbeats."""

@@ -1,0 +1,1 @@
+"""Producers: sends, tries, batches, and what is learnt from slow brokers."""

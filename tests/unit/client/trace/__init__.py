@@ -1,0 +1,1 @@
+"""Message trace, and spans of OpenTelemetry."""

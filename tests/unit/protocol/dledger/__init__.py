@@ -1,0 +1,1 @@
+"""The messages of DLedger's members to each other."""

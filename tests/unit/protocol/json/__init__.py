@@ -1,0 +1,1 @@
+"""The JSON that Java writes and reads, and nearly JSON."""
