@@ -9,7 +9,7 @@ from maxq.protocol.message.message_id import host_and_port
 
 
 def address_text(name: Any) -> str:
-    """`host:port` of a socket name; IPv6 in brackets, IPv4 mapped into IPv6 as IPv4."""
+    """Return `host:port` of a socket's name. IPv6 is in brackets, IPv4 mapped into IPv6 is shown as IPv4."""
     if not isinstance(name, tuple) or len(name) < 2:
         return str(name or "")
     host = str(name[0])
@@ -19,8 +19,8 @@ def address_text(name: Any) -> str:
 
 
 def address_list(setting: str, text: str) -> Callable[[str], bool]:
-    """A function that says whether an IP address is among the addresses and networks that `text` lists. An IPv4 address
-    within IPv6 counts as IPv4, and the zone of an address (`%eth0`) does not count.
+    """Return a function that tells whether an IP address is among the addresses and networks that `text` lists. An IPv4
+    address within IPv6 counts as IPv4, and the zone of an address (`%eth0`) does not count.
 
     Args:
         setting: the name of the setting, for the error.

@@ -100,7 +100,8 @@ class RemotingClient(RemotingEndpoint):
         raise RemotingSendError(f"send request to <{address}> failed: it goes away", address=address)
 
     async def connect(self, address: str, timeout_ms: int) -> Connection:
-        """The connection to `host:port`, made if there is none. For one who sends many requests on it.
+        """Return the connection to `host:port`, and make it if there is none. It is for callers that send many requests
+        on it.
 
         Raises:
             RemotingConnectError: no connection within the time (or connectTimeoutMillis).
@@ -113,7 +114,7 @@ class RemotingClient(RemotingEndpoint):
         connection.send_oneway(command)
 
     def send_oneway(self, connection: Connection, command: RemotingCommand) -> None:
-        """Send a request that is not answered on a connection of ours: where a request came from, say."""
+        """Send a request that is not answered on a connection of this client, such as one that a request came on."""
         connection.send_oneway(command)
 
     async def _invoke_on(
@@ -205,7 +206,7 @@ class RemotingClient(RemotingEndpoint):
         return connection
 
     def _forget(self, address: str, connection: Connection) -> None:
-        """No more requests on this connection; it goes on until its answers have come and it falls silent."""
+        """Send no more requests on this connection. It stays open until its answers have come and it has been idle."""
         if self._by_address.get(address) is connection:
             del self._by_address[address]
 
@@ -218,15 +219,15 @@ class RemotingClient(RemotingEndpoint):
             self.on_lost(address)
 
     def open_connections(self) -> list[tuple[str, Connection]]:
-        """The address and connection of every server that there is a connection to."""
+        """Return address and connection of every server that there is a connection to."""
         return list(self._by_address.items())
 
     def open_attempts(self) -> list[str]:
-        """The address of every server that there is no connection to yet, while one is attempted."""
+        """Return the address of every server that is being connected to."""
         return list(self._connecting)
 
     def give_up_attempt(self, address: str, reason: str) -> None:
-        """End the attempt to connect to `address`, if there is one: who waits for it gets a RemotingConnectError."""
+        """End the attempt to connect to `address`, if there is one. Its waiters get a RemotingConnectError."""
         attempt = self._connecting.get(address)
         if attempt is not None and not attempt.done():
             self._given_up[address] = reason
@@ -252,7 +253,7 @@ class RemotingClient(RemotingEndpoint):
 
     @property
     def name_servers(self) -> list[str]:
-        """The addresses in the order they are tried."""
+        """The addresses of the name servers, in the order in which they are tried."""
         return list(self._name_servers)
 
     def update_name_servers(self, addresses: Sequence[str]) -> None:
@@ -332,7 +333,7 @@ class RemotingClient(RemotingEndpoint):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """(host, port) of `host:port`; the host of IPv6 may be in brackets.
+    """Split `host:port`, in which an IPv6 host may be in brackets, into host and port.
 
     Raises:
         LocalProtocolError: no port, or one that is none.
@@ -344,6 +345,6 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def _reason(error: OSError | RemotingSendError) -> str:
-    """asyncio's own text repeats the address and begins with a number."""
+    """Return an error's text without the address and the number that asyncio puts before it."""
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number) if number is not None and number > 0 else getattr(error, "strerror", None) or str(error)

@@ -79,16 +79,16 @@ class Reader(Protocol):
 
 
 class Pieces(Protocol):
-    """A body that lies in pieces in a mapped file (store/read/cached_pull_reader_cy)."""
+    """The body of an answer that lies in pieces in a mapped file (store/read/cached_pull_reader_cy.py)."""
 
     @property
     def view(self) -> memoryview:
-        """The file."""
+        """The bytes of the file."""
         ...
 
     @property
     def places(self) -> "array[int]":
-        """Of each piece its first byte and its size."""
+        """The first byte and the size of each piece."""
         ...
 
     @property
@@ -124,15 +124,15 @@ class Endpoint(Protocol):
     def next_opaque(self) -> int: ...
 
     def server_tls(self) -> ssl.SSLContext | None:
-        """What to answer TLS with; None: TLS is disabled."""
+        """Return what to answer TLS with; None: TLS is disabled."""
         ...
 
     def plain_allowed(self) -> bool:
-        """May a connection go on without TLS?"""
+        """Tell whether a connection may go on without TLS."""
         ...
 
     def trusts_balancer(self, address: str) -> bool:
-        """May a peer at this IP address say in a PROXY line who is behind it?"""
+        """Tell whether a peer at this IP address may say in a PROXY line who is behind it."""
         ...
 
     def connected(self, connection: "Connection") -> None: ...
@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def remote_host(self) -> bytes:
-        """The peer packed as records have it: address, then int32 port; 8 bytes, or 20 for IPv6."""
+        """The peer's address as records have it: the packed IP address and the int32 port; 8 bytes, or 20 for IPv6."""
         if self._remote_host is None:
             host, _, port = self.remote_address.rpartition(":")
             self._remote_host = encode_host(host, int(port))
@@ -225,8 +225,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_ip(self) -> str:
-        """The address that the connection comes from, without the port; behind a load balancer that is trusted and says
-        so, that of its client."""
+        """The IP address that the connection comes from; behind a load balancer that is trusted and says so, that of
+        its client."""
         return self.remote_address.rpartition(":")[0].strip("[]")
 
     @property
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shut(abort=True)
 
     def kill(self) -> None:
-        """Drop what `close` still waits to send."""
+        """Drop what `close` still waits to send, and close at once."""
         if self._transport is not None:
             reset(self._transport)
 
@@ -723,7 +723,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- PROXY protocol and TLS --------------------------------------------------------------------------------------
 
     def _detect(self, count: int) -> None:
-        """Look at the first bytes of the connection."""
+        """Look at the first bytes of the connection for a PROXY header and TLS."""
         end = len(self.partial) + count
         self.partial = b""
         buffer = self._endpoint.receive_buffer
@@ -758,7 +758,7 @@ class Connection(asyncio.BufferedProtocol):
             self.work(buffer, position, end)
 
     def _believe(self, header: ProxyHeader) -> None:
-        """Take whom a load balancer says it speaks for.
+        """Take the client's address that a load balancer tells.
 
         Raises:
             RemoteProtocolError: the peer is none of ours.
@@ -810,7 +810,7 @@ def _time_out(future: "asyncio.Future[RemotingCommand]", address: str, timeout_m
 
 
 def _unsent(buffers: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
-    """What is left of `buffers` behind the first `sent` bytes."""
+    """Return what is left of `buffers` behind the first `sent` bytes."""
     left: list[bytes | memoryview] = []
     for buffer in buffers:
         if sent < len(buffer):

@@ -49,11 +49,11 @@ class Authority(Protocol):
     """Says what this process may promise, before and after a request is worked off (broker/identity/authority.py)."""
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
-        """The answer that refuses it, or None."""
+        """Return the answer that refuses a request, or None."""
         ...
 
     async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
-        """What is answered when `response` was not there at once."""
+        """Return what is answered when `response` was not there at once."""
         ...
 
 
@@ -71,7 +71,8 @@ class ConnectionListener(Protocol):
 
 
 class RemotingEndpoint:
-    """Processors by request code, the connections, and the timer that closes silent ones."""
+    """What servers and clients have in common: processors by request code, the connections, and the timer that closes
+    idle ones."""
 
     def __init__(
         self,
@@ -122,27 +123,27 @@ class RemotingEndpoint:
     # --- set up ------------------------------------------------------------------------------------------------------
 
     def register(self, code: int, processor: Processor) -> None:
-        """`processor` answers requests with this code."""
+        """Have requests with this code answered by `processor`."""
         self._processors[int(code)] = processor
 
     def processor(self, code: int) -> Processor:
-        """Who answers requests with this code; KeyError if nobody does. For one who wants to stand before him."""
+        """Return the processor of a code, for a caller that puts its own before it. KeyError if there is none."""
         return self._processors[int(code)]
 
     def codes(self) -> set[int]:
-        """The request codes that somebody answers."""
+        """Return the request codes that have processors."""
         return set(self._processors)
 
     def register_default(self, processor: Processor) -> None:
-        """`processor` answers what no other does."""
+        """Have all requests that have no processor of their own answered by `processor`."""
         self._default = processor
 
     def add_listener(self, listener: ConnectionListener) -> None:
-        """`listener` hears of every connection from now on."""
+        """Tell `listener` of every connection that is made or ends after this call."""
         self._listeners.append(listener)
 
     def next_opaque(self) -> int:
-        """Numbers of our own requests: int32, from 0 on."""
+        """Return the number for the next request of this side: an int32, from 0 on."""
         opaque = self._opaque
         self._opaque = (opaque + 1) & 0x7FFFFFFF
         return opaque
@@ -183,8 +184,9 @@ class RemotingEndpoint:
         self._look_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._look)
 
     def _look(self) -> None:
-        """One timer for all connections: one that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and one
-        that has taken next to nothing of what waits for it so long does not read. Closing alone would wait for it."""
+        """Look at all connections. One that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and is closed.
+        One that has taken next to nothing of what waits for it so long does not read, and is reset: closing alone would
+        wait for it."""
         self._look_timer = None
         least = max(1, LEAST_BYTES_A_SECOND * self._idle_seconds // _LOOKS_PER_IDLE_TIME)
         for connection in list(self.connections):
@@ -215,7 +217,7 @@ class RemotingEndpoint:
         return self._clock.monotonic_ms() - connection.opened_ms >= self._idle_seconds * 1000
 
     def looked(self) -> None:
-        """Called after each look, for what else is done now and then."""
+        """Do what else is to be done now and then. Called after each look."""
 
     async def close_all(self, reason: str) -> None:
         """Close every connection, end answers under way, and wait until all connections are closed."""
@@ -314,7 +316,7 @@ class RemotingEndpoint:
         self._end(connection, command, response)
 
     def _end(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
-        """A request that the guard let through comes to its end."""
+        """Tell listeners that a request which the guard let through has ended, and send the answer."""
         if self.on_outcome is not None:
             self.on_outcome(connection, command, response)
         if response is not None:

@@ -11,7 +11,8 @@ SILENT_SECONDS: Final = 0.25
 
 
 async def until_answered(asked: Collection[asyncio.Task[T]]) -> list[T]:
-    """Wait until all have answered or failed; once one has answered, for the others a moment only (SILENT_SECONDS).
+    """Wait until all have answered or failed. Once one has answered, wait for the others a moment only
+    (SILENT_SECONDS).
 
     Returns:
         The answers that came. Who has not answered goes on: its end and its errors are the caller's.

@@ -49,7 +49,7 @@ PageMaker = Callable[[], Page]
 
 
 class HttpServer:
-    """Serves pages by path."""
+    """Serves pages by their paths."""
 
     def __init__(self, pages: Mapping[str, PageMaker], *, clock: Clock) -> None:
         self._pages = dict(pages)
@@ -60,7 +60,7 @@ class HttpServer:
         self._answered: dict[asyncio.StreamWriter, None] = {}  # those whose answers are being sent
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. OSError if it is in use."""
+        """Listen, and return the port. Raises OSError if the port is in use."""
         self._server = await asyncio.start_server(self._accept, host, port, limit=_HEAD_LIMIT)
         taken: int = self._server.sockets[0].getsockname()[1]
         return taken
@@ -88,7 +88,8 @@ class HttpServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The requests of one connection, one after the other. It counts as long as its descriptor is open."""
+        """Answer the requests of one connection, one after the other. The connection is counted while its descriptor is
+        open."""
         is_over = False
         try:
             goes_on = True
@@ -115,7 +116,7 @@ class HttpServer:
                 self._answered.pop(writer, None)
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; does the connection go on?"""
+        """Answer one request. True: the connection goes on."""
         request = read_head(head)
         if request is None:
             await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _Manner(False, False, True))
@@ -188,7 +189,7 @@ class _Manner(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """What the head of a request says. `keeps`: the connection goes on behind the answer."""
+    """What the head of a request says. `keeps`: the connection goes on after the answer."""
 
     method: str
     path: str
@@ -197,7 +198,7 @@ class HttpRequest(NamedTuple):
 
 
 def read_head(head: bytes) -> HttpRequest | None:
-    """The request that begins with `head`, its lines up to the empty one; None if it is none of HTTP/1."""
+    """Parse the head of a request: its lines up to the empty one. None if that is no request of HTTP/1."""
     request_line, *lines = head.decode("latin-1").split("\r\n")
     words = request_line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -210,7 +211,7 @@ def read_head(head: bytes) -> HttpRequest | None:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """By its Accept-Encoding, in lower case."""
+    """Tell whether a client takes gzip, by its Accept-Encoding header in lower case."""
     for part in accepted.split(","):
         name, _, weight = part.replace(" ", "").partition(";")
         if name == "gzip":

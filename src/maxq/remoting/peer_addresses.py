@@ -16,7 +16,7 @@ log: Final = logging.getLogger("maxq.remoting")
 
 
 class PeerAddresses:
-    """The list of one server, for all of its ports between brokers.
+    """The addresses that may connect to the ports between brokers of one server.
 
     Attributes:
         refused: connections from other addresses, since the start.
@@ -36,8 +36,8 @@ class PeerAddresses:
         self.refused = 0
 
     def admits(self, address: str, port: str) -> bool:
-        """May a peer at this IP address stay connected? A refusal is counted, and logged once in ten seconds for each
-        address.
+        """Tell whether a peer at this IP address may stay connected. A refusal is counted, and logged once in ten
+        seconds for each address.
 
         Args:
             port: what the peer connected to, for the log.

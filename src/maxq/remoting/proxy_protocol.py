@@ -20,7 +20,8 @@ _V2_LONGEST: Final = 4096  # addresses and TLVs; a balancer sends some hundred b
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """`size` bytes at the start of a connection. Addresses are (text, port); None where the balancer does not tell."""
+    """A PROXY header, which takes `size` bytes at the start of a connection. Addresses are (text, port); None where the
+    balancer does not tell."""
 
     size: int
     source: tuple[str, int] | None = None
@@ -28,7 +29,7 @@ class ProxyHeader:
     tlvs: dict[int, str] = field(default_factory=dict)  # type → ASCII text
 
     def attributes(self) -> dict[str, str]:
-        """RocketMQ's names for what the header says."""
+        """Return what the header says, under RocketMQ's names."""
         result: dict[str, str] = {}
         if self.source is not None:
             result["proxy_protocol_addr"], result["proxy_protocol_port"] = self.source[0], str(self.source[1])
@@ -41,12 +42,12 @@ class ProxyHeader:
 
 
 def looks_like_proxy_header(start: bytes | bytearray) -> bool:
-    """Can a connection that begins with these bytes begin with a PROXY header? One byte decides most."""
+    """Tell whether a connection that begins with these bytes may begin with a PROXY header."""
     return bool(start) and (start[: len(_V1)] == _V1[: len(start)] or start[: len(_V2)] == _V2[: len(start)])
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header at the start of `data`; None if it has not arrived whole.
+    """Parse the PROXY header at the start of `data`. None if it has not come as a whole.
 
     Raises:
         RemoteProtocolError: it begins like one and is none.
@@ -101,7 +102,7 @@ _Address = tuple[str, int] | None
 
 
 def _v2_addresses(payload: bytes, family: int) -> tuple[_Address, _Address, int]:
-    """Source, destination, bytes they take."""
+    """Return source, destination, and how many bytes they take."""
     if family >> 4 == 1 and len(payload) >= 12:
         ports = struct.unpack_from(">HH", payload, 8)
         return (str(IPv4Address(payload[:4])), ports[0]), (str(IPv4Address(payload[4:8])), ports[1]), 12

@@ -19,19 +19,20 @@ from maxq.runtime.interfaces import Clock, Rng
 
 
 class RPCHook(Protocol):
-    """Called on the client's event loop; must not block."""
+    """Called around every request, on the client's event loop. It must not block."""
 
     def do_before_request(self, address: str, request: RemotingCommand) -> None:
-        """`request` is about to be sent to `address`, or has come from there and is about to be answered."""
+        """Called before `request` is sent to `address`, or before a request that came from there is answered."""
         ...
 
     def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """It was answered; None: a broker's request that has no answer. Not called after a one-way request of ours."""
+        """Called when a request was answered. `response` is None for a broker's request that has no answer. Not called
+        after a one-way request of this client."""
         ...
 
 
 class NamespaceRPCHook:
-    """Says with every request of ours which namespace its names are in (remoting/rpchook/NamespaceRpcHook.java).
+    """Tells with every request of a client which namespace its names are in (remoting/rpchook/NamespaceRpcHook.java).
 
     Args:
         namespace: as Java's `namespaceV2`.
@@ -44,11 +45,11 @@ class NamespaceRPCHook:
         request.ext.update(self._fields)
 
     def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class HookedRemotingClient(RemotingClient):
-    """A RemotingClient whose requests pass the hooks, in their order."""
+    """A RemotingClient whose requests pass hooks, in the order in which they are given."""
 
     def __init__(
         self,

@@ -21,12 +21,13 @@ class Holder(Protocol):
     is_known: bool  # a request of it was let through
 
     def end_unfinished(self, total: int, limit: int) -> None:
-        """End it: `total` bytes are held by all, `limit` may be. Gives its own back (`release`)."""
+        """End the connection, because all together hold `total` bytes and only `limit` are allowed. It gives its own
+        bytes back (`release`)."""
         ...
 
 
 class UnfinishedFrames:
-    """The bytes held, by connection; `total` is their sum and stays at or below `limit`."""
+    """How many bytes of unfinished frames each connection holds. `total` is their sum and stays at or below `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -34,7 +35,7 @@ class UnfinishedFrames:
         self._held: dict[Holder, int] = {}  # the one whose frame began first comes first
 
     def hold(self, holder: Holder, size: int) -> None:
-        """`holder` keeps `size` bytes of one frame now. It may be ended before this returns."""
+        """Note that `holder` keeps `size` bytes of one frame. Its connection may be ended before this returns."""
         held = self._held
         self.total += size - held.get(holder, 0)
         held[holder] = size
@@ -44,5 +45,5 @@ class UnfinishedFrames:
             self.release(oldest)
 
     def release(self, holder: Holder) -> None:
-        """The frame is whole, or its connection is closed."""
+        """Note that a frame is whole, or that its connection is closed."""
         self.total -= self._held.pop(holder, 0)

@@ -16,7 +16,7 @@ _NAMED: Final = 20  # of a log line: a task may have passed over thousands of pl
 
 
 class Losses:
-    """What one task, batch or trigger lost.
+    """Counts what one task, batch or trigger lost.
 
     Attributes:
         count: messages, as far as their number is known.
@@ -67,7 +67,7 @@ class Losses:
             self._more += 1
 
     def tell(self) -> None:
-        """Log what was lost since this was called last, in one line."""
+        """Log what was lost since the last call, in one line."""
         if not self._places:
             return
         more = f"; and {self._more} more places" if self._more else ""

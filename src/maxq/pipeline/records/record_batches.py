@@ -83,12 +83,12 @@ def microsecond(milliseconds: int) -> int:
 
 
 def is_narrow(columns: Iterable[str]) -> bool:
-    """Have all of them numbers and times only?"""
+    """Tell whether all columns hold numbers and times only."""
     return all(name in INTEGERS or name in TIMESTAMPS for name in map(base_column, columns))
 
 
 class RecordBatches:
-    """Makes batches of the same columns.
+    """Makes Arrow batches of the same columns.
 
     Attributes:
         max_rows: of a batch.
@@ -214,7 +214,7 @@ def _gather(
 
 
 def _strings(view: memoryview, table: Rows, width: int, column: int, count: int) -> pa.Array:
-    """UTF-8; what is not is replaced, as the codec of single messages does."""
+    """Make a column of texts. Bytes that are not UTF-8 are replaced, as the codec of single messages does."""
     values = _gather(view, _NOTHING, table, width, column, count, pa.string())
     try:
         values.validate(full=True)

@@ -92,7 +92,8 @@ class PublishRoutes:
         self._leaders: dict[MessageQueue, str] = {}
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
-        """Of a topic that is not there yet: the queues it will have, where brokers make topics of themselves.
+        """Return the queues of a topic that take messages. Of a topic that does not exist yet: the queues it will have,
+        where brokers make topics of themselves.
 
         Raises:
             PipelineError: nothing can be sent to it.
@@ -103,7 +104,7 @@ class PublishRoutes:
         return found
 
     def address(self, queue: MessageQueue) -> str:
-        """Of the master that serves it.
+        """Return the address of the master that serves a queue.
 
         Raises:
             MaxQError: there is none now, or no name server answers.
@@ -115,11 +116,13 @@ class PublishRoutes:
         return self._addresses[queue]
 
     def broker_name(self, queue: MessageQueue) -> str:
-        """Name of the broker that serves a queue: of a global queue of a static topic, who led it last."""
+        """Return the name of the broker that serves a queue: of a global queue of a static topic, the one that led it
+        last."""
         return self._leaders.get(queue, queue.broker_name)
 
     def forget_addresses(self) -> None:
-        """Masters change; queues are kept, so that keys stay where they are while this task runs."""
+        """Forget the addresses of masters, which may have changed. Queues are kept, so that keys stay where they are
+        while this task runs."""
         self._addresses.clear()
 
     def _look(self, topic: str) -> Sequence[MessageQueue]:
@@ -165,11 +168,11 @@ class Sender:
         self._most_bytes = options.requests_in_flight * options.batch_bytes
 
     def close(self) -> None:
-        """Drop what is under way."""
+        """Close all connections, and drop what is under way."""
         self._client.close()
 
     def send(self, request: Outgoing) -> None:
-        """Have it sent; waits while too much is under way.
+        """Send a request. Waits while too much is under way.
 
         Raises:
             PipelineError: a request, this or an earlier one, was refused for good, or too long.
@@ -237,7 +240,7 @@ class Sender:
     # --- answers ---
 
     def _receive(self, address: str) -> None:
-        """Take one answer."""
+        """Take one answer of a broker."""
         link = self._links[address]
         try:
             answer = self._client.connection(address).receive()
@@ -264,7 +267,7 @@ class Sender:
             )
 
     def _broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
-        """Everything that was under way there goes again, in its order, before all else."""
+        """Send everything that was under way at a broker again, in its order, before all else."""
         self._client.drop(address)
         link = self._links.pop(address, None)
         for request, where in reversed(link.requests.values() if link is not None else ()):
@@ -273,7 +276,8 @@ class Sender:
         self._note_failure(cause, queue, str(error))
 
     def _note_failure(self, request: Outgoing, queue: MessageQueue, why: str) -> None:
-        """Others take its place if there are others; wait a moment before the next attempt, longer each time."""
+        """Avoid the broker of a request that failed, if there are others, and wait before the next attempt, longer each
+        time."""
         now_ms = self._clock.monotonic_ms()
         request.failures += 1
         if request.failing_since_ms is None:
@@ -303,7 +307,7 @@ def _code(code: int) -> str:
 def send_header(
     options: WriteOptions, queue: MessageQueue, born_ms: int, *, batch: bool, properties: str = ""
 ) -> dict[str, str]:
-    """The header fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    """Make the header fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
     return {
         "a": options.producer_group, "b": queue.topic, "c": AUTO_CREATE_TOPIC, "d": str(DEFAULT_QUEUES),
         "e": str(queue.queue_id), "f": "0", "g": str(born_ms), "h": "0", "i": properties, "j": "0", "k": "false",
@@ -312,5 +316,5 @@ def send_header(
 
 
 def send_code(*, batch: bool) -> int:
-    """By which request messages are sent."""
+    """Return the code of the request by which messages are sent."""
     return RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2

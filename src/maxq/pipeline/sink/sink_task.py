@@ -106,7 +106,7 @@ class SinkTask:
         )
 
     def _encode(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> None:
-        """Rows at their pace; a batch body goes to `_send` when it is full, or nothing else is due."""
+        """Encode rows when they are due. A batch body goes to `_send` when it is full, or when nothing else is due."""
         pace = SinkPace(self._names, self._options.rows_per_second, self._clock, time.sleep)
         for due in chain.from_iterable(map(pace.due, batches)):
             encoder.add(due)
@@ -161,7 +161,7 @@ def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
 
 
 def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
-    """The body and the properties of each message of a batch body that we made."""
+    """Yield the body and the properties of each message of a batch body that this sink made."""
     at = 0
     while at < len(body):
         (size,) = _INT.unpack_from(body, at)
@@ -202,7 +202,7 @@ class SinkPace:
         self.is_any = rate is None and "sendAt" not in names
 
     def due(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows, in pieces, each when all of it is due."""
+        """Yield the rows in pieces, each when all of it is due."""
         if self.is_any:
             yield batch
             return
@@ -219,14 +219,14 @@ class SinkPace:
             at += count
 
     def _allowed(self, now_ms: int, rate: float, wanted: int) -> int:
-        """How many rows the rate lets go now, of so many; they count as gone."""
+        """Return how many of `wanted` rows the rate lets go at this moment. They count as gone."""
         first_ms = max(self._next_ms, now_ms - _CATCH_UP_MS) if self._next_ms else now_ms
         count = min(wanted, int((now_ms - first_ms) * rate / 1000) + 1)
         self._next_ms = first_ms + count * 1000 / rate
         return count
 
     def _times(self, batch: pa.RecordBatch) -> npt.NDArray[np.float64]:
-        """When each row leaves, ms since 1970; they ascend.
+        """Return when each row leaves, in ms since 1970. The times ascend.
 
         Raises:
             PipelineError: a row leaves so late that nobody waits for it.

@@ -55,7 +55,7 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """df.write."""
+    """The writer behind df.write."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -71,7 +71,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """df.writeStream."""
+    """The writer behind df.writeStream."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commits = _commits(messages)

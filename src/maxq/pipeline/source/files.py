@@ -227,7 +227,7 @@ def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _He
 
 
 def _units(queue: QueueFiles, first: int, last: int) -> NDArray[Any]:
-    """Units of [first, last), as far as there are files without a gap."""
+    """Read the units [first, last), as far as there are files without a gap."""
     parts = []
     index = first
     while index < last:
@@ -256,7 +256,7 @@ def _is_record(files: StoreFiles, physical_offset: int) -> bool:
 
 
 def _whole_files(files: StoreFiles, units: NDArray[Any]) -> int:
-    """How many leading units lie before the newest file of the log; fewer than all."""
+    """Count the leading units that lie before the newest file of the log; fewer than all."""
     newest = files.log[-1].from_offset if files.log else 0
     return min(int(np.count_nonzero(units["offset"] < newest)), len(units) - 1)
 
@@ -278,7 +278,7 @@ class FilesReader:
         self.missing: list[QueueRange] = []
 
     def read(self, partition: FilesPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition.
+        """Yield the rows of one partition.
 
         Raises:
             PipelineError: there is no store here, as there was where the plan was made.
@@ -329,7 +329,7 @@ class FilesReader:
 
 
 def _gathered(view: memoryview, units: NDArray[Any], from_offset: int) -> memoryview:
-    """The records of units, one behind the other; places that hold no good record are left out."""
+    """Copy the records of units one behind the other. Places that hold no good record are left out."""
     table = np.empty((len(units), 2), np.int64)
     table[:, 0] = units["offset"].astype(np.int64) - from_offset
     table[:, 1] = units["size"]
@@ -353,7 +353,7 @@ def _all_rows(view: memoryview) -> Rows:
 
 
 class _Ranges:
-    """Which records belong to ranges of queues, and which of their offsets were seen."""
+    """Tells which records belong to ranges of queues, and which of their offsets were not seen."""
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
         self._topics = sorted({one.topic for one in ranges})
@@ -368,8 +368,8 @@ class _Ranges:
         return self._topics.index(one.topic) * _QUEUES + one.queue_id
 
     def select(self, view: memoryview, rows: Rows) -> Rows:
-        """The rows that a consumer of the ranges gets. Records that no queue has a unit of are none of them: prepared
-        and rolled back ones, and those of a topic of this name that was deleted."""
+        """Return the rows that a consumer of the ranges gets. Records that no queue has a unit of are left out:
+        prepared and rolled back ones, and those of a topic of this name that was deleted."""
         keys = topic_numbers(view, rows, self._topics)
         keys = np.where(keys < 0, -1, keys * _QUEUES + rows[:, rc.C_QUEUE_ID])
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -384,7 +384,7 @@ class _Ranges:
         return chosen
 
     def not_seen(self) -> Iterator[tuple[FileRange, int, int]]:
-        """Ranges with the parts [first, end) of them that `select` never saw."""
+        """Yield ranges with the parts [first, end) of them that `select` never saw."""
         if self._seen.all():
             return
         for one, base in zip(self._ordered, self._bases.tolist(), strict=True):

@@ -33,13 +33,13 @@ class Behind(TypedDict):
 
 
 class SourceBehind(Behind):
-    """The same of all queues of a source; `topics`: by topic."""
+    """How many offsets of all queues of a source are not read yet. `topics`: the same by topic."""
 
     topics: dict[str, Behind]
 
 
 def offsets_behind(progress: StreamingQueryProgress | Mapping[str, Any]) -> list[SourceBehind]:
-    """How far each source of `format("rocketmq")` of a query is behind.
+    """Return how far each source of `format("rocketmq")` of a query is behind.
 
     Args:
         progress: `query.lastProgress`, or that of a listener's event, as object or dictionary.
@@ -86,15 +86,15 @@ class LagListener(StreamingQueryListener):
         self.behind: dict[str, list[SourceBehind]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """Do nothing: nothing is known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Remember it."""
+        """Remember how far the query is behind."""
         self.behind[str(event.progress.id)] = offsets_behind(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing has changed."""
+        """Do nothing: nothing has changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget it."""
+        """Forget the query."""
         self.behind.pop(str(event.id), None)

@@ -51,7 +51,7 @@ class OffsetRange(NamedTuple):
 def to_json(
     offsets: Mapping[MessageQueue, int], incarnations: Mapping[tuple[str, str], int] | None = None
 ) -> OffsetsJson:
-    """Plain values in one order, so that equal offsets give equal text."""
+    """Make plain values in a fixed order, so that equal offsets give equal text."""
     found: OffsetsJson = {}
     for queue in sorted(offsets):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -65,7 +65,7 @@ def to_json(
 
 
 def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) -> bool:
-    """Is a queue of the same topic in two offsets of a stream, as far as its brokers told?"""
+    """Tell whether a queue is of the same topic in two offsets of a stream, as far as its brokers told."""
     if is_mock_broker(queue.broker_name):
         return all(then.get(key, number) == number for key, number in now.items() if key[0] == queue.topic)
     key = queue.topic, queue.broker_name
@@ -73,7 +73,7 @@ def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) ->
 
 
 def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
-    """What a stream's offsets say about them; those that are 0 are not there, but of static topics."""
+    """Return the incarnations that a stream's offsets hold. Those that are 0 are left out, except of static topics."""
     return {
         (topic, broker): queues[INCARNATION]
         for topic, brokers in value.items()
@@ -99,7 +99,7 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
 def ranges_between(
     start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], incarnations: Incarnations | None = None
 ) -> list[OffsetRange]:
-    """What lies between two offsets of a stream, in the order of the queues; empty ranges are left out.
+    """Return what lies between two offsets of a stream, in the order of the queues. Empty ranges are left out.
 
     Without `incarnations` nobody knows which topics they are of; the queues of static topics, which are of several
     brokers, have none.
@@ -120,7 +120,7 @@ def ranges_between(
 
 
 def limit_rows(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], limit: int) -> Offsets:
-    """Admission: at most `limit` rows from `start` on, each queue in proportion to what it has.
+    """Limit a trigger to at most `limit` rows from `start` on, of each queue in proportion to what it has.
 
     Exactly `limit` rows if there are so many; what rounding leaves over goes to the queues it took most from.
     """
@@ -156,7 +156,7 @@ def split(
 
 
 def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """`pieces` of about the same length."""
+    """Cut a range into `pieces` of about the same length."""
     pieces = max(1, min(pieces, one.size))
     marks = [one.first + one.size * index // pieces for index in range(pieces + 1)]
     return [one._replace(first=first, last=last) for first, last in pairwise(marks)]
@@ -165,8 +165,8 @@ def _cut(one: OffsetRange, pieces: int) -> list[OffsetRange]:
 def group_small(
     ranges: Sequence[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Ranges of one broker that are small share a task, of SMALL_RANGE rows at most, and of no more than leave
-    `min_parts` tasks; tasks stay in order of queues."""
+    """Put small ranges of one broker together into tasks of at most SMALL_RANGE rows, so that at least `min_parts`
+    tasks are left. Tasks stay in the order of queues."""
     if min_parts is not None and len(ranges) <= min_parts:
         return [(one,) for one in ranges]
     most = min(SMALL_RANGE, max_records or SMALL_RANGE)

@@ -20,7 +20,7 @@ _Found = TypeVar("_Found")
 
 
 def selected_queues(client: WireClient, selection: Selection) -> dict[MessageQueue, str]:
-    """The queues to read at the beginning of a read → their brokers.
+    """Return the queues to read at the beginning of a read, with their brokers.
 
     Raises:
         PipelineError: a topic that was named, or an assigned queue, is not there; nor after rocketmq.brokerWait.
@@ -43,7 +43,7 @@ def selected_queues(client: WireClient, selection: Selection) -> dict[MessageQue
 
 
 def queues_there(client: WireClient, selection: Selection) -> list[MessageQueue]:
-    """The selected queues that are there, be they all or none; a name server that is away is waited for.
+    """Return those of the selected queues that exist, which may be none. A name server that is away is waited for.
 
     Raises:
         PipelineError: none answers within rocketmq.brokerWait.
@@ -59,7 +59,7 @@ def queues_there(client: WireClient, selection: Selection) -> list[MessageQueue]
 
 
 def _missing(selection: Selection, found: Iterable[MessageQueue]) -> list[str]:
-    """What was named and is not there, in words."""
+    """Describe what was named and does not exist."""
     queues = set(found)
     topics = {queue.topic for queue in queues}
     names = [f"topic {topic}" for topic in selection.topics if topic not in topics]
@@ -75,7 +75,7 @@ def ask_until_answered(
     ask: Callable[[list[MessageQueue]], tuple[dict[MessageQueue, _Found], Failures]],
     queues: Iterable[MessageQueue],
 ) -> dict[MessageQueue, _Found]:
-    """Answers about all `queues`; brokers that are away are waited for.
+    """Return answers about all `queues`. Brokers that are away are waited for.
 
     Raises:
         PipelineError: some did not answer within rocketmq.brokerWait.
@@ -103,7 +103,7 @@ def ask_until_answered(
 def resolve(
     client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str, losses: Losses
 ) -> Offsets:
-    """The offset of each queue that `position` means.
+    """Return the offset of each queue that `position` means.
 
     Args:
         option: what the position was given by, for errors.
@@ -132,7 +132,7 @@ def resolve(
 
 
 def _ends_of_those_beyond(client: WireClient, told: Offsets, option: str, losses: Losses) -> Offsets:
-    """The ends of the queues that end before their offset in `told`."""
+    """Return the ends of the queues that end before their offset in `told`."""
     ends = ask_until_answered(client, client.max_offsets, sorted(told))
     beyond = {queue: one.offset for queue, one in ends.items() if one.is_master and one.offset < told[queue]}
     lows = offsets_of(ask_until_answered(client, client.min_offsets, sorted(beyond)))
@@ -144,7 +144,7 @@ def _ends_of_those_beyond(client: WireClient, told: Offsets, option: str, losses
 
 
 def name_of(queue: MessageQueue) -> str:
-    """A queue as messages for people have it."""
+    """Return a queue as errors and logs show it: topic/broker/id."""
     return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"
 
 
@@ -195,7 +195,7 @@ def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue],
 
 
 def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:
-    """The first message of each queue that was stored at or after its time, within what is there."""
+    """Return the first message of each queue that was stored at or after its time, within what the queue has."""
 
     def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
         return client.offsets_by_time({queue: times[queue] for queue in some})
@@ -236,11 +236,11 @@ def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
 
 
 def incarnation_of(queue: MessageQueue, seen: Seen) -> int | None:
-    """Which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's, whose
-    queues are of several brokers."""
+    """Return which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's,
+    whose queues are of several brokers."""
     return seen.incarnation if seen.is_master and not is_mock_broker(queue.broker_name) else None
 
 
 def offsets_of(seen: Mapping[MessageQueue, Seen]) -> Offsets:
-    """Without who told them."""
+    """Return the offsets without who told them."""
     return {queue: one.offset for queue, one in seen.items()}

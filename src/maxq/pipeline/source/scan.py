@@ -30,7 +30,7 @@ class ScanPartition:
 
 
 def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadOptions) -> list[ScanPartition]:
-    """The partitions of a read, or of one trigger.
+    """Return the partitions of a read, or of one trigger.
 
     Raises:
         ConfigError: readFrom=files, and storePath names no store, or does not say which broker's it is.
@@ -51,7 +51,7 @@ def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadO
 
 
 def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
-    """Is no topic of the ranges another one by now, as far as their masters tell?"""
+    """Tell whether each topic of the ranges is still the same, as far as the masters tell."""
     seen = ask_until_answered(client, client.max_offsets, [one.queue for one in ranges])
     return all(
         one.incarnation in (None, seen[one.queue].incarnation) or not seen[one.queue].is_master for one in ranges
@@ -59,7 +59,7 @@ def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
 
 
 def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
-    """Broker → its store, of those whose files are to be read.
+    """Return the store of each broker whose files are to be read.
 
     Raises:
         ConfigError: readFrom=files, and storePath does not say whose store it is.
@@ -81,7 +81,7 @@ def stores_of(options: ReadOptions, brokers: Collection[str]) -> dict[str, str]:
 def wire_partitions(
     ranges: Sequence[OffsetRange], *, min_parts: int | None = None, max_records: int | None = None
 ) -> list[ScanPartition]:
-    """Partitions over the wire. Every offset of `ranges` is in exactly one of them.
+    """Make partitions that are read over the wire. Every offset of `ranges` is in exactly one of them.
 
     Args:
         min_parts: at least so many, if there are as many offsets (minPartitions).

@@ -55,7 +55,7 @@ _ROUTE_AGE_MS: Final = 5_000  # new queues are seen so soon
 
 
 class TopicStream:
-    """One streaming read. The methods are those of Spark's stream readers, in plain values."""
+    """One streaming read. Its methods are those of Spark's stream readers, in plain values."""
 
     def __init__(self, options: ReadOptions, client: WireClient | None = None) -> None:
         self._options = options
@@ -71,7 +71,7 @@ class TopicStream:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def initial_offset(self) -> OffsetsJson:
-        """Where a new query starts.
+        """Return where a new query starts.
 
         Raises:
             PipelineError: a topic that was named is not there, or brokers do not answer.
@@ -86,7 +86,7 @@ class TopicStream:
         return to_json(offsets, self._incarnations(ends))
 
     def prepare_for_available_now(self) -> None:
-        """What is there now is what this query reads.
+        """Limit this query to what exists at this moment.
 
         Raises:
             PipelineError: a broker does not tell within rocketmq.brokerWait.
@@ -97,7 +97,7 @@ class TopicStream:
         self._seen = offsets_of(self._target)
 
     def latest_offset(self, start: Mapping[str, Any], *, limited: bool) -> OffsetsJson:
-        """Where this trigger ends.
+        """Return where this trigger ends.
 
         Args:
             start: where it starts.
@@ -237,7 +237,7 @@ class TopicStream:
         self._away = set(away)
 
     def _lows(self, new: Iterable[MessageQueue]) -> Offsets:
-        """Where queues that were not there before begin."""
+        """Return where queues begin that did not exist before."""
         queues = sorted(new)
         seen = self._client.min_offsets(queues)[0] if queues else {}
         return offsets_of(seen)
@@ -295,7 +295,7 @@ class TopicStream:
     # --- what Spark asks besides -------------------------------------------------------------------------------------
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ScanPartition]:
-        """What the tasks of a trigger read. The same for the same offsets."""
+        """Return what the tasks of a trigger read. It is the same for the same offsets."""
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
         begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}
@@ -306,12 +306,12 @@ class TopicStream:
         return partitions(self._client, ranges_between(begun, ends, now), self._options)
 
     def report_latest(self) -> OffsetsJson:
-        """The newest ends that were seen, for progress reports."""
+        """Return the newest ends that were seen, for progress reports."""
         return to_json(self._seen)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Everything up to `end` was processed: the group's offsets are set, if there is a group and they are new. What
-        fails is logged: the next trigger commits again, and a restart goes by the checkpoint."""
+        """Set the group's offsets to `end`, because everything before it was processed, if there is a group and they
+        are new. A failure is logged: the next trigger commits again, and a restart goes by the checkpoint."""
         group = self._options.group_id
         if group is None:
             return
@@ -330,5 +330,5 @@ class TopicStream:
             self._committed = dict(offsets)
 
     def stop(self) -> None:
-        """The query ended."""
+        """End the query."""
         self._client.close()

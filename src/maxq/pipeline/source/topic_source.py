@@ -82,7 +82,7 @@ class SourcePartition(InputPartition):
 
 @readable_errors
 class BatchReader(DataSourceReader):
-    """spark.read.
+    """The reader behind spark.read.
 
     Args:
         given: conditions that every wanted row meets (options/predicate.py).
@@ -105,7 +105,7 @@ class BatchReader(DataSourceReader):
 
 @readable_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """spark.readStream. On the driver it lives as long as the query; on workers it only reads."""
+    """The reader behind spark.readStream. On the driver it lives as long as the query; on workers it only reads."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

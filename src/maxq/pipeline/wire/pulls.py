@@ -72,12 +72,12 @@ class PullSettings:
 
     @property
     def selects(self) -> bool:
-        """Does the broker leave out what nobody wants? Then nobody can tell that from what it does not have."""
+        """Whether the broker leaves out what nobody wants. That looks the same as what the broker does not have."""
         return self.expression != "*" or self.hint is not None
 
 
 class Chunk(NamedTuple):
-    """What one answer gives.
+    """The records that one answer gives.
 
     Attributes:
         view: whole records, or nothing; valid until the next chunk is asked for.
@@ -99,29 +99,29 @@ class Chunk(NamedTuple):
 
 
 class _Moved(Exception):
-    """21: the offset is outside of the queue."""
+    """The broker answered that the offset is outside of the queue (code 21)."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
 
 class _Nothing(Exception):
-    """No message at an offset where one should be; `high` is where the broker's queue ends."""
+    """There is no message at an offset where one should be. `high` is where the broker's queue ends."""
 
     def __init__(self, high: int) -> None:
         self.high = high
 
 
 class _MadeAgain(Exception):
-    """A broker has another topic of the name than the one that is wanted."""
+    """The broker has a topic of this name that was made after the one that is wanted was deleted."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
 
 class RangePull:
-    """Pulls one range. Of MaxQ's brokers every answer says which topic of its name it is about: nothing of one that was
-    made meanwhile is given.
+    """Pulls one range. Every answer of a MaxQ broker says which topic of its name it is about, so that nothing of one
+    that was made meanwhile is given.
 
     Args:
         losses: is told which offsets of the range no broker has.
@@ -141,7 +141,7 @@ class RangePull:
         self.position = wanted.first
 
     def chunks(self) -> Iterator[Chunk]:
-        """The range's chunks, in order.
+        """Yield the chunks of the range, in order.
 
         Raises:
             DataLossError: some of it is gone, and that is to be an error.
@@ -187,7 +187,7 @@ class RangePull:
                 tries += 1
 
     def give_back(self, chunk: Chunk) -> None:
-        """The last chunk was a slave's, and not whole: `chunks` goes on where it began, at other brokers first."""
+        """Have `chunks` go on where the last chunk began, at other brokers first: it was a slave's, and not whole."""
         self.position = chunk.first
         self._is_given_back = True
 
@@ -216,7 +216,7 @@ class RangePull:
     # --- what is not there -------------------------------------------------------------------------------------------
 
     def _on_moved(self, moved: _Moved, is_master: bool) -> bool:
-        """True: ask again at once; False: wait, or ask another broker."""
+        """Decide what a moved offset means. True: ask again at once; False: wait, or ask another broker."""
         if self.position < moved.low:
             if not is_master:
                 return False
@@ -235,7 +235,7 @@ class RangePull:
         self._lose(self._wanted.last, low, high, "the topic was made again, or the broker's log was cut")
 
     def _on_refusal(self, error: BrokerError, is_master: bool) -> bool:
-        """True: ask again at once."""
+        """Decide what a refusal means. True: ask again at once."""
         if self._hint is not None and error.code in _REFUSED:
             log.info("%s: read without the filter %s: %s", self._wanted, self._hint, error)
             self._hint = None
@@ -263,7 +263,7 @@ class RangePull:
     # --- one broker --------------------------------------------------------------------------------------------------
 
     def _from_broker(self, address: str, *, is_master: bool) -> Iterator[Chunk]:
-        """Chunks from `position` on, until the range is done or something is in the way."""
+        """Yield chunks of one broker from `position` on, until the range is done or an answer is an error."""
         connection = self._client.connection(address)
         asked: dict[int, int] = {}  # opaque → offset
         early: dict[int, tuple[RemotingCommand, bytes]] = {}  # offset → answer that overtook another
@@ -310,8 +310,8 @@ class RangePull:
         step: int,
         last_step: int,
     ) -> int:
-        """Have the pull at `offset` under way, and if answers keep the same length those behind it, too. Returns that
-        length, 0 if there is none."""
+        """Have the pull at `offset` under way, and the pulls behind it as well while answers keep the same length.
+        Returns that length, 0 if there is none."""
         under_way = {*asked.values(), *early}
         if offset not in under_way:
             asked.clear()  # guessed wrong: their answers are thrown away when they come
@@ -346,10 +346,9 @@ class RangePull:
             ext["maxqOmit"] = settings.omit
         return connection.send(RequestCode.PULL_MESSAGE, ext)
 
-    def _next_offset(
-        self, command: RemotingCommand, offset: int, *, is_master: bool
-    ) -> tuple[int, tuple[int, int]]:
-        """Where the next pull begins, and which offsets there are. Raises what an answer without that means."""
+    def _next_offset(self, command: RemotingCommand, offset: int, *, is_master: bool) -> tuple[int, tuple[int, int]]:
+        """Return where the next pull begins, and the first and the last offset that there is. Raises what an answer
+        without these means."""
         ext = command.ext
         if command.code != ResponseCode.SUCCESS and "nextBeginOffset" not in ext:
             raise BrokerError(command.code, command.remark)

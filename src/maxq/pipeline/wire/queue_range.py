@@ -7,7 +7,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Queue offsets first … last - 1 of one queue.
+    """The queue offsets first to last - 1 of one queue.
 
     Attributes:
         incarnation: which topic of this name they are of, by the number that its broker gives it (`Seen`); None: nobody
@@ -27,7 +27,7 @@ class QueueRange:
 
     @property
     def name(self) -> str:
-        """The queue as messages for people have it."""
+        """The queue as errors and logs show it: topic/broker/id."""
         return f"{self.topic}/{self.broker_name}/{self.queue_id}"
 
     def __str__(self) -> str:

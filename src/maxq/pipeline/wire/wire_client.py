@@ -67,7 +67,7 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of it. `is_master`: a slave's ends of queues may lie behind."""
+    """The answer to a question. `is_master`: a master gave it; a slave's ends of queues may lie behind."""
 
     queue: MessageQueue
     command: RemotingCommand
@@ -92,7 +92,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicRoute:
-    """Where a topic is.
+    """The queues of a topic and the addresses of its brokers.
 
     Attributes:
         queues: readable queue → name of the broker group that serves it (of a static topic: who leads it now).
@@ -143,7 +143,7 @@ class WireClient:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def connection(self, address: str) -> Connection:
-        """The kept connection to a server, or a new one. Raises RemotingConnectError."""
+        """Return the kept connection to a server, or make one. Raises RemotingConnectError."""
         found = self._connections.get(address)
         if found is None:
             try:
@@ -154,18 +154,18 @@ class WireClient:
         return found
 
     def drop(self, address: str) -> None:
-        """Its connection is of no use any more."""
+        """Close the connection to a server, which is of no more use."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
     def suspect(self, address: str) -> None:
-        """Ask others first for a while."""
+        """Ask others before this server for a while."""
         self._suspects[address] = self.clock.monotonic_ms() + _SUSPECT_MS
 
     def candidates(self, queue: MessageQueue, *, to_read: bool = False) -> list[tuple[str, bool]]:
-        """(address, is master) of the brokers that may serve a queue, the best first; empty if none is known.
-        Messages may be wanted from slaves (`to_read`), everything else is asked of the master."""
+        """Return (address, is master) of the brokers that may serve a queue, the best first; empty if none is known.
+        Messages may be read from slaves (`to_read`); everything else is asked of the master."""
         route = self.route(queue.topic)
         if route is None:
             return []
@@ -179,7 +179,7 @@ class WireClient:
         return [(addresses[broker_id], broker_id == MASTER_ID) for broker_id in sorted(addresses, key=rank)]
 
     def ask(self, address: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
-        """One question to one server; its answer, whatever the code.
+        """Ask one server one question, and return its answer, whatever the code.
 
         Raises:
             RemotingError, RemoteProtocolError: there is none.
@@ -193,7 +193,7 @@ class WireClient:
             raise
 
     def _ask_name_server(self, code: int, ext: dict[str, str], patience_ms: int | None = None) -> RemotingCommand:
-        """The answer of the first name server that answers SUCCESS, or the first other answer, by the rule of
+        """Return the answer of the first name server that answers SUCCESS, or the first other answer, by the rule of
         `RemotingClient.invoke_name_server`: the next one is asked when one fails, refuses or is silent for a moment.
 
         Raises:
@@ -262,12 +262,12 @@ class WireClient:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def forget_routes(self) -> None:
-        """Ask for them anew when they are needed next; they count on while no name server answers."""
+        """Ask for all routes anew when they are needed next. The old ones count while no name server answers."""
         self._routes = {topic: (_LONG_AGO, route) for topic, (_, route) in self._routes.items()}
         self._topics = None if self._topics is None else (_LONG_AGO, self._topics[1])
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic is; None if no name server knows it. An old route counts while no name server answers."""
+        """Return where a topic is; None if no name server knows it. Old routes count while no name server answers."""
         now_ms = self.clock.monotonic_ms()
         kept = self._routes.get(topic)
         if kept is not None and now_ms - kept[0] < self._route_age_ms:
@@ -283,8 +283,8 @@ class WireClient:
         return route
 
     def _asked_again(self, code: int, ext: dict[str, str]) -> RemotingCommand | None:
-        """What name servers say now of something that is known already; None: what is known must do. Those that did not
-        answer lately are left alone for a while; that they are away, and that they are back, is logged once."""
+        """Ask the name servers for something that is known already. None: what is known must do. Name servers that did
+        not answer are left alone for a while; that they are away, and that they are back, is logged once."""
         if self.clock.monotonic_ms() < self._name_servers_silent_until_ms:
             return None
         try:
@@ -300,18 +300,19 @@ class WireClient:
         return answer
 
     def route_data(self, topic: str) -> TopicRouteData | None:
-        """What a name server says now; None if it does not know the topic."""
+        """Ask the name servers for a route; None if they do not know the topic."""
         return _decoded_route(self._ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}))
 
     def cluster_info(self) -> ClusterInfo:
-        """All brokers that a name server knows now."""
+        """Ask a name server for all brokers that it knows."""
         answer = self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark)
         return ClusterInfo.decode(answer.body_bytes)
 
     def topics(self, pattern: str) -> list[str]:
-        """Topics whose whole name matches; those of the system and of retries only if they are named outright."""
+        """Return the topics whose whole name matches. Those of the system and retry topics are among them only if they
+        are named outright."""
         now_ms = self.clock.monotonic_ms()
         kept = self._topics
         if kept is None or now_ms - kept[0] >= self._route_age_ms:
@@ -325,7 +326,8 @@ class WireClient:
         return [name for name in kept[1] if matches(name)]
 
     def find_queues(self, selection: Selection) -> dict[MessageQueue, str]:
-        """The queues that `selection` means and that can be read now → their brokers; none of a topic without route."""
+        """Return the readable queues that `selection` means, and their brokers. Of a topic without a route there are
+        none."""
         topics = selection.topics if selection.pattern is None else self.topics(selection.pattern)
         found: dict[MessageQueue, str] = {}
         for topic in topics:
@@ -369,7 +371,7 @@ class WireClient:
         return answers, failed
 
     def _that_answer(self, queue: MessageQueue, failed: Failures) -> list[tuple[str, bool]]:
-        """Candidates without those that only timeouts told about lately: each trigger would wait for them again."""
+        """Leave out candidates that only cost timeouts a short while ago; each trigger would wait for them again."""
         now_ms = self.clock.monotonic_ms()
         found = self.candidates(queue)
         answering = [one for one in found if self._silent.get(one[0], 0) <= now_ms]
@@ -381,7 +383,7 @@ class WireClient:
     def _ask_or_suspect(
         self, address: str, asks: Sequence[Ask]
     ) -> list[RemotingCommand] | RemotingError | RemoteProtocolError:
-        """An answer to each; or why there are none, which is remembered of the broker."""
+        """Return an answer to each question, or why there are none. A broker that does not answer is remembered."""
         began_ms = self.clock.monotonic_ms()
         try:
             return self._ask_together(address, asks)
@@ -420,12 +422,12 @@ class WireClient:
         return found, failed
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
-        """One past the newest message of each queue; queues that nobody answered for."""
+        """Return the offset behind the newest message of each queue, and the queues that nobody answered for."""
         return self._offsets(Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue)) for queue in queues)
 
     def incarnations(self, topic: str) -> dict[str, int]:
-        """Name of a broker that has the topic → the number that changes when it is deleted there; masters that do not
-        answer are left out."""
+        """Return the incarnation of a topic on each broker that has it: a number that changes when the topic is deleted
+        there. Masters that do not answer are left out."""
         route = self.route(topic)
         queues = [MessageQueue(topic, name, 0) for name in (route.brokers if route else ())]
         asks = [Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue) | {"lo": "false"}) for queue in queues]
@@ -436,11 +438,12 @@ class WireClient:
         }
 
     def min_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
-        """The oldest message of each queue."""
+        """Return the offset of the oldest message of each queue."""
         return self._offsets(Ask(queue, RequestCode.GET_MIN_OFFSET, _fields(queue)) for queue in queues)
 
     def offsets_by_time(self, times: Mapping[MessageQueue, int]) -> tuple[dict[MessageQueue, Seen], Failures]:
-        """The first message of each queue that was stored at or after a time (ms); its end if there is none."""
+        """Return the offset of the first message of each queue that was stored at or after a time (ms), or the queue's
+        end if there is none."""
         return self._offsets(
             Ask(
                 queue,
@@ -453,7 +456,7 @@ class WireClient:
     def group_offsets(
         self, group: str, queues: Iterable[MessageQueue]
     ) -> tuple[dict[MessageQueue, int | None], Failures]:
-        """What a consumer group has committed; None: nothing."""
+        """Return the offsets that a consumer group has committed; None where it has none."""
         extra = {"consumerGroup": group, "setZeroIfNotFound": "false"}
         answers, failed = self.ask_all(
             Ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, _fields(queue) | extra) for queue in queues
@@ -469,17 +472,19 @@ class WireClient:
         return found, failed
 
     def may_have_holes(self, queue: MessageQueue) -> bool:
-        """May the queue have offsets at which there is nothing, though nothing was lost? Those of compaction topics."""
+        """Tell whether a queue may have offsets without a message though nothing was lost. Queues of compaction topics
+        may."""
         return (self._attributes_of(queue) or {}).get("cleanup.policy") == "COMPACTION"
 
     def selects_messages(self, queue: MessageQueue) -> bool:
-        """Does what brokers of this queue know of a record hold for each of its messages? Not in a BatchCQ topic, where
-        a record has several, nor of delayed messages, whose queue has times in the place of tags."""
+        """Tell whether what brokers know of a record of this queue holds for each of its messages. That is not so in a
+        BatchCQ topic, where a record has several messages, nor for delayed messages, whose queue has times in the place
+        of tags."""
         attributes = None if queue.topic == _DELAYED else self._attributes_of(queue)
         return attributes is not None and attributes.get("queue.type") != "BatchCQ"
 
     def was_deleted(self, topic: str, broker_name: str) -> bool:
-        """Does the master of a broker group, of which no route of the topic tells, say that it has no such topic?"""
+        """Tell whether the master of a broker group that no route of the topic names says that it has no such topic."""
         now_ms = self.clock.monotonic_ms()
         asked_ms, found = self._deleted.get((topic, broker_name), (_LONG_AGO, False))
         if now_ms - asked_ms >= self._route_age_ms:
@@ -499,7 +504,7 @@ class WireClient:
         return answer.code == ResponseCode.TOPIC_NOT_EXIST
 
     def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
-        """Those of the topic, empty at brokers of before 5.0, which have none; None: no broker says."""
+        """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if no broker says."""
         if queue.topic not in self._attributes:
             ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
             found: Mapping[str, str] | None = None
@@ -514,7 +519,7 @@ class WireClient:
     def offsets_within(
         self, group: str, budgets: Mapping[MessageQueue, tuple[int, int]]
     ) -> tuple[dict[MessageQueue, tuple[int, int]], Failures]:
-        """How far so many bytes of log reach.
+        """Ask how many messages fit into so many bytes of log.
 
         Args:
             group: who asks.
@@ -552,7 +557,7 @@ class WireClient:
         return found, failed
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> Failures:
-        """Set a group's offsets; queues where that failed."""
+        """Set a group's offsets. Returns the queues where that failed, with the reason."""
         answers, failed = self.ask_all(
             Ask(
                 queue,
@@ -567,7 +572,8 @@ class WireClient:
         return failed
 
     def introduce(self, group: str, queues: Iterable[MessageQueue]) -> None:
-        """Have brokers make the group and its retry topic, by which tools find its progress: a member comes and goes.
+        """Have brokers make the group and its retry topic, by which tools find its progress, as if a member came and
+        left.
 
         Brokers that cannot be reached are passed over.
         """
@@ -584,7 +590,7 @@ class WireClient:
 
 
 def _readable(connections: Iterable[Connection], patience_ms: int) -> list[Connection]:
-    """Those on which something comes, or that end, within the time; more may follow."""
+    """Wait for connections on which something comes, or that end, and return them; more may follow."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ, connection)
@@ -596,7 +602,7 @@ def _fields(queue: MessageQueue) -> dict[str, str]:
 
 
 def _decoded_route(answer: RemotingCommand) -> TopicRouteData | None:
-    """None if the topic is not known."""
+    """Decode a route. None if the topic is not known."""
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     if answer.code != ResponseCode.SUCCESS:
@@ -605,7 +611,7 @@ def _decoded_route(answer: RemotingCommand) -> TopicRouteData | None:
 
 
 def _topics_of_users(answer: RemotingCommand, hidden: RemotingCommand) -> list[str]:
-    """All topics but those of the system and of retries."""
+    """Leave out the topics of the system and the retry topics."""
     if answer.code != ResponseCode.SUCCESS or hidden.code != ResponseCode.SUCCESS:
         raise BrokerError(answer.code or hidden.code, answer.remark or hidden.remark)
     names = {*TopicList.decode(answer.body_bytes).topic_list} - {*TopicList.decode(hidden.body_bytes).topic_list}
@@ -629,7 +635,7 @@ def _route_of(topic: str, data: TopicRouteData) -> TopicRoute:
 
 
 def tls_config(options: ConnectionOptions) -> NettyClientConfig:
-    """The TLS settings that the options name."""
+    """Make the TLS settings that the options name."""
     loaded = load([NettyClientConfig(use_tls=True)], dict(options.tls), source="option rocketmq.tls.…")
     return cast(NettyClientConfig, loaded.configs[0])
 

@@ -31,7 +31,7 @@ _INNER_BATCH: Final = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 
 
 def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSettings:
-    """How the ranges of a read are pulled: as little of each record as the columns need."""
+    """Choose how the ranges of a read are pulled: with as little of each record as the columns need."""
     wanted = set(map(base_column, options.columns))
     omit = ""
     if "body" not in wanted:
@@ -48,7 +48,7 @@ def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSett
 
 
 class WireReader:
-    """Reads ranges over the wire. Makes no connection before the first batch is asked for."""
+    """Reads ranges over the wire. It makes no connection before the first batch is asked for."""
 
     def __init__(self, options: ReadOptions, *, hint: Hint | None = None, broker_selects: bool = True) -> None:
         """
@@ -64,7 +64,7 @@ class WireReader:
             self._settings = replace(self._settings, expression="*", hint=None)
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        """The rows of all ranges, each once, in their order.
+        """Yield the rows of all ranges, each once, in their order.
 
         Raises:
             DataLossError: messages of a range are gone or damaged, and that is to be an error (failOnDataLoss).
@@ -104,7 +104,7 @@ class WireReader:
             yield from self._batches(batches[broker], *kept.take())
 
     def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange) -> tuple[memoryview, Rows, _Lost]:
-        """The chunk's messages that belong to the range, and what is missing among them."""
+        """Return the messages of a chunk that belong to the range, and what is missing among them."""
         view, rows, damage = _of_range(chunk, wanted, check_crc=not self._settings.omit)
         first, end = max(chunk.first, wanted.first), min(chunk.next, wanted.last)
         if len(rows) == end - first:
@@ -121,7 +121,7 @@ class WireReader:
         return view, rows, lost
 
     def _settings_of(self, client: WireClient, one: QueueRange) -> PullSettings:
-        """Without the hint where it would leave out wanted messages."""
+        """Return the settings of a pull, without the hint where it would leave out wanted messages."""
         if self._settings.hint is None or client.selects_messages(one.queue):
             return self._settings
         return replace(self._settings, hint=None)
@@ -158,7 +158,7 @@ class _Gathered:
 
 
 def _shifted(rows: Rows, distance: int) -> Rows:
-    """The same table, changed in place: its records lie `distance` bytes further on in their buffer than it said."""
+    """Add `distance` bytes to all positions of a table, in place, because its records lie elsewhere in a buffer."""
     if distance:
         for column in POSITION_COLUMNS:
             rows[:, column] += distance
@@ -166,7 +166,7 @@ def _shifted(rows: Rows, distance: int) -> Rows:
 
 
 def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as ranges [first, end)."""
+    """Join ascending numbers to ranges [first, end)."""
     first = end = None
     for number in numbers:
         if first is None or end is None or number != end:
@@ -179,14 +179,15 @@ def runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def exact_tags(expression: str, kind: str) -> frozenset[str]:
-    """Tags that a row must have one of: brokers compare their hashes only. Empty: any."""
+    """Return the tags of which a row must have one, because brokers compare only hashes of tags. Empty: any tag will
+    do."""
     if kind != "TAG" or expression == "*":
         return frozenset()
     return frozenset(tag.strip() for tag in expression.split("||")) - {""}
 
 
 def _rows(view: memoryview) -> Rows:
-    """The records of bytes that hold nothing else."""
+    """Scan bytes that hold good records and nothing else."""
     return _good_rows(view, check_crc=False)[0]
 
 
@@ -195,7 +196,7 @@ _Damage = list[tuple[int, str]]
 
 
 def _good_rows(view: memoryview, *, check_crc: bool) -> tuple[Rows, _Damage]:
-    """The good records, and what is wrong with the others."""
+    """Scan the good records, and tell what is wrong with the others."""
     rows, position, stop = scan_rows(view, 0, len(view), 0, _room(view), check_crc=check_crc, check_offset=False)
     if position == len(view):
         return rows, []
@@ -217,7 +218,7 @@ def _room(view: memoryview) -> int:
 
 
 def _next_record(view: memoryview, position: int, stop: int) -> int:
-    """Where a good record begins behind a damaged one; the end if there is none."""
+    """Return where a good record begins behind a damaged one, or the end if there is none."""
     if stop == rc.STOP_BAD_CRC:
         return position + layout.size_of(view, position)
     data = bytes(view)
@@ -230,7 +231,7 @@ def _next_record(view: memoryview, position: int, stop: int) -> int:
 
 
 def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[memoryview, Rows, _Damage]:
-    """The chunk's messages as consumers get them, those outside of the range left out: the bytes, their rows, and what
+    """Return the messages of a chunk that belong to the range, as consumers get them: their bytes, their rows, and what
     is wrong with others."""
     view = chunk.view
     rows, damage = _good_rows(view, check_crc=check_crc)
@@ -255,8 +256,8 @@ def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[mem
 
 
 def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryview:
-    """Records of a static topic tell their physical places: a copy that tells the global ones, which `rows` tell, too,
-    when this returns."""
+    """Copy records of a static topic, which tell their places on one broker, and put their global places in; `rows` are
+    changed in the same way."""
     copy = bytearray(view)
     rows[:, rc.C_QUEUE_ID] = queue_id
     rows[:, rc.C_QUEUE_OFFSET] += delta
@@ -267,7 +268,7 @@ def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryvie
 
 
 def _unpacked(view: memoryview, rows: Rows) -> memoryview:
-    """The same with a record for each message of an inner batch, as consumers get them."""
+    """Copy records, with one record for each message of an inner batch, as consumers get them."""
     found = bytearray()
     for at, size, flag in rows[:, (rc.C_POSITION, rc.C_SIZE, rc.C_SYS_FLAG)].tolist():
         if flag & _INNER_BATCH != _INNER_BATCH:
