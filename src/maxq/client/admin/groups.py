@@ -66,13 +66,13 @@ class GroupAdmin:
         return SubscriptionGroupWrapper.decode(response.body_bytes)
 
     async def forbid(self, address: str, group: str, topic: str, readable: bool | None = None) -> GroupForbidden:
-        """Allow or forbid a group to read a topic, or (None) look (353)."""
+        """Allow or forbid a group to read a topic (353); None only asks."""
         ext = fields(group=group, topic=topic, readable=readable)
         response = await self._api.call(address, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext)
         return GroupForbidden.decode(response.body_bytes)
 
     async def set_message_request_mode(self, address: str, body: SetMessageRequestModeRequestBody) -> None:
-        """Pull or pop for one topic and group (401)."""
+        """Set whether members of a group pull or pop a topic (401)."""
         await self._api.call(address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body.encode())
 
     # --- members ---
@@ -125,7 +125,7 @@ class GroupAdmin:
         return ProducerTableInfo.decode(response.body_bytes)
 
     async def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
-        """What one member says of itself (307), asked through a broker it is connected to."""
+        """Ask one member for its state (307), through a broker that it is connected to."""
 
         async def ask(address: str) -> ConsumerRunningInfo:
             ext = fields(consumerGroup=group, clientId=client_id, jstackEnable=jstack)
@@ -135,7 +135,7 @@ class GroupAdmin:
         return await self._context.first_answer(await self._context.brokers_of_group(group), ask, client_id)
 
     async def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What a group wants of a topic (345)."""
+        """Return the subscription of a group to a topic (345)."""
 
         async def ask(address: str) -> SubscriptionData | None:
             ext = fields(group=group, topic=topic)
@@ -191,7 +191,7 @@ class GroupAdmin:
         return sorted(name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX))
 
     async def is_online(self, group: str) -> bool:
-        """Has the group a member right now?"""
+        """Tell whether the group has a member at this moment."""
         try:
             return bool((await self.connections(group)).connection_set)
         except NoRouteError:

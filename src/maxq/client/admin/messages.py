@@ -43,7 +43,7 @@ class TrackType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """One group's view of one message."""
+    """What one group has done with one message."""
 
     consumer_group: str
     track_type: TrackType
@@ -51,7 +51,7 @@ class MessageTrack:
 
 
 class MessageAdmin:
-    """`admin.messages`. Bodies come inflated.
+    """`admin.messages`. Bodies come decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own.
@@ -64,7 +64,7 @@ class MessageAdmin:
     # --- find ---
 
     async def view(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt:
-        """By offset message id, else by unique key.
+        """Find a message by its offset message id, or by its unique key if there is none with that id.
 
         Raises:
             ClientError: no such message.
@@ -78,7 +78,8 @@ class MessageAdmin:
         return found[0]
 
     async def _is_offset_id(self, topic: str, msg_id: str) -> bool:
-        """Both kinds of id have one form. An offset id begins with the address of a broker of the topic."""
+        """Tell whether an id is an offset message id. Both kinds have one form, but an offset id begins with the
+        address of a broker of the topic."""
         try:
             host, _ = decode_message_id(msg_id)
         except RemoteProtocolError:
@@ -87,7 +88,7 @@ class MessageAdmin:
         return any(host_text(host) in data.broker_addrs.values() for data in route.broker_datas)
 
     async def view_by_offset_id(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
-        """Asks the broker whose address is in the id (33).
+        """Find a message at the broker whose address is in its offset message id (33).
 
         Raises:
             RemoteProtocolError: not an offset message id.
@@ -109,7 +110,7 @@ class MessageAdmin:
         end_ms: int = _FOR_EVER,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of a topic that carry `key` (12), by store time."""
+        """Find messages of a topic that carry `key` (12), in the order of their store times."""
         found = await self._query(topic, key, "K", max_num, begin_ms, end_ms, via)
         return [message for message in found if key in (message.keys or "").split(const.KEY_SEPARATOR)][:max_num]
 
@@ -123,7 +124,7 @@ class MessageAdmin:
         end_ms: int = _FOR_EVER,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of a topic with a tag; RocketMQ 5.5 brokers only."""
+        """Find messages of a topic with a tag. Only brokers of RocketMQ 5.5 know this."""
         found = await self._query(topic, tag, "T", max_num, begin_ms, end_ms, via)
         return [message for message in found if message.tags == tag][:max_num]
 
@@ -137,7 +138,8 @@ class MessageAdmin:
         end_ms: int = _FOR_EVER,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages with this client id (12), by store time; more than one if the producer tried more than once."""
+        """Find messages with this client id (12), in the order of their store times. There are several if the producer
+        tried more than once."""
         found = await self._query(topic, unique_key, "U", max_num, begin_ms, end_ms, via)
         return [message for message in found if message.uniq_key == unique_key][:max_num]
 
@@ -199,7 +201,7 @@ class MessageAdmin:
         return result
 
     async def view_by_queue_offset(self, queue: MessageQueue, offset: int, *, via: str | None = None) -> MessageExt:
-        """The message at one queue offset.
+        """Return the message at one queue offset.
 
         Raises:
             ClientError: none there; names the range of the queue.
@@ -222,8 +224,8 @@ class MessageAdmin:
         via: str | None = None,
         group: str = TOOLS_GROUP,
     ) -> AsyncIterator[MessageExt]:
-        """All messages of a topic, queue after queue, from the oldest (or `begin_ms`) to what is the end now (or
-        `end_ms`). Times are store times."""
+        """Yield all messages of a topic, queue after queue, from the oldest (or `begin_ms`) to the end at the time of
+        the call (or `end_ms`). Times are store times."""
         if queues is None and via is not None:
             queues = [MessageQueue(topic, name, 0) for name, _ in await self._context.brokers_of_topic(via)]
         for queue in queues or subscribe_queues(topic, await self._context.route(topic)):
@@ -250,7 +252,7 @@ class MessageAdmin:
     async def query_consume_queue(
         self, address: str, queue: MessageQueue, index: int, count: int = 10, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """Units of a ConsumeQueue from `index` on (321)."""
+        """Return units of a ConsumeQueue from `index` on (321)."""
         ext = fields(topic=queue.topic, queueId=queue.queue_id, index=index, count=count, consumerGroup=group)
         response = await self._api.call(address, RequestCode.QUERY_CONSUME_QUEUE, ext)
         return QueryConsumeQueueResponseBody.decode(response.body_bytes)
@@ -274,7 +276,7 @@ class MessageAdmin:
     # --- track ---
 
     async def track(self, message: MessageExt) -> list[MessageTrack]:
-        """Which groups have consumed a message, by group name."""
+        """Return what each group has done with a message, by group name."""
         groups: set[str] = set()
         brokers = await self._context.brokers_of_topic(message.topic)
         for _, address in brokers:

@@ -13,7 +13,8 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class NameServerAdmin:
-    """`admin.name_servers`. Writes go to every name server, for they do not talk to each other, or to `servers`."""
+    """`admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to those of
+    `servers`."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -30,7 +31,7 @@ class NameServerAdmin:
         await self._everywhere(RequestCode.PUT_KV_CONFIG, ext, servers=servers)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """One value (101); None if there is none."""
+        """Return one value (101); None if there is none."""
         response = await self._api.call_name_server(
             RequestCode.GET_KV_CONFIG,
             fields(namespace=namespace, key=key),
@@ -43,7 +44,7 @@ class NameServerAdmin:
         await self._everywhere(RequestCode.DELETE_KV_CONFIG, fields(namespace=namespace, key=key), servers=servers)
 
     async def list_kv(self, namespace: str) -> dict[str, str]:
-        """All values of a namespace (219); empty if there is none."""
+        """Return all values of a namespace (219); empty if there is none."""
         try:
             response = await self._api.call_name_server(
                 RequestCode.GET_KVLIST_BY_NAMESPACE, fields(namespace=namespace)
@@ -55,7 +56,7 @@ class NameServerAdmin:
         return KVTable.decode(response.body_bytes).table
 
     async def config(self, *, servers: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-        """Settings of every name server (319), by address."""
+        """Return the settings of every name server (319), by address."""
         result = {}
         for address in servers or self._context.name_servers:
             response = await self._api.call_name_server(RequestCode.GET_NAMESRV_CONFIG, address=address)
@@ -68,11 +69,11 @@ class NameServerAdmin:
         await self._everywhere(RequestCode.UPDATE_NAMESRV_CONFIG, None, body, servers=servers)
 
     async def wipe_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
-        """Take a broker out of service for producers (205): topics changed, by name server."""
+        """Take a broker out of service for producers (205). Returns how many topics changed, by name server."""
         return await self._count(RequestCode.WIPE_WRITE_PERM_OF_BROKER, broker_name, "wipeTopicCount", servers)
 
     async def add_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
-        """Put it back (327): topics changed, by name server."""
+        """Put a broker back into service for producers (327). Returns how many topics changed, by name server."""
         return await self._count(RequestCode.ADD_WRITE_PERM_OF_BROKER, broker_name, "addTopicCount", servers)
 
     async def _count(

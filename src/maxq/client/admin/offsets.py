@@ -25,27 +25,28 @@ class OffsetAdmin:
         self._api = context.api
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted."""
+        """Return all readable queues of a topic, sorted."""
         return subscribe_queues(topic, await self._context.route(topic))
 
     async def max(self, queue: MessageQueue) -> int:
-        """One past the newest message (30)."""
+        """Return the offset behind the newest message of a queue (30)."""
         return await self._api.max_offset(await self._context.address_of(queue), queue)
 
     async def min(self, queue: MessageQueue) -> int:
-        """The oldest message (31)."""
+        """Return the offset of the oldest message of a queue (31)."""
         return await self._api.min_offset(await self._context.address_of(queue), queue)
 
     async def search(self, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
-        """By store time (29): LOWER the first not older, UPPER the last not younger."""
+        """Find an offset by store time (29). LOWER: of the first message that is not older; UPPER: of the last that is
+        not younger."""
         return await self._api.search_offset(await self._context.address_of(queue), queue, timestamp_ms, boundary)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
-        """Store time of the oldest message in ms, -1 if there is none (32)."""
+        """Return the store time of the oldest message in ms, -1 if there is none (32)."""
         return await self._api.earliest_msg_store_time(await self._context.address_of(queue), queue)
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where a group is in a queue (14); None: nowhere."""
+        """Return the offset of a group in a queue (14); None if it has none."""
         return await self._api.query_consumer_offset(await self._context.address_of(queue), group, queue)
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
@@ -54,7 +55,7 @@ class OffsetAdmin:
         await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
 
     async def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
-        """All offsets of one broker (43), in pages if it is MaxQ's."""
+        """Return all offsets of one broker (43). MaxQ's brokers give them in pages."""
         response = await self._api.call(address, RequestCode.GET_ALL_CONSUMER_OFFSET, {"page": ""})
         table = ConsumerOffsetSerializeWrapper.decode(response.body_bytes)
         while page := (response.ext or {}).get("nextPage"):
@@ -87,7 +88,7 @@ class OffsetAdmin:
         return result
 
     async def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
-        """A queue whose broker is given by name or by address.
+        """Return a queue whose broker is given by name or by address.
 
         Raises:
             ClientError: the topic is not on that broker; lists where it is.
@@ -129,9 +130,9 @@ class OffsetAdmin:
         return result
 
     async def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
-        """Put a group where another one is, queue by queue (43 and 15); returns the offsets. Queues in which the other
-        one is nowhere are left alone: consume statistics (208, mqadmin) call that 0, and the group would begin anew.
-        """
+        """Set a group's offsets to those of another group, queue by queue (43 and 15), and return them. Queues in which
+        the other group has no offset are left alone: consume statistics (208, mqadmin) call that 0, and the group would
+        begin anew."""
         result = {}
         for broker_name, address in await self._context.brokers_of_topic(topic):
             committed = (await self.all_committed(address)).offset_table.get(f"{topic}@{source_group}", {})
@@ -146,7 +147,7 @@ class OffsetAdmin:
     async def of_members(
         self, group: str, topic: str, client_address: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Offsets as the running members have them (223): client id → queue → offset."""
+        """Ask the running members for their offsets (223): client id → queue → offset."""
 
         async def ask(address: str) -> dict[str, dict[MessageQueue, int]]:
             ext = fields(topic=topic, group=group, clientAddr=client_address)

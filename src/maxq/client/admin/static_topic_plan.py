@@ -17,13 +17,13 @@ BLOCK_SEQ_SIZE = 10_000
 
 @dataclass(slots=True)
 class BrokerPart:
-    """What one broker has of a static topic."""
+    """The part of a static topic that one broker has."""
 
     config: TopicConfig
     mapping: TopicQueueMappingDetail
 
     def add_queue(self) -> int:
-        """One more physical queue; its id."""
+        """Add one more physical queue, and return its id."""
         self.config.read_queue_nums += 1
         self.config.write_queue_nums += 1
         return self.config.write_queue_nums - 1
@@ -31,7 +31,7 @@ class BrokerPart:
 
 @dataclass(slots=True)
 class Plan:
-    """The parts as they are to be.
+    """The parts of a static topic as they are to become.
 
     Attributes:
         parts: by broker name.
@@ -45,7 +45,7 @@ class Plan:
 
 
 def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
-    """Global queue id → broker that leads it.
+    """Return the broker that leads each global queue.
 
     Raises:
         ClientError: the parts contradict each other.
@@ -63,7 +63,7 @@ def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
 
 
 def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan | None:
-    """What a command has left to do that ended in the middle; None: the parts agree.
+    """Plan what a command has left to do that ended in the middle. None: the parts agree.
 
     A queue is led by whoever has the longest chain of it; a place that one broker knows is the place.
 
@@ -112,7 +112,7 @@ def _longest_chains(parts: Mapping[str, BrokerPart]) -> dict[int, list[LogicQueu
 
 
 def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
-    """A static topic of `total` queues, new or grown, on the target brokers, evenly.
+    """Plan a static topic of `total` queues, new or grown, evenly on the target brokers.
 
     Args:
         parts: what there is of it; changed.
@@ -140,7 +140,7 @@ def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str,
 
 
 def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
-    """All queues of a static topic on the target brokers, evenly, moving as few as possible.
+    """Plan to have all queues of a static topic on the target brokers, evenly, and to move as few as possible.
 
     Args:
         parts: what there is of it; changed.
@@ -183,7 +183,7 @@ def _move(plan: Plan, global_id: int, source: str, target: str) -> None:
 
 
 def empty_part(topic: str, broker_name: str) -> BrokerPart:
-    """Of a broker that has nothing of the topic yet."""
+    """Make the part of a broker that has nothing of the topic yet."""
     return BrokerPart(TopicConfig(topic, 0, 0), TopicQueueMappingDetail(topic, GLOBAL_SCOPE, 0, broker_name))
 
 

@@ -89,7 +89,7 @@ class StaticTopicAdmin:
             await self._put(masters[name], plan.parts[name], force)
 
     async def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
-        """What each broker has of a static topic.
+        """Return what each broker has of a static topic.
 
         Raises:
             ClientError: a broker has it as an ordinary topic.

@@ -20,7 +20,7 @@ class TimerAdmin:
     async def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """What waits on one broker, in the order of time; each page costs it some milliseconds at most."""
+        """Yield what waits on one broker, in the order of time. Each page costs the broker a few milliseconds."""
         cursor = ""
         while True:
             ext = fields(beginMs=begin_ms, endMs=end_ms, topic=topic, maxNum=_PAGE, cursor=cursor)
@@ -32,12 +32,12 @@ class TimerAdmin:
                 return
 
     async def inspect(self, address: str, key: str, topic: str = "") -> dict[str, Any]:
-        """One message by its id (UNIQ_KEY); a page without entries if it does not wait there."""
+        """Look for one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
         ext = fields(key=key, topic=topic)
         response = await self._api.call(address, RequestCode.MAXQ_INSPECT_TIMER_MESSAGE, ext)
         found: dict[str, Any] = json_dialect.loads(response.body_bytes)
         return found
 
     async def cancel(self, address: str, key: str, topic: str = "") -> None:
-        """Take it back. BrokerError if it does not wait there, or is due already."""
+        """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
         await self._api.call(address, RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, fields(key=key, topic=topic))

@@ -98,7 +98,7 @@ class TopicAdmin:
         return sorted(TopicList.decode(response.body_bytes).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is (105); NoRouteError if nobody knows it."""
+        """Return where a topic is (105). Raises NoRouteError if nobody knows it."""
         return await self._context.route(topic)
 
     async def clusters(self, topic: str) -> list[str]:
@@ -142,7 +142,7 @@ class TopicAdmin:
 
 
 def topic_fields(config: TopicConfig) -> dict[str, str]:
-    """The header of a request that creates or changes a topic, but for its attributes (CreateTopicRequestHeader)."""
+    """Make the header of a request to create or change a topic, without attributes (CreateTopicRequestHeader)."""
     return fields(
         topic=config.topic_name,
         defaultTopic="TBW102",

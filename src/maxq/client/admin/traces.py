@@ -14,14 +14,14 @@ _FOR_EVER = 0x7FFF_FFFF_FFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class TraceView:
-    """One record, and the address of the client that wrote it."""
+    """One trace record, and the address of the client that wrote it."""
 
     record: TraceRecord
     client_host: str
 
     @property
     def status(self) -> str:
-        """As mqadmin prints it."""
+        """The status as mqadmin prints it."""
         return "success" if self.record.success is not False else "failed"
 
 
@@ -40,7 +40,8 @@ class TraceAdmin:
         begin_ms: int = 0,
         end_ms: int = _FOR_EVER,
     ) -> list[TraceView]:
-        """What is traced of a message (12 on the trace topic), by time; also of one that was sent in a batch.
+        """Find what is traced of a message (12 on the trace topic), in the order of time, also of one that was sent in
+        a batch.
 
         Args:
             msg_id: the client's id, as a send gives it.

@@ -44,7 +44,7 @@ class TransactionAdmin:
         self._messages = messages
 
     async def open(self, address: str, *, limit: int = 1_000) -> list[MessageExt]:
-        """Open transactions of one broker, by the half messages that count, the oldest first.
+        """Return the open transactions of one broker, the oldest first, by the half messages that count.
 
         Args:
             limit: at most so many.
@@ -75,7 +75,7 @@ class TransactionAdmin:
             offset = result.next_begin_offset
 
     async def history(self, transaction: str) -> TransactionHistory:
-        """What became of a transaction.
+        """Find out what became of a transaction.
 
         Args:
             transaction: its id, which is the unique key of its message; or an offset message id of a half message.

@@ -62,7 +62,7 @@ TABLES: Final[dict[str, dict[str, tuple[pa.DataType, str]]]] = {
 
 
 def cluster_table(connection: ConnectionOptions, table: str) -> pa.RecordBatch:
-    """The rows of one of TABLES, now.
+    """Ask for the rows of one of TABLES.
 
     Raises:
         RemotingError: a name server or broker can not be reached.
@@ -77,7 +77,7 @@ def cluster_table(connection: ConnectionOptions, table: str) -> pa.RecordBatch:
 
 
 def topic_names(connection: ConnectionOptions) -> list[str]:
-    """Topics that are not the brokers' own, sorted; retry topics and dead letters are among them.
+    """Return the topics that are not the brokers' own, sorted; retry topics and dead letters are among them.
 
     Raises:
         RemotingError: a name server or broker can not be reached.
@@ -91,7 +91,7 @@ def topic_names(connection: ConnectionOptions) -> list[str]:
 
 
 def topic_queues(connection: ConnectionOptions, topics: Iterable[str]) -> list[tuple[str, str, int]]:
-    """Topic, broker's name and queue id of every queue that these topics can be read from, empty ones too.
+    """Return topic, broker's name and queue id of every queue that these topics can be read from, empty ones too.
 
     Raises:
         RemotingError: a name server or broker can not be reached.
@@ -116,7 +116,7 @@ def topic_queues(connection: ConnectionOptions, topics: Iterable[str]) -> list[t
 
 
 def client_config(connection: ConnectionOptions) -> ClientConfig:
-    """What a client of the cluster is to be given: name servers, TLS, keys, patience."""
+    """Make the settings of a client of the cluster: name servers, TLS, keys, timeouts."""
     return ClientConfig(
         namesrv_addr=connection.namesrv,
         use_tls=connection.use_tls,
@@ -129,7 +129,7 @@ def client_config(connection: ConnectionOptions) -> ClientConfig:
 
 
 def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """In a thread of its own: the caller may have a running loop, as every notebook has."""
+    """Run a coroutine in a thread of its own, because the caller may have a running loop, as every notebook has."""
     thread = LoopThread(new_event_loop, name="maxq-cluster-tables")
     thread.start()
     try:

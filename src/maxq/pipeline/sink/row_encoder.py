@@ -38,7 +38,7 @@ class Encoded:
 
 
 class _Open:
-    """A body that is being filled."""
+    """A batch body that is being filled."""
 
     def __init__(self) -> None:
         self.memory = bytearray()
@@ -89,7 +89,7 @@ class RowEncoder:
         self.digest = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Raises PipelineError: a row that cannot be a message, or a queue that is not there."""
+        """Encode rows. Raises PipelineError for a row that cannot be a message, or a queue that does not exist."""
         if not len(batch):
             return
         rows = sink_rows(batch, self._names, self._keep)
@@ -101,7 +101,7 @@ class RowEncoder:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over everything."""
+        """Hand over all bodies that are being filled."""
         for key in list(self._open):
             self._close(key)
         self._open.clear()
@@ -109,7 +109,7 @@ class RowEncoder:
     # --- where rows go ---
 
     def _groups(self, rows: SinkRows) -> Iterator[tuple[str, MessageQueue | None, bool, Numbers]]:
-        """(topic, queue, plain, row numbers)."""
+        """Yield (topic, queue, may be batched, row numbers) of rows that belong together."""
         everything = np.arange(len(rows), dtype=np.int64)
         for topic, of_topic in self._by_topic(rows, everything):
             places = self._places(topic, rows, of_topic)
@@ -134,7 +134,7 @@ class RowEncoder:
             yield topic or self._topic or "", chosen
 
     def _places(self, topic: str, rows: SinkRows, chosen: Numbers) -> Numbers | None:
-        """Of each row the place of its queue among the topic's; -1: any; None: any for all of them."""
+        """Return for each row the place of its queue among the topic's; -1: any queue; None: any for all rows."""
         if rows.sharding_keys is not None:
             count = len(self._queues(topic))
             keys = rows.sharding_keys
@@ -207,7 +207,7 @@ class RowEncoder:
 
 
 def rows_digest(rows: SinkRows, topic: str | None) -> int:
-    """The sum of 64-bit hashes of the rows."""
+    """Return the sum of 64-bit hashes of the rows."""
     hashes = np.zeros(len(rows), np.uint64)
     for texts in (rows.bodies, rows.texts):
         hash_rows(hashes, texts.offsets, texts.data)
@@ -221,7 +221,7 @@ def rows_digest(rows: SinkRows, topic: str | None) -> int:
 
 
 def _split(codes: Numbers, values: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """The values of each code, in their order."""
+    """Return the values of each code, in their order."""
     if len(codes) and codes.min() == codes.max():
         yield int(codes[0]), values
         return

@@ -81,7 +81,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class SinkRows:
-    """What a batch says; rows are in its order.
+    """What a batch says, row by row in its order.
 
     Attributes:
         texts: properties of each row as RocketMQ writes them, but for the unique key.
@@ -103,7 +103,7 @@ class SinkRows:
 
 
 def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dict[str, str]:
-    """Which column is which.
+    """Find out which column means what.
 
     Args:
         columns: name and Spark type (simpleString) of each column that is written; upper and lower case alike.
@@ -199,7 +199,7 @@ def _header_maps(headers: Any) -> Any:
 
 
 def send_times(batch: pa.RecordBatch, names: dict[str, str]) -> Numbers:
-    """The column sendAt in ms since 1970; 0 where it is null."""
+    """Return the column sendAt in ms since 1970; 0 where it is null."""
     return _numbers(_milliseconds(batch.column(names["sendAt"])), 0)
 
 
@@ -290,7 +290,7 @@ def _milliseconds(times: Any) -> Any:
 
 
 def _positive(numbers: Any, column: str) -> Any:
-    """As text; null for 0."""
+    """Make numbers texts; null for 0."""
     wide = numbers.cast(pa.int64())
     if pc.any(pc.less(wide, 0)).as_py():
         raise PipelineError(f"column {column} is {pc.min(wide).as_py()} in a row; it must be 0 (none) or above")

@@ -34,7 +34,7 @@ _PAUSE_S: Final = 0.2
 
 
 class BatchName(NamedTuple):
-    """What is committed once.
+    """The name under which a batch is committed once.
 
     Attributes:
         comes_again: it may be run again under this name.
@@ -50,7 +50,7 @@ class BatchName(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of a write, as its decision tells it to who comes later.
+    """One execution of a write, as its decision describes it to later runs.
 
     Attributes:
         began_ms: wall time on the driver.
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Coordinator:
-    """The broker that decides, and the last batch it decided for the application; None: it knows none."""
+    """The broker that decides for an application, and the last batch that it decided; None: it knows none."""
 
     broker: str
     last_batch: int | None
@@ -121,7 +121,7 @@ def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
 
 
 def _deliver_last(brokers: "Brokers", coordinator: "Coordinator", application: str) -> dict[str, Any]:
-    """Of the batch that was decided last; the decision."""
+    """Deliver the batch that was decided last, and return its decision."""
     assert coordinator.last_batch is not None, "asked by the caller"
     name = BatchName(application, coordinator.last_batch)
     decision = decide(brokers, coordinator, name, {"brokers": {}})
@@ -139,14 +139,15 @@ def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any
 
 
 class Brokers:
-    """Asks masters by their broker's name, and waits for those that are away."""
+    """Asks masters, by the names of their brokers, and waits for those that are away."""
 
     def __init__(self, client: WireClient, options: WriteOptions) -> None:
         self._client = client
         self._limit_ms = options.connection.broker_wait_ms
 
     def names(self, wanted: AbstractSet[str] = frozenset(), remedy: str = "start it") -> list[str]:
-        """All that the name server knows: one that has just started knows none, or not all that are wanted, yet.
+        """Return the names of all brokers that the name server knows. One that has just started knows none of them, or
+        not all that are wanted, yet: it is asked again.
 
         Args:
             remedy: what to do about one that stays away.
@@ -163,7 +164,7 @@ class Brokers:
         return self._patiently(attempt, "the coordinator")
 
     def ask(self, broker: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
-        """An answer that is SUCCESS or a refusal for good.
+        """Return an answer that is SUCCESS, or a refusal that will not change.
 
         Raises:
             PipelineError: there is none within rocketmq.brokerWait.
@@ -171,7 +172,7 @@ class Brokers:
         return self._patiently(lambda: self._once(broker, code, ext, body), f"broker {broker}")
 
     def _once(self, broker: str, code: int, ext: dict[str, str], body: bytes | None) -> RemotingCommand | str:
-        """The answer, or why there is none yet."""
+        """Return the answer, or why there is none yet."""
         data = self._client.cluster_info().broker_addr_table.get(broker)
         address = None if data is None else data.broker_addrs.get(MASTER_ID)
         if address is None:
@@ -182,7 +183,7 @@ class Brokers:
         return answer
 
     def _patiently(self, attempt: Callable[[], T | str], what: str) -> T:
-        """`attempt` until it gives something else than the reason why it can not."""
+        """Call `attempt` until it returns something else than the reason why it cannot."""
         end_ms = self._client.clock.monotonic_ms() + self._limit_ms
         while True:
             try:
@@ -202,7 +203,8 @@ class Brokers:
 def find_coordinator(
     brokers: Brokers, options: WriteOptions, name: BatchName, staged: AbstractSet[str] = frozenset()
 ) -> Coordinator:
-    """The broker that has decided for this application before; for a new one the first by name, which all then note.
+    """Return the broker that has decided for this application before; for a new application the first by name, which
+    all brokers then note.
 
     All brokers that the name server knows are asked, and all must answer: one that is away might be the one. If any of
     them has noted one that the name server does not know, it is waited for. A batch that is not the first, of an
@@ -246,7 +248,7 @@ def find_coordinator(
 
 
 def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str, dict[str, str]]:
-    """What each of MaxQ's brokers knows of the application: `batch`, `coordinator`."""
+    """Ask each MaxQ broker what it knows of the application: `batch` and `coordinator`."""
     known: dict[str, dict[str, str]] = {}
     for broker in names:
         answer = brokers.ask(broker, RequestCode.MAXQ_STAGED_DECISION, {"application": name.application})
@@ -259,14 +261,14 @@ def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str,
 
 
 def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
-    """The broker that decided last."""
+    """Return the broker that decided last."""
     batches = {broker: int(ext["batch"]) for broker, ext in known.items() if "batch" in ext}
     last = max(batches, key=lambda broker: batches[broker], default=None)
     return None if last is None else Coordinator(last, batches[last])
 
 
 def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> str:
-    """Have a broker note who decides; who is noted there now."""
+    """Have a broker note which broker decides, and return the one that it has noted."""
     ext = {"application": name.application, "coordinator": coordinator}
     answer = brokers.ask(broker, RequestCode.MAXQ_CLAIM_STAGED, ext)
     _check(answer, broker)
@@ -274,7 +276,7 @@ def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> s
 
 
 def decide(brokers: Brokers, coordinator: Coordinator, name: BatchName, ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The decision in force (see `decision_of`): ours, unless there was one of this batch before."""
+    """Return the decision in force (see `decision_of`): this run's, unless there was one of this batch before."""
     body = json.dumps(ours).encode()
     answer = brokers.ask(coordinator.broker, RequestCode.MAXQ_DECIDE_STAGED, name.fields(), body)
     _check(answer, coordinator.broker)
@@ -283,7 +285,7 @@ def decide(brokers: Brokers, coordinator: Coordinator, name: BatchName, ours: Ma
 
 
 def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Does the decision in force stand for all that this run was to write?
+    """Tell whether the decision in force stands for all that this run was to write.
 
     It does if it is this run's, or of a run with the same rows, in whichever order and division, or if a streaming
     query was started again and repeats its last batch, which may have other rows then.
@@ -310,9 +312,9 @@ def _run_text(decision: Mapping[str, Any]) -> str:
 def decision_of(results: Sequence[TaskResult], run: Run) -> dict[str, Any]:
     """What a coordinator is told, as JSON has it:
 
-        brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
-                  requests of an attempt in the order of its rows, neighbours joined
-        run       rows, digest ("": not counted), beganMs, query, queryRun: who wrote what
+    brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
+              requests of an attempt in the order of its rows, neighbours joined
+    run       rows, digest ("": not counted), beganMs, query, queryRun: who wrote what
     """
     brokers: dict[str, dict[str, Any]] = {}
     for result in results:
@@ -333,7 +335,7 @@ def decision_of(results: Sequence[TaskResult], run: Run) -> dict[str, Any]:
 
 
 def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> int:
-    """Until one broker has delivered its part; how many messages it turned out to have lost."""
+    """Ask one broker until it has delivered its part. Returns how many messages it turned out to have lost."""
     body = json.dumps(part).encode()
     while True:
         answer = brokers.ask(broker, RequestCode.MAXQ_DELIVER_STAGED, name.fields(), body)

@@ -11,7 +11,7 @@ from maxq.runtime.interfaces import Disk, DiskLock, DiskUsage, FileInfo, MappedR
 
 
 def open_uri(uri: str) -> tuple[Disk, PurePath]:
-    """The disk and the folder.
+    """Return the disk and the folder of a URI.
 
     Raises:
         ConfigError: pyarrow.fs does not know it.
@@ -52,7 +52,7 @@ class _Bytes(MappedRegion):
 
 
 class ArrowDisk:
-    """The reading half of Disk on a file system of Arrow's. A mapping is the whole file, read."""
+    """The reading half of Disk on a file system of Arrow. A mapping is the whole file, read."""
 
     def __init__(self, filesystem: fs.FileSystem) -> None:
         self._filesystem = filesystem

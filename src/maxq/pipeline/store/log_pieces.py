@@ -48,7 +48,7 @@ _NO_LOG: Final = "the store has no file of the log; link one that storePathCommi
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Bytes [start, end) of one file.
+    """The bytes [start, end) of one file of a log, which one task reads.
 
     Attributes:
         root: the store's folder.
@@ -89,7 +89,7 @@ class Corruption:
 
 
 def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
-    """Bytes of a piece where nobody asked for another size.
+    """Return the size of a piece in bytes where nobody asked for another one.
 
     Args:
         total: bytes to be read.
@@ -102,7 +102,7 @@ def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
 def log_pieces(
     files: StoreFiles, *, piece_bytes: int | None = None, low: int = 0, high: int = 1 << 62, narrow: bool = False
 ) -> list[LogPiece]:
-    """The pieces of a store's log that hold records at physical offsets [low, high).
+    """Cut a store's log into pieces, where it holds records at physical offsets [low, high).
 
     Args:
         piece_bytes: of a piece; None: as is usual for so much.
@@ -159,8 +159,8 @@ class PieceReader:
         self.expired = False
 
     def rows(self) -> Iterator[tuple[memoryview, Rows]]:
-        """The records, in log order: the file's bytes, and a table of record_cy.scan with positions in them. The table
-        is good until the next one is asked for."""
+        """Yield the records in log order: the file's bytes, and a table of record_cy.scan with positions in them. The
+        table is valid until the next one is asked for."""
         piece = self._piece
         if piece.dledger:
             yield from self._dledger_rows()
@@ -207,7 +207,7 @@ class PieceReader:
                 position = self._behind_damage(region, position, stop)
 
     def _behind_damage(self, region: MappedRegion, position: int, stop: int) -> int:
-        """Where the file goes on behind a bad place; its size if it does not."""
+        """Return where the file goes on behind a damaged place, or its size if it does not."""
         piece, view = self._piece, region.view
         good = -1
         if stop != rc.STOP_ZERO or holds_data(region, position, piece.size):  # much faster than to look for a record
@@ -273,8 +273,7 @@ def _is_finished(view: memoryview, row: Rows) -> bool:
 
 
 def _message_at(view: memoryview, position: int, end: int) -> tuple[str, int, int] | None:
-    """Topic, queue id and queue offset of a record whose body alone is not what was sent; None if it is another damage
-    than that."""
+    """Return topic, queue id and queue offset of a record of which only the body is damaged; None for other damage."""
     rows, stopped, _ = scan_rows(view, position, end, 0, 2, check_crc=False, check_offset=False)
     if len(rows) != 1 or stopped != end:
         return None

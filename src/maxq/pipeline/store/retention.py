@@ -22,7 +22,7 @@ _UNITS: Final = {name: 1024**power for power, name in enumerate(("B", "KiB", "Mi
 
 @dataclass(frozen=True)
 class BrokerDisk:
-    """A broker's disk.
+    """What is known of the disk of a broker.
 
     Attributes:
         log_bytes: of its CommitLog files.
@@ -60,7 +60,7 @@ class Forecast:
 
 
 def forecast(disk: BrokerDisk, bytes_per_second: float) -> Forecast:
-    """See Forecast."""
+    """Predict the growth of a log; see Forecast."""
     other = max(disk.total_bytes - disk.free_bytes - disk.log_bytes, 0)
     limit = max(int(disk.total_bytes * disk.ratio) - other, 0)
     asked_ms = int(disk.reserved_hours * HOUR_MS)
@@ -74,7 +74,7 @@ def forecast(disk: BrokerDisk, bytes_per_second: float) -> Forecast:
 
 
 def disk_of_store(path: str, broker: str, *, ratio: float, reserved_hours: float) -> BrokerDisk | None:
-    """Of a store directory on this machine; None for one elsewhere.
+    """Look at the disk of a store directory on this machine; None for one that is elsewhere.
 
     Raises:
         ConfigError: there is no store.
@@ -88,7 +88,7 @@ def disk_of_store(path: str, broker: str, *, ratio: float, reserved_hours: float
 
 
 def disk_of_broker(broker: str, runtime: Mapping[str, str], config: Mapping[str, str]) -> BrokerDisk | None:
-    """Of what a broker says of itself (request codes 28 and 26); None if it does not say it."""
+    """Read what a broker says of its disk (request codes 28 and 26); None if it does not say it."""
     capacity = _CAPACITY.search(runtime.get("commitLogDirCapacity", ""))
     try:
         size = int(runtime["commitLogMaxOffset"]) - int(runtime["commitLogMinOffset"])

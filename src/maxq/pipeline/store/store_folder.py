@@ -11,7 +11,7 @@ from maxq.store.tools.store_files import StoreFiles, StoreSettings
 
 
 def open_folder(path: str) -> tuple[Disk, PurePath]:
-    """The disk and the folder of one `path`.
+    """Return the disk and the folder of one `path`.
 
     Raises:
         ConfigError: a URI that pyarrow.fs does not know.
@@ -26,7 +26,7 @@ def open_folder(path: str) -> tuple[Disk, PurePath]:
 def open_store(
     path: str, settings: StoreSettings | None = None, *, hash_slots: int = 0, index_entries: int = 0
 ) -> StoreFiles:
-    """The store's files as they are now; arguments as of StoreFiles.
+    """Return the files that a store has at this moment. Arguments are those of StoreFiles.
 
     Raises:
         ConfigError: there is no store.

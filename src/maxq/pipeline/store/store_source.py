@@ -61,12 +61,12 @@ _NONE: Final[Mapping[str, int]] = {}
 
 
 def store_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of format("rocketmq") that mean the same for store directories."""
+    """Return those options of format("rocketmq") that mean the same for store directories."""
     return {name: value for name, value in options.items() if name.lower() == "failondataloss"}
 
 
 def condition_of(given: Filter) -> Condition | None:
-    """A condition of the option `predicate` in a RowFilter's terms; None if it is of another kind."""
+    """Express a condition of the option `predicate` in a RowFilter's terms; None if it is of another kind."""
     if isinstance(given, In):
         return Condition(given.attribute[0], "in", tuple(given.value))
     operator = _OPERATORS.get(type(given))
@@ -76,7 +76,7 @@ def condition_of(given: Filter) -> Condition | None:
 
 
 def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
-    """Those of these conditions that a RowFilter decides."""
+    """Return those of these conditions that a RowFilter decides."""
     found = (condition_of(one) for one in filters)
     return tuple(one for one in found if one is not None and can_decide(one))
 
@@ -103,7 +103,7 @@ class _Partition(InputPartition):
 
 
 def _nothing(paths: Sequence[str]) -> _Partition:
-    """Where there is nothing to read: Spark makes one partition of none, which is read, and is none of ours."""
+    """Return a partition without rows, for where there is nothing to read: Spark would make one of None itself."""
     return _Partition(paths[0], None)
 
 
@@ -152,7 +152,7 @@ def _table(values: OptionValues) -> str:
 
 
 def _paths(values: OptionValues) -> tuple[str, ...]:
-    """Spark gives several paths of one `load` as the JSON list `paths`."""
+    """Return the paths of a read. Spark gives several paths of one `load` as the JSON list `paths`."""
     single, several = values.text("path"), values.text("paths")
     found: list[str] = [single] if single else []
     if several:
@@ -170,7 +170,7 @@ def _paths(values: OptionValues) -> tuple[str, ...]:
 
 @readable_errors
 class _MessageReader(DataSourceReader):
-    """The table `messages`.
+    """Reads the table `messages`.
 
     Args:
         given: conditions that every wanted row meets (options/predicate.py).
@@ -237,7 +237,7 @@ class _MessageReader(DataSourceReader):
     def _without_fillers(
         self, view: memoryview, rows: Rows, name: str, losses: Losses, deletions: Mapping[str, int]
     ) -> Rows:
-        """The rows but for what a start of the broker has put over damaged records."""
+        """Leave out the rows of fillers, which a start of the broker has put over damaged records."""
         rolled_back = np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK)
         fillers = [row for row in rolled_back.tolist() if is_filler(view, rows[row].tolist())]
         for row in fillers:
@@ -288,7 +288,7 @@ def _check_deletions(view: memoryview, rows: Rows, path: str, deletions: Mapping
 
 @readable_errors
 class _TableReader(DataSourceReader):
-    """Every other table."""
+    """Reads every table but `messages`."""
 
     def __init__(self, paths: tuple[str, ...], table: str, split: int | None) -> None:
         self._paths = paths

@@ -107,17 +107,17 @@ class TableTask:
 
 
 def table_schema(table: str) -> pa.Schema:
-    """Arrow's."""
+    """Return the Arrow schema of a table."""
     return pa.schema([pa.field(name, kind) for name, (kind, _) in TABLES[table].items()])
 
 
 def table_ddl(table: str) -> str:
-    """Spark's."""
+    """Return the schema of a table as Spark writes it."""
     return ", ".join(f"`{name}` {kind}" for name, (_, kind) in TABLES[table].items())
 
 
 def table_tasks(files: StoreFiles, table: str, pieces: list[LogPiece], parts: int) -> list[TableTask]:
-    """The tasks of a table that is not `messages`.
+    """Make the tasks of a table that is not `messages`.
 
     Args:
         pieces: of the log, for `corruption`.
@@ -141,7 +141,7 @@ def table_tasks(files: StoreFiles, table: str, pieces: list[LogPiece], parts: in
 
 
 def read_table(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
-    """The rows of one task."""
+    """Yield the rows of one task."""
     schema = table_schema(task.table)
     if task.table == "corruption":
         assert task.piece is not None
@@ -204,7 +204,7 @@ def _written(units: NDArray[Any]) -> NDArray[np.bool_]:
 def _units(
     files: StoreFiles, topic: str, queue_id: int, file: DataFile, chosen: Callable[[NDArray[Any]], NDArray[np.bool_]]
 ) -> Iterator[pa.RecordBatch]:
-    """`chosen` units of a file."""
+    """Yield the `chosen` units of a file."""
     data = _bytes(files, file)
     is_batch = file.path.parts[-4] == "batchconsumequeue"
     kind = _BATCH_UNITS if is_batch else _UNITS
