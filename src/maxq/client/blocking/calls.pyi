@@ -429,9 +429,9 @@ class GroupCalls(Part[GroupAdmin]):
     def all_configs(self, address: str) -> SubscriptionGroupWrapper:
         """All groups of one broker (201)."""
     def forbid(self, address: str, group: str, topic: str, readable: bool | None = None) -> GroupForbidden:
-        """Allow or forbid a group to read a topic, or (None) look (353)."""
+        """Allow or forbid a group to read a topic (353); None only asks."""
     def set_message_request_mode(self, address: str, body: SetMessageRequestModeRequestBody) -> None:
-        """Pull or pop for one topic and group (401)."""
+        """Set whether members of a group pull or pop a topic (401)."""
     def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
         """Members and subscriptions of a consumer group (203), from all brokers it uses or from one.
 
@@ -446,9 +446,9 @@ class GroupCalls(Part[GroupAdmin]):
     def all_producers(self, address: str) -> ProducerTableInfo:
         """All producers of one broker (328)."""
     def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
-        """What one member says of itself (307), asked through a broker it is connected to."""
+        """Ask one member for its state (307), through a broker that it is connected to."""
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What a group wants of a topic (345)."""
+        """Return the subscription of a group to a topic (345)."""
     def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
         """Committed offsets and backlog of a group, of one topic or all (208). Of static topics, the global queues.
 
@@ -461,7 +461,7 @@ class GroupCalls(Part[GroupAdmin]):
     def names(self) -> list[str]:
         """Consumer groups the name server has a retry topic of, sorted."""
     def is_online(self, group: str) -> bool:
-        """Has the group a member right now?"""
+        """Tell whether the group has a member at this moment."""
     def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
         """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
 
@@ -481,18 +481,18 @@ class LiteTopicCalls(Part[LiteTopicAdmin]):
         """Look again for messages of a group's clients (200079)."""
 
 class MessageCalls(Part[MessageAdmin]):
-    """`admin.messages`. Bodies come inflated.
+    """`admin.messages`. Bodies come decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own."""
     def view(self, topic: str, msg_id: str, *, via: str | None = None) -> MessageExt:
-        """By offset message id, else by unique key.
+        """Find a message by its offset message id, or by its unique key if there is none with that id.
 
         Raises:
             ClientError: no such message.
         """
     def view_by_offset_id(self, offset_msg_id: str, topic: str | None = None) -> MessageExt:
-        """Asks the broker whose address is in the id (33).
+        """Find a message at the broker whose address is in its offset message id (33).
 
         Raises:
             RemoteProtocolError: not an offset message id.
@@ -508,7 +508,7 @@ class MessageCalls(Part[MessageAdmin]):
         end_ms: int = 9223372036854775807,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of a topic that carry `key` (12), by store time."""
+        """Find messages of a topic that carry `key` (12), in the order of their store times."""
     def query_by_tag(
         self,
         topic: str,
@@ -519,7 +519,7 @@ class MessageCalls(Part[MessageAdmin]):
         end_ms: int = 9223372036854775807,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages of a topic with a tag; RocketMQ 5.5 brokers only."""
+        """Find messages of a topic with a tag. Only brokers of RocketMQ 5.5 know this."""
     def query_by_unique_key(
         self,
         topic: str,
@@ -530,7 +530,9 @@ class MessageCalls(Part[MessageAdmin]):
         end_ms: int = 9223372036854775807,
         via: str | None = None,
     ) -> list[MessageExt]:
-        """Messages with this client id (12), by store time; more than one if the producer tried more than once."""
+        """Find messages with this client id (12), in the order of their store times. There are several if the producer
+        tried more than once.
+        """
     def pull(
         self,
         queue: MessageQueue,
@@ -543,7 +545,7 @@ class MessageCalls(Part[MessageAdmin]):
     ) -> PullResult:
         """Read a queue from a queue offset on, without being a member of anything (11)."""
     def view_by_queue_offset(self, queue: MessageQueue, offset: int, *, via: str | None = None) -> MessageExt:
-        """The message at one queue offset.
+        """Return the message at one queue offset.
 
         Raises:
             ClientError: none there; names the range of the queue.
@@ -559,57 +561,60 @@ class MessageCalls(Part[MessageAdmin]):
         via: str | None = None,
         group: str = "TOOLS_CONSUMER",
     ) -> Iterator[MessageExt]:
-        """All messages of a topic, queue after queue, from the oldest (or `begin_ms`) to what is the end now (or
-        `end_ms`). Times are store times.
+        """Yield all messages of a topic, queue after queue, from the oldest (or `begin_ms`) to the end at the time of
+        the call (or `end_ms`). Times are store times.
         """
     def query_consume_queue(
         self, address: str, queue: MessageQueue, index: int, count: int = 10, group: str | None = None
     ) -> QueryConsumeQueueResponseBody:
-        """Units of a ConsumeQueue from `index` on (321)."""
+        """Return units of a ConsumeQueue from `index` on (321)."""
     def consume_directly(self, group: str, client_id: str, topic: str, msg_id: str) -> ConsumeMessageDirectlyResult:
         """Have one member consume one message now (309)."""
     def resume_check_half_message(self, address: str, topic: str, msg_id: str) -> None:
         """Check a half message again that was given up (323)."""
     def track(self, message: MessageExt) -> list[MessageTrack]:
-        """Which groups have consumed a message, by group name."""
+        """Return what each group has done with a message, by group name."""
 
 class NameServerCalls(Part[NameServerAdmin]):
-    """`admin.name_servers`. Writes go to every name server, for they do not talk to each other, or to `servers`."""
+    """`admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to those of
+    `servers`."""
     def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
         """Set one value (100)."""
     def get_kv(self, namespace: str, key: str) -> str | None:
-        """One value (101); None if there is none."""
+        """Return one value (101); None if there is none."""
     def delete_kv(self, namespace: str, key: str, *, servers: Sequence[str] | None = None) -> None:
         """Remove one value (102)."""
     def list_kv(self, namespace: str) -> dict[str, str]:
-        """All values of a namespace (219); empty if there is none."""
+        """Return all values of a namespace (219); empty if there is none."""
     def config(self, *, servers: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
-        """Settings of every name server (319), by address."""
+        """Return the settings of every name server (319), by address."""
     def update_config(self, properties: dict[str, str], *, servers: Sequence[str] | None = None) -> None:
         """Change settings of every name server (318)."""
     def wipe_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
-        """Take a broker out of service for producers (205): topics changed, by name server."""
+        """Take a broker out of service for producers (205). Returns how many topics changed, by name server."""
     def add_write_perm(self, broker_name: str, *, servers: Sequence[str] | None = None) -> dict[str, int]:
-        """Put it back (327): topics changed, by name server."""
+        """Put a broker back into service for producers (327). Returns how many topics changed, by name server."""
 
 class OffsetCalls(Part[OffsetAdmin]):
     """`admin.offsets`. All offsets are queue offsets."""
     def queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted."""
+        """Return all readable queues of a topic, sorted."""
     def max(self, queue: MessageQueue) -> int:
-        """One past the newest message (30)."""
+        """Return the offset behind the newest message of a queue (30)."""
     def min(self, queue: MessageQueue) -> int:
-        """The oldest message (31)."""
+        """Return the offset of the oldest message of a queue (31)."""
     def search(self, queue: MessageQueue, timestamp_ms: int, boundary: str = "LOWER") -> int:
-        """By store time (29): LOWER the first not older, UPPER the last not younger."""
+        """Find an offset by store time (29). LOWER: of the first message that is not older; UPPER: of the last that is
+        not younger.
+        """
     def earliest_store_time(self, queue: MessageQueue) -> int:
-        """Store time of the oldest message in ms, -1 if there is none (32)."""
+        """Return the store time of the oldest message in ms, -1 if there is none (32)."""
     def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """Where a group is in a queue (14); None: nowhere."""
+        """Return the offset of a group in a queue (14); None if it has none."""
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Move a group in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
     def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
-        """All offsets of one broker (43), in pages if it is MaxQ's."""
+        """Return all offsets of one broker (43). MaxQ's brokers give them in pages."""
     def reset_by_time(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None
     ) -> dict[MessageQueue, int]:
@@ -620,7 +625,7 @@ class OffsetCalls(Part[OffsetAdmin]):
             The new offsets.
         """
     def queue_at(self, topic: str, broker: str, queue_id: int) -> MessageQueue:
-        """A queue whose broker is given by name or by address.
+        """Return a queue whose broker is given by name or by address.
 
         Raises:
             ClientError: the topic is not on that broker; lists where it is.
@@ -628,13 +633,14 @@ class OffsetCalls(Part[OffsetAdmin]):
     def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
         """Let a group go on at one offset of one queue (222); returns the new offset."""
     def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
-        """Put a group where another one is, queue by queue (43 and 15); returns the offsets. Queues in which the other
-        one is nowhere are left alone: consume statistics (208, mqadmin) call that 0, and the group would begin anew.
+        """Set a group's offsets to those of another group, queue by queue (43 and 15), and return them. Queues in which
+        the other group has no offset are left alone: consume statistics (208, mqadmin) call that 0, and the group would
+        begin anew.
         """
     def of_members(
         self, group: str, topic: str, client_address: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Offsets as the running members have them (223): client id → queue → offset."""
+        """Ask the running members for their offsets (223): client id → queue → offset."""
 
 class OperationsCalls(Part[OperationsAdmin]):
     """`admin.operations`. Answers are the broker's JSON objects."""
@@ -668,7 +674,7 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
         they are. What a command before has begun and not finished is finished first. Raises as `create`.
         """
     def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
-        """What each broker has of a static topic.
+        """Return what each broker has of a static topic.
 
         Raises:
             ClientError: a broker has it as an ordinary topic.
@@ -679,11 +685,11 @@ class TimerCalls(Part[TimerAdmin]):
     def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> Iterator[dict[str, Any]]:
-        """What waits on one broker, in the order of time; each page costs it some milliseconds at most."""
+        """Yield what waits on one broker, in the order of time. Each page costs the broker a few milliseconds."""
     def inspect(self, address: str, key: str, topic: str = "") -> dict[str, Any]:
-        """One message by its id (UNIQ_KEY); a page without entries if it does not wait there."""
+        """Look for one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
     def cancel(self, address: str, key: str, topic: str = "") -> None:
-        """Take it back. BrokerError if it does not wait there, or is due already."""
+        """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
 
 class TopicCalls(Part[TopicAdmin]):
     """`admin.topics`. Addresses are host:port of brokers."""
@@ -719,7 +725,7 @@ class TopicCalls(Part[TopicAdmin]):
     def system_names(self, address: str) -> list[str]:
         """Names of one broker's own topics (305), sorted."""
     def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is (105); NoRouteError if nobody knows it."""
+        """Return where a topic is (105). Raises NoRouteError if nobody knows it."""
     def clusters(self, topic: str) -> list[str]:
         """Clusters that have the topic, sorted."""
     def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
@@ -746,7 +752,8 @@ class TraceCalls(Part[TraceAdmin]):
         begin_ms: int = 0,
         end_ms: int = 9223372036854775807,
     ) -> list[TraceView]:
-        """What is traced of a message (12 on the trace topic), by time; also of one that was sent in a batch.
+        """Find what is traced of a message (12 on the trace topic), in the order of time, also of one that was sent in
+        a batch.
 
         Args:
             msg_id: the client's id, as a send gives it.
@@ -760,13 +767,13 @@ class TraceCalls(Part[TraceAdmin]):
 class TransactionCalls(Part[TransactionAdmin]):
     """`admin.transactions`."""
     def open(self, address: str, *, limit: int = 1000) -> list[MessageExt]:
-        """Open transactions of one broker, by the half messages that count, the oldest first.
+        """Return the open transactions of one broker, the oldest first, by the half messages that count.
 
         Args:
             limit: at most so many.
         """
     def history(self, transaction: str) -> TransactionHistory:
-        """What became of a transaction.
+        """Find out what became of a transaction.
 
         Args:
             transaction: its id, which is the unique key of its message; or an offset message id of a half message.
