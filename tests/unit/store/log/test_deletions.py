@@ -466,7 +466,7 @@ async def test_files_of_a_deleted_topic_that_the_disk_keeps_stop_nothing_and_go_
         assert store.put_message(message("T")).ok
         await delete_topics(store, "T")
         await asyncio.sleep(0.01)
-        assert store.is_writable and list((tmp_path / "deleted").iterdir())
+        assert store.flags.writable and list((tmp_path / "deleted").iterdir())
         await store.shutdown()
         assert not (tmp_path / "abort").exists()
     monkeypatch.setattr(SystemDisk, "delete_tree", delete_tree)
