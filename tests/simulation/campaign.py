@@ -5,7 +5,8 @@ Many kinds: of one store (crash_story.py), of one with ConsumeQueueExt (ext_stor
 two slaves (ha_story.py), of messages that wait while the clock jumps (delay_story.py), or while kills and losses of
 power follow one another (delay_power_story.py), of transactions (transaction_story.py), of the files of a DLedger
 member (ledger_story.py), of batches that are committed exactly once (staged_story.py), of pop consumption
-(pop_story.py), of a timer and of a compacted topic (timer_story.py, compaction_story.py), and, for every tenth seed, of
+(pop_story.py) and of messages that two consumers hold (twin_story.py), of a timer and of a compacted topic
+(timer_story.py, compaction_story.py), and, for every tenth seed, of
 whole servers and clients (ha_cluster_story.py, dledger_cluster_story.py), and of promises of every kind that a DLedger
 group, a pair or one broker is asked for (promise_story.py), of what clients promise (client_story.py), of what
 a change of leader costs (failover_story.py), and of a real file system that is full (full_tmpfs_story.py). Those of
@@ -38,6 +39,7 @@ from tests.simulation.ha.ha_cluster_story import FaultyHaClusterStory, HaCluster
 from tests.simulation.ha.ha_story import FaultyHaStory, HaStory
 from tests.simulation.late_dispatch import late
 from tests.simulation.pop.pop_story import FaultyPopStory, PopStory
+from tests.simulation.pop.twin_story import TwinStory
 from tests.simulation.servers.client_story import ClientStory
 from tests.simulation.servers.promise_story import PairPromiseStory, PromiseStory
 from tests.simulation.servers.staged_story import FaultyStagedStory, StagedStory
@@ -56,7 +58,7 @@ from tests.unit.broker.timer.timer_world import small_wheel
 Story = (
     CrashStory | ExtStory | HaStory | HaClusterStory | DelayStory | TransactionStory | LedgerStory | StagedStory
     | DLedgerClusterStory | TimerStory | CompactionStory | PromiseStory | PairPromiseStory | ClientStory | PopStory
-    | FailoverStory | FullTmpfsStory
+    | FailoverStory | FullTmpfsStory | TwinStory
 )  # fmt: skip
 KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "store": CrashStory, "ha": HaStory, "cluster": HaClusterStory, "delay": DelayStory,
@@ -66,7 +68,7 @@ KINDS: Final[dict[str, Callable[[int], Story]]] = {
     "client": ClientStory, "failover": FailoverStory, "full-tmpfs": FullTmpfsStory,
     "store-faults": FaultyCrashStory, "ext-faults": FaultyExtStory,
     "transaction-faults": FaultyTransactionStory, "staged-faults": FaultyStagedStory,
-    "pop": PopStory, "pop-faults": FaultyPopStory, "ledger-faults": FaultyLedgerStory,
+    "pop": PopStory, "pop-faults": FaultyPopStory, "pop-twins": TwinStory, "ledger-faults": FaultyLedgerStory,
     "dledger-cluster-faults": FaultyDLedgerClusterStory, "ha-faults": FaultyHaStory,
     "cluster-faults": FaultyHaClusterStory,
     "store-late": late(CrashStory), "ha-late": late(HaStory), "promise-pair-late": late(PairPromiseStory),

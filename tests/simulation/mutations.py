@@ -25,6 +25,7 @@ from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
 from maxq.broker.identity.authority import PROMISES, Promise
 from maxq.broker.identity.registration import BrokerRegistration
+from maxq.broker.pop import check_point_buffer
 from maxq.broker.pop.ack_message import AckMessageProcessor
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
@@ -272,6 +273,10 @@ async def _ask_anybody(self: SlaveSynchronize, question: Awaitable[Any]) -> Any:
     return await question
 
 
+def _mark_none(self: CheckPointBuffer, live: LiveCheckPoint, bits: int) -> list[list[int]]:
+    return []
+
+
 def _take_nothing(self: MetadataReverse) -> list[bytes]:
     return []
 
@@ -314,6 +319,13 @@ MUTATIONS: Final = {
     "offsets are taken and told by who may have been replaced": Mutation(
         "promise-pair", 4, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
     ),
+    "a message that two hold is acknowledged for one of them alone": Mutation(
+        "pop-twins", 0, ((CheckPointBuffer, "_mark_twins", _mark_none),)
+    ),
+    "what stands behind a check point that came late is not read at a start": Mutation(
+        "pop-twins", 221, ((check_point_buffer, "_first_needed", lambda live: -1),)
+    ),
+    "an end in order hands over what two hold": Mutation("pop-twins", 13, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 4, ((MetadataReverse, "take_pops", _take_nothing),)
     ),

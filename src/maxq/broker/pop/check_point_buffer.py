@@ -21,6 +21,7 @@ acknowledges it, and it comes again when the later of both times is over.
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
@@ -47,12 +48,17 @@ class LiveCheckPoint:
         next_begin: where the cursor goes on behind it; -1: it stands for one message whose time was changed.
         full: the bit map of all its messages.
         journal_offset: where the journal tells of it; -1: nowhere.
+        needed_from: where the journal tells of the first of those that stand behind it in its queue, and came before
+            it; -1: there are none. They may have ended, and the group's offset is not beyond them.
         slot: when its time is over.
         ended: acknowledged, revived or handed over.
         twins: others that hold some of its messages, too.
     """
 
-    __slots__ = ("ended", "full", "journal_offset", "next_begin", "number", "point", "revive_qid", "slot", "twins")
+    __slots__ = (
+        "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point", "revive_qid", "slot",
+        "twins",
+    )  # fmt: skip
 
     def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
         self.number = number
@@ -61,6 +67,7 @@ class LiveCheckPoint:
         self.next_begin = next_begin
         self.full = (1 << point.num) - 1
         self.journal_offset = -1
+        self.needed_from = -1
         self.ended = False
         self.slot = slot
         self.twins: tuple[LiveCheckPoint, ...] = ()
@@ -113,6 +120,7 @@ class CheckPointBuffer:
         self._by_number: dict[int, LiveCheckPoint] = {}
         self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by when their time is over, monotonic
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
+        self._late: list[LiveCheckPoint] = []  # those with `needed_from`
         self._next_number = clock.wall_ms() * 1000
         self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
         self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over
@@ -220,6 +228,10 @@ class CheckPointBuffer:
             behind = len(cursor)
             while behind and cursor[behind - 1].next_begin > next_begin:  # what a slave gave may come late
                 behind -= 1
+            if behind < len(cursor):
+                noted = [other for other in islice(cursor, behind, None) if other.journal_offset >= 0]
+                live.needed_from = min((_first_needed(other) for other in noted), default=-1)
+                self._late.append(live)
             cursor.insert(behind, live)
         self.in_flight[queue] = self.in_flight.get(queue, 0) + point.num
         return live
@@ -260,8 +272,8 @@ class CheckPointBuffer:
 
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
         """`bits` were not marked before."""
-        if live.twins:
-            self._mark_twins(live, bits)
+        if live.twins and (of_twins := self._mark_twins(live, bits)):
+            self._journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
         self._mark_alone(live, bits)
 
     def _mark_alone(self, live: LiveCheckPoint, bits: int) -> None:
@@ -271,13 +283,16 @@ class CheckPointBuffer:
         if point.bit_map == live.full:
             self._end(live)
 
-    def _mark_twins(self, live: LiveCheckPoint, bits: int) -> None:
-        """Whoever has the same messages by another receipt has them acknowledged, too: the journal says it of `live`,
-        and that it has twins."""
+    def _mark_twins(self, live: LiveCheckPoint, bits: int) -> list[list[int]]:
+        """Whoever has the same messages by another receipt has them acknowledged, too. Returns numbers and bits, as the
+        journal has them."""
+        marked: list[list[int]] = []
         offsets = _offsets_of(live.point, bits)
         for twin in live.twins:
             if not twin.ended and (same := _bits_of(twin.point, offsets)):
+                marked.append([twin.number, same])
                 self._mark_alone(twin, same)
+        return marked
 
     def leave_to_twins(self, live: LiveCheckPoint) -> None:
         """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are his,
@@ -376,13 +391,17 @@ class CheckPointBuffer:
     # --- journal -----------------------------------------------------------------------------------------------------
 
     def oldest_needed(self) -> int:
-        """Queue offset of the first journal record that tells of a live check point; -1: there is none."""
-        return next((live.journal_offset for live in self._live.values() if live.journal_offset >= 0), -1)
+        """Queue offset of the first journal record that tells of a live check point, or of what stands behind one; -1:
+        there is none."""
+        self._late = [live for live in self._late if not live.ended]
+        first = next((live.journal_offset for live in self._live.values() if live.journal_offset >= 0), -1)
+        return min((at for at in (first, *(live.needed_from for live in self._late)) if at >= 0), default=-1)
 
     def clear(self) -> None:
         """Forget everything; another broker speaks for the group."""
         for table in (self._live, self._by_number, self._slots, self._cursors, self.in_flight):
             table.clear()
+        self._late = []
         self._ended_here = None
         self._passed_on = []
 
@@ -431,7 +450,9 @@ class CheckPointBuffer:
             self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
 
     def _replay_ack(self, live: LiveCheckPoint, mask: int) -> None:
-        self._mark(live, mask & live.full & ~live.point.bit_map)
+        bits = mask & live.full & ~live.point.bit_map
+        self._mark_twins(live, bits)
+        self._mark_alone(live, bits)
 
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
@@ -531,7 +552,8 @@ class CheckPointBuffer:
             entries: dict[str, list[Any]] = {"p": [_entry(live) for live in added], "a": acks}
             self._noted(added, self._journal.write(entries | ({"t": pairs} if pairs else {}))[0])
         for live, mask in bits.items():
-            self._mark(live, mask)
+            if mask := mask & ~live.point.bit_map:  # else its twin, which came before it, is acknowledged
+                self._mark(live, mask)
         for pair in twins:
             _make_twins(*pair)
         self._take_done(done)
@@ -576,6 +598,10 @@ def _twins(
         for other in holders.get((live.queue, offset), ())
     }
     return list(pairs)
+
+
+def _first_needed(live: LiveCheckPoint) -> int:
+    return live.journal_offset if live.needed_from < 0 else min(live.journal_offset, live.needed_from)
 
 
 def _make_twins(one: LiveCheckPoint, other: LiveCheckPoint) -> None:

@@ -10,7 +10,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     e   numbers of check points that ended otherwise: revived, or handed over to the revive topic
     d   check points of the revive topic that were revived: [queue of it, offset of the record]
     t   numbers of two check points that hold the same message (see check_point_buffer.py)
-    l   what such a one has left to the other: [number of the check point, bits]
+    l   what such a one has left to the other, or was acknowledged by the other's receipt: [number of the check point,
+        bits]
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
 
