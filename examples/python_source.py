@@ -13,14 +13,24 @@ import sysconfig
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from examples.archive_and_sql import archive_and_ask
 from examples.helpers import PATIENCE_SECONDS, progress, run_example, say
-from maxq.api import Admin, ConsumeContext, Message, MessageExt, Producer, PushConsumer, SendResult, SendStatus
+from maxq.api import (
+    Admin,
+    ConsumeContext,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    SendResult,
+    SendStatus,
+)
 from maxq.config.settings import DEFAULT_BROKER_PORT, DEFAULT_NAMESRV_PORT
 from maxq.errors import MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
@@ -148,11 +158,8 @@ def receive(namesrv: str, title: str, count: int, account: Account) -> None:
     with ExitStack() as running:
         running.callback(begin.set)  # so that no listener waits when the members end
         members = [running.enter_context(member(name)) for name in ("one", "two")]
-        end = time.monotonic() + PATIENCE_SECONDS
-        while any(topic_queues(consumer) != QUEUES // len(members) for consumer in members):
-            if time.monotonic() > end:
-                raise MaxQError("the members did not share the queues within a minute")
-            time.sleep(0.01)
+        for consumer in members:
+            consumer.wait_for_assignment(has_its_part, timeout_ms=int(PATIENCE_SECONDS * 1000))
         started = time.monotonic()
         begin.set()
         account.wait_for(len(account.seen) + count)
@@ -161,9 +168,9 @@ def receive(namesrv: str, title: str, count: int, account: Account) -> None:
     say(title, f"{count:,} messages in {seconds:.1f} s: {count / seconds:,.0f}/s, by two members ({parts})")
 
 
-def topic_queues(consumer: PushConsumer) -> int:
-    """How many of the topic's queues a member has."""
-    return sum(queue.topic == TOPIC for queue in consumer.assigned_queues())
+def has_its_part(queues: Collection[MessageQueue]) -> bool:
+    """Tell whether these are half of the topic's queues, the part of each of two members."""
+    return sum(queue.topic == TOPIC for queue in queues) == QUEUES // 2
 
 
 def find(admin: Admin, samples: list[tuple[Line, SendResult]]) -> None:
