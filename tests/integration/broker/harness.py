@@ -31,7 +31,7 @@ SUBSCRIPTION = 4
 
 
 def small_store(folder: Path) -> dict[str, str]:
-    """Settings of a store whose files are small enough for a test."""
+    """Settings of a store whose files are small enough for a test, on a machine that may be busy with others."""
     return {
         "storePathRootDir": str(folder),
         "storePathCommitLog": str(folder / "commitlog"),
@@ -43,6 +43,9 @@ def small_store(folder: Path) -> dict[str, str]:
         "bindAddress": "127.0.0.1",
         "listenPort": "0",
         "brokerName": "broker-a",
+        # A machine that stands still for a second is no reason to refuse what a test sends.
+        "osPageCacheBusyTimeOutMills": "60000",
+        "waitTimeMillsInSendQueue": "60000",
     }
 
 
