@@ -148,8 +148,9 @@ class _AtOnce:
 _make_ack_path = AckPath.__init__
 
 
-def _make_hasty_ack_path(self: AckPath, buffer: CheckPointBuffer, acknowledgement: object, *others: Any) -> None:
-    _make_ack_path(self, buffer, _AtOnce(), *others)  # type: ignore[arg-type]
+def _make_hasty_ack_path(self: AckPath, *given: Any) -> None:
+    _make_ack_path(self, *given)
+    self._acknowledgement = _AtOnce()  # type: ignore[assignment]
 
 
 _cancel = RecallMessageProcessor.cancel
@@ -219,7 +220,7 @@ async def _give_up_when_busy(self: Delivery, result: PutMessageResult) -> None:
 
 
 async def _save_once(self: PopService) -> None:
-    orders = self._parts.orders
+    orders = self._orders
     if orders.table.is_dirty:
         orders.table.is_dirty, orders.unsaved = False, -1
         await TABLES.run(orders.table.persist)

@@ -1,7 +1,11 @@
-"""BrokerController: starts a broker and stops it. What it consists of: broker_base.py, broker_parts.py.
+"""BrokerController: one broker. How it is put together, in the order of its constructor; how it starts, changes its
+role and stops.
 
-Order of a start: configuration tables, store (recovery), listening, schedules, registration with the name servers.
-Order of a stop: unregister, answer what is unfinished, stop listening, store, configuration tables.
+Parts get what they use; none of them knows the controller. What two parts need of each other, and who hears of what, is
+said in `_connect`, in the order in which they hear.
+
+Order of a start: configuration tables, store (recovery), listening, features, schedules, registration with the name
+servers. Order of a stop: unregister, answer what is unfinished, stop listening, features, store, configuration tables.
 
 Source:
     broker/BrokerController.java.
@@ -10,24 +14,110 @@ Source:
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl
-from maxq.broker.assembly.broker_parts import BrokerParts
+from maxq.broker.access import broker_access, broker_client, register_access
+from maxq.broker.acting.assembly import GroupMember
+from maxq.broker.assembly.features import Features
+from maxq.broker.assembly.operations import Operations
 from maxq.broker.assembly.schedule import BrokerSchedule
+from maxq.broker.attributes import QUEUE_TYPE
+from maxq.broker.bundles import Clients, Environment, Limits, Messages, Peers, Tables
+from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.housekeeping import ClientHousekeepingService
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.dledger.dledger_broker import acknowledgement_of, dledger_broker_of
+from maxq.broker.dledger.send_relay import SendRelay
+from maxq.broker.dledger.table_records import TableRecords
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.fast_path.batch_path import BatchPath
+from maxq.broker.fast_path.pull_path import PullPath
+from maxq.broker.fast_path.pull_plans import PullPlans
+from maxq.broker.fast_path.send_back_path import SendBackPath
+from maxq.broker.fast_path.send_path import SendPath
+from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.filter.filter_expressions import load_sql92
-from maxq.broker.identity.broker_identity import resolve
+from maxq.broker.identity.authority import Authority
+from maxq.broker.identity.broker_identity import BrokerAddress, resolve
+from maxq.broker.identity.deleted_names import DeletedNames
+from maxq.broker.identity.outer_api import BrokerOuterApi
+from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.identity.role import SLAVE, check_role
+from maxq.broker.identity.store_owner import StoreOwner
+from maxq.broker.longpolling.pull_request_hold_service import HeldPullsOfClosed, PullRequestHoldService
+from maxq.broker.metrics.broker_metrics import BrokerMetrics, register_own
+from maxq.broker.metrics.labels import broker_registry
+from maxq.broker.metrics.metrics_export import MetricsExport
+from maxq.broker.metrics.rpc_latency import rpc_latency_of
+from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.pop.pop_messages import PopMessages
+from maxq.broker.processors.admin.purge_topic import PurgeTopicProcessor
+from maxq.broker.processors.admin.table_changes import TableChangesProcessor
+from maxq.broker.processors.assembly import admin_processors
+from maxq.broker.processors.clients.message_request_mode_manager import FILE_NAME as REQUEST_MODE_FILE
+from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.pull.pull_message import PullMessageProcessor
+from maxq.broker.processors.pull.pull_read_rules import ReadRules
+from maxq.broker.processors.pull.query_message import QueryMessageProcessor
+from maxq.broker.processors.send.reply_message import ReplyMessageProcessor
+from maxq.broker.processors.send.retry_topics import RetryTopics
+from maxq.broker.processors.send.send_back import SendBackProcessor
+from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProcessor
+from maxq.broker.processors.support import Registers
+from maxq.broker.put_hooks import PutHooks
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.runtime_info import RuntimeInfo
+from maxq.broker.schedule_message.delayed_messages import DelayedMessages
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.gone_master import GoneMaster
+from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.role_service import RoleService
+from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
+from maxq.broker.staged.staged_messages import StagedMessages
+from maxq.broker.static_topic.moved_queue_hook import MovedQueueHook
+from maxq.broker.static_topic.other_brokers import OtherBrokers
+from maxq.broker.static_topic.static_topics import StaticTopics
+from maxq.broker.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
+from maxq.broker.static_topic.topic_queue_mapping_manager import FILE_NAME as MAPPING_FILE
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.stats.broker_stats import BrokerStats
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.stage_times import StageTimes
+from maxq.broker.stats.topic_puts import TopicPuts
+from maxq.broker.status_pages import StatusPages
+from maxq.broker.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.timer.timed_messages import TimedMessages
+from maxq.broker.topic.compaction_topics import CompactionTopics
+from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.topic.topic_tails import TopicTails
+from maxq.broker.transaction.half_message import turn_away
+from maxq.broker.transaction.transactions import Transactions
 from maxq.codes import RequestCode
+from maxq.config.host import listening
 from maxq.config.settings import BrokerSettings
+from maxq.remoting.server import RemotingServer
+from maxq.remoting.tls import ServerTls
+from maxq.replication.ha.full_copy import FullCopy
+from maxq.replication.ha.ha_service import HAService
+from maxq.replication.ha.log_care import LogCare
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.holds import CURRENT
 from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.message_store import MessageStore
+from maxq.store.store_context import StoreIdentity
 
 log = logging.getLogger(__name__)
 
 _FIRST_REGISTRATION_SECONDS = 6.0  # a name server that does not answer must not keep the broker from serving
 _VIP_DISTANCE = 2
+_CHANNEL_SCAN_SECONDS = 10.0
 #: What the VIP port does not serve.
 _VIP_EXCLUDED = (
     RequestCode.PULL_MESSAGE,
@@ -39,8 +129,16 @@ _VIP_EXCLUDED = (
 )
 
 
-class BrokerController(BrokerParts):
-    """One broker."""
+class BrokerController:
+    """One broker.
+
+    Attributes:
+        env: where its parts run.
+        address: name and address of this broker; its port is 0 until it listens.
+        send_relay: None on a broker that is no member of a DLedger group, as are `dledger` and `table_records`.
+    """
+
+    # ---- putting together ---------------------------------------------------------------------------------------
 
     def __init__(
         self,
@@ -58,11 +156,435 @@ class BrokerController(BrokerParts):
             ConfigError: brokerRole and brokerId do not fit.
         """
         check_role(settings)
-        super().__init__(settings, disk=disk, clock=clock, rng=rng, on_failure=self._service_failed, access=access)
+        self._settings = settings
         self._running = False
         self._failure_listener: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
         self._registering: asyncio.Task[None] | None = None
+        self._make_environment(disk, clock, rng, access)
+        self._make_tables()
+        self._make_store()
+        self._make_network()
+        self._make_limits()
+        self._make_replication()
+        self._make_processors()
+        self._make_features()
+        self._make_fast_path()
+        self._make_operations()
+        self._connect()
+        self._register()
+
+    def _make_environment(self, disk: Disk, clock: Clock, rng: Rng, access: AccessControl | None) -> None:
+        settings, broker = self._settings, self._settings.broker
+        self.access = access or broker_access(settings, disk=disk, clock=clock)
+        settings.server = listening(settings.server, self.access.guard is not None)
+        self.address = BrokerAddress(
+            broker.broker_cluster_name,
+            broker.broker_name,
+            broker.broker_id,
+            broker.broker_ip1 or "127.0.0.1",
+            ha_ip=broker.broker_ip2,
+            ha_port=settings.store.ha_listen_port,
+        )
+        self.metrics = broker_registry(broker)
+        self.stats = BrokerStatsManager(
+            self.address.cluster,
+            clock=clock,
+            is_system_topic=lambda topic: self.topics.is_system_topic(topic),
+            detail=lambda: settings.broker.enable_detail_stat,
+        )
+        self.env = Environment(
+            settings=settings,
+            disk=disk,
+            clock=clock,
+            rng=rng,
+            own=self.address,
+            stats=self.stats,
+            rpc_latency=rpc_latency_of(broker, self.metrics),
+            guard=self.access.guard,
+            on_failure=self.service_failed,
+        )
+
+    def _make_tables(self) -> None:
+        settings, disk, clock = self._settings, self.env.disk, self.env.clock
+        folder = PurePath(settings.store.store_path_root_dir) / "config"
+        self.topics = TopicConfigManager(disk, folder / TOPIC_FILE, settings=settings, clock=clock)
+        self.groups = SubscriptionGroupManager(disk, folder / GROUP_FILE, settings=settings, clock=clock)
+        self.offsets = create_consumer_offset_manager(disk, folder, settings=settings, clock=clock)
+        self.mappings = TopicQueueMappingManager(
+            disk, folder / MAPPING_FILE, broker_name=self.address.broker_name, clock=clock
+        )
+        self.request_modes = MessageRequestModeManager(disk, folder / REQUEST_MODE_FILE)
+        self.carried_files = CarriedFiles(disk, folder)
+        self._tables = Tables(
+            topics=self.topics,
+            mappings=self.mappings,
+            groups=self.groups,
+            offsets=self.offsets,
+            request_modes=self.request_modes,
+            files=self.carried_files,
+        )
+        self.consumers = ConsumerManager(settings=settings, clock=clock)
+        self.producers = ProducerManager(settings=settings, clock=clock)
+        self.locks = RebalanceLockManager(clock=clock)
+        self.filters = ConsumerFilterManager(
+            disk, folder / FILTER_FILE, settings=settings, clock=clock,
+            max_physical_offset=lambda: self.store.max_physical_offset,
+        )  # fmt: skip
+        self._clients = Clients(
+            consumers=self.consumers, producers=self.producers, filters=self.filters, locks=self.locks
+        )
+        self.table_changes = TableChangesProcessor(
+            topics=self.topics, groups=self.groups, offsets=self.offsets, clock=clock
+        )
+        self.deleted_names = DeletedNames(self.env, self._tables, self._clients)
+
+    def _make_store(self) -> None:
+        settings, address = self._settings, self.address
+        self.store = MessageStore(
+            settings.store,
+            disk=self.env.disk,
+            clock=self.env.clock,
+            broker=StoreIdentity(
+                address.cluster, address.broker_name, address.broker_id, region=settings.broker.region_id
+            ),
+        )
+        self.store_owner = StoreOwner(self.env.disk, settings.store, address)
+        self.put_hooks = PutHooks()
+        self.acknowledgement = acknowledgement_of(settings, self.store)
+        self._messages = Messages(store=self.store, hooks=self.put_hooks, acknowledgement=self.acknowledgement)
+        self.hold_service = PullRequestHoldService(
+            self.store,
+            clock=self.env.clock,
+            long_polling=lambda: settings.broker.long_polling_enable,
+            guard=self.env.guard,
+        )
+        self.topic_puts = TopicPuts(lambda: self.store.topics)
+        self.broker_stats = BrokerStats(self.topic_puts.total, self.stats.messages_got)
+
+    def _make_network(self) -> None:
+        settings, env = self._settings, self.env
+        self.server = RemotingServer(settings.server, clock=env.clock, tls=ServerTls(settings.server, env.disk))
+        self.client = broker_client(settings, self.access, disk=env.disk, clock=env.clock, rng=env.rng)
+        self.outer_api = BrokerOuterApi(self.client, self.topics.row_json)
+        self.registration = BrokerRegistration(
+            self.outer_api,
+            self.topics,
+            self.address,
+            config=lambda: settings.broker,
+            name_servers=lambda: self.client.name_servers,
+            mappings=self.mappings.infos,
+            is_elected=settings.store.enable_dleger_commit_log,
+        )
+        self._peers = Peers(client=self.client, outer_api=self.outer_api, registration=self.registration)
+        self.ids_notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
+        self.housekeeping = ClientHousekeepingService(
+            self.consumers, self.producers, self.locks, count_event=self.stats.on_channel_event
+        )
+
+    def _make_limits(self) -> None:
+        settings, clock = self._settings, self.env.clock
+        self.fast_failure = FastFailure(settings, clock=clock)
+        self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
+        self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail, self.mappings.is_static)
+        self.quotas = Quotas(
+            settings,
+            clock=clock,
+            topics=self.topics,
+            groups=self.groups,
+            tails=self.topic_tails,
+            tail_of=self.store.topic_tail,
+            refusals=self.fast_failure.refused,
+        )
+        self._limits = Limits(fast_failure=self.fast_failure, quotas=self.quotas)
+
+    def _make_replication(self) -> None:
+        settings, clock, store = self._settings, self.env.clock, self.store
+        copies = SlaveTables(
+            topics=self.topics,
+            mappings=self.mappings,
+            groups=self.groups,
+            offsets=self.offsets,
+            request_modes=self.request_modes,
+            files=self.carried_files,
+            deletions=store.deletions,
+        )
+        self.slave_synchronize = SlaveSynchronize(
+            MasterApi(self.client),
+            copies,
+            clock=clock,
+            own_address=lambda: self.address.address,
+            timer_wheel=lambda: settings.store.timer_wheel_enable,
+            log_end=lambda: store.max_physical_offset,
+            joins_master=lambda: self.dledger is not None or self.ha_service.joins_master,
+            compaction=store.compaction,
+        )
+        full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
+        self.ha_service = HAService(settings, store, clock, first_offset=full_copy)
+        self.log_care = LogCare(
+            store,
+            clock,
+            config=lambda: settings.store,
+            master_address=lambda: self.ha_service.client.master_address,
+        )
+        self.dledger = dledger_broker_of(self.env, store, self.acknowledgement, self.ha_service.peers)
+        self.table_records: TableRecords | None = None
+        self.send_relay: SendRelay | None = None
+        if (dledger := self.dledger) is not None:
+            self.table_records = TableRecords(store, self.acknowledgement, copies)
+            self.send_relay = SendRelay(
+                self.env,
+                self._peers,
+                leads=lambda: self.address.is_master and dledger.doubt() is None,
+                is_asked=dledger.may_be_taken_for_leader,
+                hindrance=store.flags.why,
+            )
+        self.role = RoleService(
+            self.env,
+            self._tables,
+            self._messages,
+            self.dledger or self.ha_service,
+            self.slave_synchronize,
+            self.registration,
+            self.hold_service,
+            self.store_owner,
+        )
+        self.member = GroupMember(
+            self.env,
+            self._tables,
+            self._messages,
+            self._peers,
+            self.ha_service,
+            self.role,
+            self.hold_service.notify_all,
+        )
+        self.authority = Authority(
+            self.address,
+            speaks=lambda: self.member.services.is_running,
+            doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
+            gives_way=lambda: self.popping.service.gives_way(),
+            keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
+            copied=self._tables_copied,
+        )
+
+    def _make_processors(self) -> None:
+        """What answers the requests of producers and consumers, one at a time; the fast path, when it is made, answers
+        most of them together."""
+        env, tables, clients = self.env, self._tables, self._clients
+        messages, limits = self._messages, self._limits
+        self.retries = RetryTopics(env, tables, clients)
+        self.send_processor = SendMessageProcessor(env, tables, messages, limits, self.retries)
+        self.pull_plans = PullPlans(env, tables, clients, ReadRules(self._settings, self.member.acting))
+        self.pull_processor = PullMessageProcessor(
+            env, tables, clients, messages, limits, self.pull_plans, self.hold_service
+        )
+        self.query_processor = QueryMessageProcessor(env, messages)
+        self.reply_processor = ReplyMessageProcessor(env, tables, clients, limits, self.member.escape.put_message)
+
+    def _make_features(self) -> None:
+        env, tables, clients, messages = self.env, self._tables, self._clients, self._messages
+        member, peers = self.member, self._peers
+        others = OtherBrokers(peers.client, peers.outer_api.topic_route, lambda: self._settings.broker.forward_timeout)
+        self.transactions = Transactions(env, tables, clients, messages, member)
+        self.timed = TimedMessages(env, tables, messages, member)
+        self.delayed = DelayedMessages(env, tables, messages, member)
+        self.staged = StagedMessages(env, tables, messages)
+        self.popping = PopMessages(env, tables, clients, messages, self._limits, member, self.timed.service, others)
+        self.static_topics = StaticTopics(
+            env,
+            tables,
+            others,
+            TopicQueueMappingCleanService(
+                self.mappings,
+                others,
+                peers.outer_api.topic_route,
+                config=lambda: self._settings.store,
+                clock=env.clock,
+            ),
+            self.topic_tails,
+            self.pull_plans,
+            self.hold_service,
+        )
+        self.send_back_processor = SendBackProcessor(env, tables, messages, self.retries, self.delayed.levels)
+
+    def _make_fast_path(self) -> None:
+        """What answers the leading frames of an arrival together, without an object for each."""
+        env, tables, messages, limits = self.env, self._tables, self._messages, self._limits
+        self.stages = StageTimes(env.clock)
+        self.batches = BatchPath(
+            self.authority,
+            sends=SendPath(env, messages, limits, self.stages),
+            pulls=PullPath(
+                env,
+                tables,
+                self._clients,
+                messages,
+                limits,
+                self.pull_plans,
+                self.hold_service,
+                self.pull_processor.replay,
+            ),
+            ends=self.transactions.ends,
+            backs=SendBackPath(env, tables, messages, self.retries, self.delayed.levels, self.delayed.service.wake),
+            acks=self.popping.acks,
+        )
+
+    def _make_operations(self) -> None:
+        """What operators see and set."""
+        env, tables, clients = self.env, self._tables, self._clients
+        messages, limits = self._messages, self._limits
+        self.features = Features(
+            transactions=self.transactions,
+            timed=self.timed,
+            delayed=self.delayed,
+            staged=self.staged,
+            popping=self.popping,
+            static_topics=self.static_topics,
+        )
+        metrics = BrokerMetrics(self.metrics, env, tables, clients, messages, limits, self.hold_service, self.features)
+        register_own(self.metrics, env, self.store, self.server, self.hold_service, self.ha_service)
+        self.operations = Operations(self.metrics, env, tables, messages, limits, metrics, self.stages)
+        self.runtime_info = RuntimeInfo(
+            env, clients, messages, limits, self.broker_stats, self.hold_service, self.ha_service,
+            (
+                self.log_care.runtime_info,
+                self.timed.runtime_info,
+                self.delayed.service.runtime_info,
+                self.access.runtime_info,
+                lambda: {"brokerNameAlsoAt": self.registration.other_holder},
+            ),
+        )  # fmt: skip
+        self.schedule = BrokerSchedule(
+            env, tables, clients, messages, limits, self.broker_stats, self.hold_service, self.ha_service
+        )
+        self.exports = MetricsExport(self._settings.broker, self.metrics, env.clock)
+        self.pages = StatusPages(self._settings, self.metrics, clock=env.clock, not_ready=self._not_ready)
+
+    # ---- who hears of what --------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        """Tell every part whom it calls. Those of a list are called in this order."""
+        for topics_hear in (
+            self.deleted_names,
+            self.registration,
+            self.compaction_topics,
+            self.topic_tails,
+            self.quotas,
+            self.pull_plans,
+            self.timed,
+            self.popping,
+            self.operations.retention,
+        ):
+            self.topics.add_change_listener(topics_hear.topics_changed)
+        for groups_hear in (self.deleted_names, self.quotas, self.pull_plans):
+            self.groups.add_change_listener(groups_hear.groups_changed)
+        self.mappings.add_change_listener(self.static_topics.mappings_changed)
+        for waiting in (self.hold_service, self.popping.polling, self.popping.notified):
+            self.store.add_arrival_listener(waiting.messages_arrived)
+        self.consumers.add_offline_listener(self.filters.unregister)
+        self.stats.add_source(self.topic_puts)
+        self._connect_put_hooks()
+        self._connect_master_only_services()
+        self._connect_store()
+        self._connect_replication()
+        self._connect_server()
+
+    def _connect_put_hooks(self) -> None:
+        """The order is that of HookUtils.handleScheduleMessage: half messages, timers, delay levels, and then those
+        whose queue has moved."""
+        self.put_hooks.set_half(turn_away, self.transactions.service.prepared)
+        self.put_hooks.add(self.timed.hook)
+        self.put_hooks.add(self.delayed.hook)
+        self.put_hooks.add(MovedQueueHook(self.mappings, self.delayed.hook.deliver_soon))
+
+    def _connect_master_only_services(self) -> None:
+        """They start and stop in this order when this broker begins or ceases to be the one that works for its
+        group."""
+        services = self.member.services
+        services.register("queue locks", self.locks)
+        services.register("consumer offsets", self.member.offset_authority)
+        services.register("transactions", self.transactions.checks)
+        if self._settings.store.timer_wheel_enable:
+            services.register("timer messages", self.timed.service)
+        services.register("delayed messages", self.delayed.service)
+        services.register("staged messages", self.staged.service)
+        services.register("pop consumption", self.popping.service)
+        self.timed.service.rests = self.popping.leaves_deliveries
+        self.member.escape.rests = self.popping.sends_nothing
+        self.member.escape.keeps = self.popping.revive.keep_ack
+
+    def _connect_store(self) -> None:
+        store, settings = self.store, self._settings
+        store.dispatch.bit_map_of = self.filters.bit_map
+        store.queues.is_batch_topic = self._is_batch_topic
+        store.set_service_failed(self.service_failed)
+        store.cleaner.hidden.needed_from = self.ha_service.copied_by_all
+        settings.on_change(lambda changes: store.update_config(settings.store))
+        settings.on_change(self.topic_tails.settings_changed)
+        settings.on_change(lambda changes: self.quotas.users_changed())
+        settings.on_change(lambda changes: self.log_care.config_changed())
+
+    def _connect_replication(self) -> None:
+        self.acknowledgement.set_replicas(self.ha_service)
+        self.ha_service.set_joined_listener(self._master_joined)
+        self.ha_service.set_service_failed(self.service_failed)
+        self.ha_service.set_offer_listener(self.log_care.offered)
+        self.ha_service.alive_replicas = lambda: self.member.acting.alive_replicas
+        self.registration.set_result_listener(self.role.registered)
+        self.client.on_lost = self.registration.connection_lost
+        self.client.add_listener(
+            GoneMaster(lambda: self.slave_synchronize.master_address, self.ha_service.client.begin_again)
+        )
+        if self.dledger is not None and self.send_relay is not None:
+            self.dledger.set_leader_listener(self.send_relay.leader_changed)
+
+    def _connect_server(self) -> None:
+        server = self.server
+        self.access.stand_before(server)
+        server.gate = self.operations.gate
+        server.on_answer = self.operations.answered
+        server.authority = self.authority
+        server.batch_path = self.batches
+        server.batched_reads.path = self.batches.take
+        server.batched_reads.may_rest = self.store.flusher.joins_next
+        if self.send_relay is not None:
+            server.answers_to_the_end = self.send_relay.keeps
+        for listener in (self.housekeeping, HeldPullsOfClosed(self.hold_service), self.operations):
+            server.add_listener(listener)
+
+    def _register(self) -> None:
+        """Say who answers which request. What stands before others comes behind them: static topics, and the relay of a
+        DLedger member before everything that sends meet."""
+        env = self.env
+        processors: tuple[Registers, ...] = (
+            self.member.processor,
+            self.send_processor,
+            self.pull_processor,
+            self.query_processor,
+            self.reply_processor,
+            *admin_processors(
+                env,
+                self._tables,
+                self._clients,
+                self._messages,
+                runtime_info=self.runtime_info.collect,
+                ha_runtime_info=self.ha_service.runtime_info,
+                topic_route=self.outer_api.topic_route,
+                register_all=self.registration.register_all,
+            ),
+            self.table_changes,
+            *self.features.in_order,
+            self.send_back_processor,
+            PurgeTopicProcessor(env, self._tables, self._messages),
+            self.operations,
+        )
+        for processor in processors:
+            processor.register(self.server)
+        register_access(self.server, self.access, self.address)
+        if self.send_relay is not None:
+            self.send_relay.register(self.server)
+
+    # ---- what parts ask the controller --------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -74,6 +596,49 @@ class BrokerController(BrokerParts):
         process shut down: a broker that no longer flushes must not go on answering. Without a listener the broker shuts
         itself down."""
         self._failure_listener = listener
+
+    def _not_ready(self) -> list[str]:
+        """Why clients cannot use this broker."""
+        if not self._running:
+            return ["the broker is starting or ending"]
+        return [self.store.flags.why()] if not self.store.flags.writable else []
+
+    async def _tables_copied(self) -> bool:
+        """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a
+        SYNC_MASTER the slaves that ask, or are linked and will ask in a moment, topics and groups."""
+        if self.table_records is not None:
+            return await self.table_records.are_safe()
+        store = self._settings.store
+        return store.broker_role != "SYNC_MASTER" or await self.table_changes.copied(
+            lambda asking: max(asking, self.ha_service.table_copies), store.slave_timeout
+        )
+
+    def _master_joined(self) -> None:
+        """This slave has found on a new connection that its log and its master's are one."""
+        self.slave_synchronize.wake()
+        self.log_care.master_connected()
+
+    def _is_batch_topic(self, topic: str) -> bool:
+        config = self.topics.select_topic_config(topic)
+        return config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
+
+    def _take_deletion(self, topics: Collection[str], incarnation: int) -> None:
+        """Topics were deleted at that physical offset, here or on the master."""
+        self.offsets.take_deletion(topics, incarnation)
+        self.transactions.metrics.forget(topics)
+
+    def refresh_name_servers(self) -> None:
+        """Ask those that the settings name now."""
+        addresses = self._settings.broker.namesrv_addr.split(";")
+        self.client.update_name_servers([address.strip() for address in addresses if address.strip()])
+
+    def service_failed(self, service: str, error: BaseException) -> None:
+        """A service that a broker cannot do without has ended by `error`: tell the failure listener."""
+        self._failure_listener(service, error)
+
+    def _stop_after_failure(self, service: str, error: BaseException) -> None:
+        log.critical("%s failed, the broker stops: %s", service, error)
+        self._stopping = asyncio.get_running_loop().create_task(self.shutdown())
 
     # ---- starting ---------------------------------------------------------------------------------------------
 
@@ -101,18 +666,31 @@ class BrokerController(BrokerParts):
                 taken_name.cancel()
             await self._listen()
             await self.role.listen()
-            await self.kinds.load()
+            await self.features.load()
+            await self.operations.load()
         except BaseException:
             await self._close()
             raise
         self._running = True
         load_sql92()
         self.hold_service.start()
-        self.schedule = BrokerSchedule(self.scheduled_parts())
-        self.schedule.start()
+        self.schedule.start(
+            {
+                "name server address": (
+                    self._settings.broker.update_name_server_addr_period / 1000,
+                    self.refresh_name_servers,
+                ),
+                "register": (
+                    self._settings.broker.register_name_server_period / 1000,
+                    self.registration.register_now,
+                ),
+                "client channels": (_CHANNEL_SCAN_SECONDS, self.housekeeping.scan),
+            }
+        )
         self.role.start()
         self.access.start()
-        self.kinds.start()
+        self.features.start()
+        self.operations.start()
         if self.dledger is None:
             self.log_care.start()
         else:
@@ -134,7 +712,7 @@ class BrokerController(BrokerParts):
     async def _load(self) -> None:
         role = self._settings.store.broker_role
         await run_blocking(self.store_owner.check, role)
-        for table in self._tables():
+        for table in self._persistent_tables():
             await run_blocking(table.load)
         await run_blocking(self.access.load)
         self.topics.create_system_topics()
@@ -151,6 +729,7 @@ class BrokerController(BrokerParts):
         await run_blocking(self.store_owner.record, role)
         self.topic_tails.refresh_all()
         self.compaction_topics.refresh_all()
+        self.member.acting.loaded()
         self.store.start()
 
     async def _listen(self) -> None:
@@ -166,7 +745,6 @@ class BrokerController(BrokerParts):
     def _take_port(self, port: int) -> None:
         self.address.port = port
         self.store.set_store_host(self.address.store_host)
-        self.build_processors()
 
     async def _listen_vip(self, host: str, port: int) -> None:
         """Old clients use a second port. Doing without it harms nobody else, so its failure stops nothing."""
@@ -208,11 +786,6 @@ class BrokerController(BrokerParts):
 
     # ---- stopping ---------------------------------------------------------------------------------------------
 
-    def _take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """Topics were deleted at that physical offset, here or on the master."""
-        self.offsets.take_deletion(topics, incarnation)
-        self.transactions.metrics.forget(topics)
-
     async def shutdown(self) -> None:
         """Leave the name servers, finish what is under way, and put everything on the disk. What was acknowledged is
         durable on return, and the next start is a clean one."""
@@ -232,21 +805,10 @@ class BrokerController(BrokerParts):
         await self.send_processor.drain()
         await self.pull_processor.drain()
         await self.server.shutdown()
-        await self.kinds.shutdown()
+        await self.operations.shutdown()
+        await self.features.shutdown()
         await self._close()
         log.info("broker %s has ended", self.address.broker_name)
-
-    def _not_ready(self) -> list[str]:
-        if not self._running:
-            return ["the broker is starting or ending"]
-        return super()._not_ready()
-
-    def _service_failed(self, service: str, error: BaseException) -> None:
-        self._failure_listener(service, error)
-
-    def _stop_after_failure(self, service: str, error: BaseException) -> None:
-        log.critical("%s failed, the broker stops: %s", service, error)
-        self._stopping = asyncio.get_running_loop().create_task(self.shutdown())
 
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
@@ -269,11 +831,11 @@ class BrokerController(BrokerParts):
         end_threads()
 
     async def _persist_tables(self) -> None:
-        for table in self._tables():
+        for table in self._persistent_tables():
             try:
                 await TABLES.run(table.persist)
             except OSError as error:
                 log.error("%s could not be written: %s", type(table).__name__, error)
 
-    def _tables(self) -> list[PersistentManager]:
+    def _persistent_tables(self) -> list[PersistentManager]:
         return [self.topics, self.mappings, self.groups, self.offsets, self.request_modes, self.filters]

@@ -7,19 +7,14 @@ Source:
     broker/processor/AdminBrokerProcessor.java, prepareRuntimeInfo.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 
-from maxq.broker.fast_failure import FastFailure
+from maxq.broker.bundles import Clients, Environment, Limits, Messages
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.stats.broker_stats import BrokerStats
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import CURRENT_VERSION
-from maxq.config.settings import BrokerSettings
 from maxq.replication.ha.ha_service import HAService
-from maxq.replication.ha.log_care import LogCare
-from maxq.runtime.interfaces import Clock, Disk
-from maxq.store.message_store import MessageStore
 
 _NO_POOL = str(2**31 - 1)  # what Java tells of the transient store pool while it is off
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -30,46 +25,31 @@ class RuntimeInfo:
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        disk: Disk,
-        clock: Clock,
-        store: MessageStore,
-        stats: BrokerStatsManager,
+        env: Environment,
+        clients: Clients,
+        messages: Messages,
+        limits: Limits,
         broker_stats: BrokerStats,
-        fast_failure: FastFailure,
         hold_service: PullRequestHoldService,
         ha_service: HAService,
-        log_care: LogCare,
-        timer_info: Callable[[], dict[str, str]],
-        access_info: Callable[[], dict[str, str]],
-        subscribing_differently: Callable[[], list[str]],
-        other_holder: Callable[[], str],
+        sources: Iterable[Callable[[], dict[str, str]]],
     ) -> None:
-        """
-        Args:
-            timer_info: gives the numbers of the timer and of the delay levels.
-            access_info: gives the numbers of refusals by access control.
-            subscribing_differently: names the consumer groups whose members do not subscribe alike.
-            other_holder: the address of another living broker with this one's name and id; empty if there is none.
-        """
+        """`sources` give what other parts tell of themselves; each is asked at each call, in this order."""
+        settings = env.settings
         self._settings = settings
-        self._disk = disk
+        self._disk = env.disk
         self._log_folder = PurePath(settings.store.store_path_commit_log or settings.store.store_path_root_dir)
-        self._clock = clock
-        self._stats = stats
-        self._store = store
+        self._clock = env.clock
+        self._stats = env.stats
+        self._store = messages.store
         self._broker_stats = broker_stats
-        self._fast_failure = fast_failure
+        self._fast_failure = limits.fast_failure
         self._hold_service = hold_service
         self._ha_service = ha_service
-        self._log_care = log_care
-        self._timer_info = timer_info
-        self._access_info = access_info
-        self._subscribing_differently = subscribing_differently
-        self._other_holder = other_holder
-        self._boot_wall_ms = clock.wall_ms()
-        self._boot_ms = clock.monotonic_ms()
+        self._consumers = clients.consumers
+        self._sources = tuple(sources)
+        self._boot_wall_ms = env.clock.wall_ms()
+        self._boot_ms = env.clock.monotonic_ms()
 
     def collect(self) -> dict[str, str]:
         """Every key; all values are texts."""
@@ -81,11 +61,8 @@ class RuntimeInfo:
             **self._queues(),
             **self._replication(),
             "peerConnectionsRefused": str(self._ha_service.peers.refused),
-            **self._log_care.runtime_info(),
-            **self._timer_info(),
-            **self._access_info(),
-            "brokerNameAlsoAt": self._other_holder(),
-            "consumerGroupsSubscribingDifferently": ",".join(self._subscribing_differently()),
+            **{key: value for source in self._sources for key, value in source().items()},
+            "consumerGroupsSubscribingDifferently": ",".join(self._consumers.subscribing_differently()),
         }
 
     def _store_numbers(self) -> dict[str, str]:

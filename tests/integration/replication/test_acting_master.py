@@ -497,7 +497,7 @@ async def test_a_slave_that_acts_again_before_its_master_has_come_knows_what_it_
     rest = await popped(one)
     assert not set(bodies(rest)) & set(bodies(there))
     assert (await batch_ack(one, there[1:])).code == ResponseCode.SUCCESS
-    assert len(one.controller.popping.service._parts.buffer.hand_back()) == 1, "what was popped last is open"
+    assert len(one.controller.popping.buffer.hand_back()) == 1, "what was popped last is open"
 
 
 @pytest.mark.parametrize("has_taken", [False, True])
@@ -510,10 +510,10 @@ async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_h
     one = await _take_over(group)
     there = await popped(one, max_msg_nums=3)
     service = one.controller.popping.service
-    (row,) = service._parts.buffer.hand_back()
+    (row,) = one.controller.popping.buffer.hand_back()
     one.controller.member.services.change(False)
     master = await group.start("master", skipPreOnline="true")
-    journal = master.controller.popping.service._parts.journal
+    journal = master.controller.popping.buffer.journal
     if has_taken:
         journal.write({"p": [row[:12]]})
     _, end = journal.write({"e": [row[0]]})
@@ -521,7 +521,7 @@ async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_h
     await group.stop("master")
     await until(lambda: one.controller.member.acting.is_acting_master and service.not_ready() is None)
     assert not set(bodies(await popped(one))) & set(bodies(there))
-    still_open = [known for known in service._parts.buffer.hand_back() if known[4] == row[4] and not known[12]]
+    still_open = [known for known in one.controller.popping.buffer.hand_back() if known[4] == row[4] and not known[12]]
     assert len(still_open) == (not has_taken), "it would come again although it has ended at the master"
 
 
@@ -542,10 +542,10 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
 
     monkeypatch.setattr(service, "_pause", counted)
     acting._looked_ms -= 1 << 40
-    await until(lambda: bool(service._parts.buffer.take_due()))
+    await until(lambda: bool(master.controller.popping.buffer.take_due()))
     before = len(turns)
     await until(lambda: len(turns) > before + 3)
-    assert len(service._parts.buffer.take_due()) == 1, "not revived"
+    assert len(master.controller.popping.buffer.take_due()) == 1, "not revived"
     refusal = service.not_ready()
     assert refusal is not None and refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
     await acting.look()

@@ -16,17 +16,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.put_hooks import PutHooks
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
-from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, TransactionParts
+from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
@@ -44,6 +40,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.bundles_of import clients, environment, messages, tables
 
 ENDINGS: Final = (
     "shutdown", "kill", "kill in operation", "kill in start", "moment", "moment", "operation", "operation", "start",
@@ -102,20 +99,12 @@ class TransactionNode:
         self.offsets = ConsumerOffsetManager(disk, config / "consumerOffset.json", settings=self.settings, clock=clock)
         self.offsets.load()
         metrics = TransactionMetrics(disk, config / "transactionMetrics", clock=clock)
-        broker = BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911)
-        self.service = TransactionalMessageService(
-            TransactionParts(
-                settings=self.settings, clock=clock, store=self.store, offsets=self.offsets, hooks=PutHooks(),
-                stats=BrokerStatsManager("C", clock=clock, is_system_topic=lambda topic: False, detail=lambda: False),
-                metrics=metrics, broker=broker,
-                create_discard_topic=lambda: None,
-            )
-        )  # fmt: skip
+        env = environment(self.settings, clock=clock, disk=disk, on_failure=self._failed)
+        kept = messages(store=self.store)
+        self.service = TransactionalMessageService(env, tables(offsets=self.offsets, topics=_Topics()), kept, metrics)
         self.checks = TransactionalMessageCheckService(
-            self.service, settings=self.settings, clock=clock, store=self.store,
-            producers=cast(ProducerManager, _Producers(self)), guard=None, broker=broker, is_slave=lambda: False,
-            escape=_nowhere, on_failure=self._failed,
-        )  # fmt: skip
+            env, clients(producers=_Producers(self)), kept, self.service, _nowhere
+        )
         self.checks.start()
         await self.checks.ready()
         self._tasks.append(asyncio.get_running_loop().create_task(self._persist()))
@@ -183,6 +172,13 @@ class TransactionNode:
         good = [unit[0] for unit in units if unit is not None and unit[2] != DAMAGED_TAGS_CODE]
         messages = [self.store.look_message_by_offset(offset) for offset in good]
         return [message for message in messages if message is not None]
+
+
+class _Topics:
+    """The topic of what is given up is there already."""
+
+    def create_topic_in_send_message_back_method(self, topic: str, queues: int, perm: int, sys_flag: int) -> None:
+        """Nothing."""
 
 
 class _Producers:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
-from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService, ScheduleParts
+from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
@@ -31,6 +31,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.bundles_of import messages, tables
 from tests.unit.broker.timer.timer_world import TOPIC, TimerWorld, small_wheel
 
 LEVELS: Final = "1s 3s 10s 20s"
@@ -58,18 +59,13 @@ class DelayNode(TimerWorld):
         files = CarriedFiles(self.disk, PurePath(self.settings.store.store_path_root_dir) / "config")
         files.set_timer(self.service.exchange)
         self.schedule = ScheduleMessageService(
-            ScheduleParts(
-                settings=self.settings,
-                clock=self.clock,
-                store=self.store,
-                files=files,
-                levels=levels,
-                put=self._put_delayed,
-                is_local=lambda: self.is_local,
-                doubt=lambda: None,
-                on_delivered=lambda level, messages, size: None,
-                on_failure=self._failed,
-            )
+            self.env,
+            tables(files=files),
+            messages(store=self.store),
+            levels,
+            self._put_delayed,
+            lambda: None,
+            lambda level, messages, size: None,
         )
         self.delay_hook = DelayHook(levels, self.schedule.wake)
         self.schedule.start()

@@ -7,16 +7,19 @@ from pathlib import PurePath
 from typing import Any, cast
 
 from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Clients, Tables
 from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
 from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
 from maxq.broker.processors.admin.table_changes import TableChangesProcessor
-from maxq.broker.processors.assembly import AdminParts, admin_processors
+from maxq.broker.processors.assembly import admin_processors
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -39,6 +42,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from tests.golden import STORES
+from tests.unit.broker.bundles_of import environment, messages
 
 CONFIG_DIR = PurePath("/store/config")
 
@@ -211,36 +215,35 @@ class BrokerWorld:
         self.groups.create_system_groups()
         self.acknowledgement = Acknowledgement(cast(MessageStore, self.store))
         self.handlers: dict[int, Any] = {}
-        for processor in admin_processors(self._parts()):
+        for processor in (*self._admin_processors(), self.table_changes):
             for code, handler in processor.routes().items():
                 assert code not in self.handlers, f"two processors for {code}"
                 self.handlers[int(code)] = handler
 
-    def _parts(self) -> AdminParts:
-        return AdminParts(
-            settings=self.settings,
+    def _admin_processors(self) -> list[RequestProcessor]:
+        env = environment(
+            self.settings,
             disk=self.disk,
             clock=self.clock,
-            broker_address=lambda: "127.0.0.2:20911",
-            store=cast(MessageStore, self.store),
-            topics=self.topics,
-            table_changes=self.table_changes,
-            mappings=self.mappings,
-            groups=self.groups,
-            offsets=self.offsets,
-            consumers=self.consumers,
-            filters=self.filters,
-            producers=self.producers,
-            locks=self.locks,
-            request_modes=self.modes,
-            carried_files=CarriedFiles(self.disk, CONFIG_DIR),
+            own=BrokerAddress("WireCluster", self.settings.broker.broker_name, 0, "127.0.0.2", 20911),
             stats=self.stats,
-            acknowledgement=self.acknowledgement,
-            guard=None,
+        )
+        return admin_processors(
+            env,
+            Tables(
+                topics=self.topics,
+                mappings=self.mappings,
+                groups=self.groups,
+                offsets=self.offsets,
+                request_modes=self.modes,
+                files=CarriedFiles(self.disk, CONFIG_DIR),
+            ),
+            Clients(consumers=self.consumers, producers=self.producers, filters=self.filters, locks=self.locks),
+            messages(store=self.store, acknowledgement=self.acknowledgement),
             runtime_info=lambda: self.runtime,
             ha_runtime_info=lambda: self.ha_status,
             topic_route=self._topic_route,
-            on_permission_changed=self._register,
+            register_all=self._register,
         )
 
     async def _topic_route(self, topic: str) -> TopicRouteData | None:

@@ -50,7 +50,6 @@ class Waiting:
         self.clock = SimClock()
         self.store = Store()
         self.service = PullRequestHoldService(self.store, clock=self.clock, long_polling=lambda: True)
-        self.service.set_replay(self.replay)
         self.replays: list[tuple[HeldPull, bool]] = []
         self.answer = True
         self.advance_to = 0
@@ -73,6 +72,7 @@ class Waiting:
             offset,
             offset,
             self.clock.monotonic_ms() + wait_ms,
+            self.replay,
         )
         self.service.hold(held)
         return held

@@ -116,6 +116,7 @@ class Scene:
             BrokerAddress("C", "broker-a", 0, "10.0.0.1", 10911),
             config=lambda: self.config,
             name_servers=lambda: list(self.servers),
+            mappings=lambda topics: {},
             is_elected=False,
         )
 

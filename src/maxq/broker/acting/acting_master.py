@@ -36,17 +36,15 @@ from typing import Final
 
 from maxq.broker.acting.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.acting.group_api import GroupApi, Sign
-from maxq.broker.acting.group_ports import HALink, MetadataSync
-from maxq.broker.acting.master_flush_offset import MasterFlushOffset
+from maxq.broker.acting.master_link import MasterLink
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
+from maxq.broker.bundles import Environment
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.periodic import PeriodicTasks
-from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.first_answers import until_answered
-from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -58,54 +56,47 @@ class ActingMasterService:
     """See the module.
 
     Attributes:
+        group: what is known of the brokers that share this one's name.
         is_ending: this broker is shut down: another one may speak for the group as soon as it likes.
     """
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        group: BrokerGroup,
+        env: Environment,
         api: GroupApi,
+        link: MasterLink,
         registration: BrokerRegistration,
         services: SpecialServices,
-        ha: HALink,
-        sync: MetadataSync,
-        flush_offset: MasterFlushOffset,
         pre_online: PreOnline,
-        name_servers: Callable[[], list[str]],
-        is_outdated: Callable[[str, int], Awaitable[bool]],
         notify_held: Callable[[], None],
-        clock: Clock,
     ) -> None:
-        """
-        Args:
-            is_outdated: asks a name server, within so many ms, whether it has another copy of our topics (322).
-            notify_held: has parked pulls answered, so that consumers return to the master.
-        """
-        self._settings = settings
-        self._group = group
+        """`notify_held` has parked pulls answered, so that consumers return to the master."""
+        self._settings = env.settings
+        self._clock = env.clock
         self._api = api
+        self._ha = link.ha
+        self._sync = link.sync
+        self._flush_offset = link.flush_offset
         self._registration = registration
         self._services = services
-        self._ha = ha
-        self._sync = sync
-        self._flush_offset = flush_offset
         self._pre_online = pre_online
-        self._name_servers = name_servers
-        self._is_outdated = is_outdated
         self._notify_held = notify_held
-        self._clock = clock
-        self._looked_ms = clock.monotonic_ms()  # when the last look at the group began that has ended
+        self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began that has ended
         self._tasks = PeriodicTasks()
         self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
-        self.is_ending = False
         self._missed_ms: int | None = None  # since when name servers miss a master that may live
         self._heard_ms = -(1 << 62)  # when the last question began that the master answered
         self._knows_group = False  # who speaks for it was found out
-        registration.set_isolated(self._prepares())
+        self.group = BrokerGroup(env.own)
+        self.is_ending = False
+
+    def loaded(self) -> None:
+        """The store was loaded just now: nothing is registered from here on until this broker has prepared."""
+        self._flush_offset.loaded()
+        self._looked_ms = self._clock.monotonic_ms()
+        self._registration.set_isolated(self._prepares())
 
     @property
     def is_isolated(self) -> bool:
@@ -115,12 +106,12 @@ class ActingMasterService:
     @property
     def is_acting_master(self) -> bool:
         """Does this slave stand in for its master?"""
-        return self._group.own_id != MASTER_ID and self._services.is_running
+        return self.group.own_id != MASTER_ID and self._services.is_running
 
     @property
     def min_broker_id(self) -> int | None:
         """The id that speaks for the group; None while no name server told, or without enableSlaveActingMaster."""
-        return self._group.min_broker_id if self._group.min_broker_addr else None
+        return self.group.min_broker_id if self.group.min_broker_addr else None
 
     def doubt(self) -> str | None:
         """Why this broker cannot be sure that it still speaks for its group; None: it can."""
@@ -135,7 +126,7 @@ class ActingMasterService:
     @property
     def alive_replicas(self) -> int:
         """Living brokers of the group, this one included; totalReplicas until a name server was asked."""
-        return self._group.alive_replicas(self._settings.store.total_replicas)
+        return self.group.alive_replicas(self._settings.store.total_replicas)
 
     def _prepares(self) -> bool:
         broker = self._settings.broker
@@ -145,11 +136,11 @@ class ActingMasterService:
 
     async def go_online(self) -> None:
         """Prepare if asked to, start what this broker answers for, register. Failures are logged, not raised."""
-        own_id = self._group.own_id
+        own_id = self.group.own_id
         if self.is_isolated and not self._settings.broker.skip_pre_online:
             seen = await self._pre_online.run()
             if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
-                self._group.on_online(*seen)
+                self.group.on_online(*seen)
         self._services.change(own_id == MASTER_ID)
         self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(False)
@@ -175,7 +166,7 @@ class ActingMasterService:
 
     def role_changed(self) -> None:
         """This broker was made a master, or a slave, while it runs."""
-        self._services.change(self._group.own_id == MASTER_ID)
+        self._services.change(self.group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
 
@@ -190,13 +181,13 @@ class ActingMasterService:
         self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
 
     async def _look_again(self) -> None:
-        if self._group.own_id != MASTER_ID:
+        if self.group.own_id != MASTER_ID:
             await self.sync_member_group()
             return
         self._services.change(False)
         if not self._settings.broker.skip_pre_online:
             await self._pre_online.run()
-        self._services.change(self._group.own_id == MASTER_ID)
+        self._services.change(self.group.own_id == MASTER_ID)
 
     async def send_heartbeat(self) -> None:
         """Tell every name server that this broker lives, at the same time. One that has not answered the last sign of
@@ -206,7 +197,7 @@ class ActingMasterService:
         compatible = self._settings.broker.compatible_with_old_name_srv
         give = self._ask_for_change if compatible else self._give_sign
         loop = asyncio.get_running_loop()
-        for address in self._name_servers():
+        for address in self._registration.name_servers():
             if address not in self._signs:
                 sign = self._signs[address] = loop.create_task(self._heard(give, address))
                 sign.add_done_callback(partial(self._sign_ended, address))
@@ -220,7 +211,7 @@ class ActingMasterService:
     async def _ask_for_change(self, name_server: str) -> None:
         """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
         this broker: the others of the group would take it for dead until the next registration."""
-        if await self._is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
+        if await self._registration.is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
             self._registration.register_all()
 
     async def _give_sign(self, name_server: str) -> None:
@@ -246,15 +237,15 @@ class ActingMasterService:
             return
         if self.is_isolated:
             return
-        await self._follow(lambda: self._group.on_members(members), has_master=MASTER_ID in members)
+        await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """A name server told of a new smallest id (905)."""
         log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
-                 self._group.min_broker_id)  # fmt: skip
+                 self.group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
             await self._follow(
-                lambda: self._group.on_notice(min_broker_id, min_broker_addr, ha_address),
+                lambda: self.group.on_notice(min_broker_id, min_broker_addr, ha_address),
                 has_master=min_broker_id == MASTER_ID,
             )
 
@@ -262,7 +253,7 @@ class ActingMasterService:
         """Carry out what `news` changes, when what was told before is carried out; if nothing, meet a master that could
         not be asked the last time. `has_master`: the master is among those that live, as the name server says."""
         async with self._changing:
-            before = self._group.smallest
+            before = self.group.smallest
             change = news()
             if has_master:
                 self._missed_ms = None
@@ -272,12 +263,12 @@ class ActingMasterService:
                     await self._on_master_online(change)
                 return
             if not change.has_master and await self._may_live():
-                self._group.pass_over(before)
+                self.group.pass_over(before)
                 return
             if self.is_ending:
                 return
             self._unmet_master, self._missed_ms, self._knows_group = None, None, True
-            own_id = self._group.own_id
+            own_id = self.group.own_id
             log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
                 self._on_master_offline()
@@ -295,7 +286,7 @@ class ActingMasterService:
         """Ask the master that this broker copies from for a sign of life. If none is known it is GONE; to a slave that
         has just started, SILENT."""
         master, began_ms = self._sync.master_address, self._clock.monotonic_ms()
-        if not master or self._group.own_id == MASTER_ID:
+        if not master or self.group.own_id == MASTER_ID:
             return Sign.GONE if self._knows_group else Sign.SILENT
         sign = await self._api.sign_of(master)
         if sign is Sign.LIVES and master == self._sync.master_address:

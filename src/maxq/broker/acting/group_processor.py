@@ -7,8 +7,7 @@ Source:
 from collections.abc import Mapping
 
 from maxq.broker.acting.acting_master import ActingMasterService
-from maxq.broker.acting.group_ports import HALink, MetadataSync
-from maxq.broker.acting.master_flush_offset import MasterFlushOffset
+from maxq.broker.acting.master_link import MasterLink
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode, ResponseCode
@@ -27,21 +26,15 @@ class BrokerGroupProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
         own: BrokerAddress,
         acting: ActingMasterService,
-        ha: HALink,
-        sync: MetadataSync,
-        flush_offset: MasterFlushOffset,
-        init_max_offset: int,
+        link: MasterLink,
     ) -> None:
-        """`init_max_offset` is where the log ended when it was loaded."""
         self._own = own
         self._acting = acting
-        self._ha = ha
-        self._sync = sync
-        self._flush_offset = flush_offset
-        self._init_max_offset = init_max_offset
+        self._ha = link.ha
+        self._sync = link.sync
+        self._flush_offset = link.flush_offset
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -68,7 +61,7 @@ class BrokerGroupProcessor(RequestProcessor):
                 return request.reply()
             if self._acting.is_ending:
                 return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this master ends, its slave may act")
-            info = ExchangeHAInfoHeader(self._own.ha_address, self._init_max_offset, self._own.address)
+            info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
             return request.reply(ext=info.encode())
         if told.master_ha_address:
             self._ha.update_master_ha_address(told.master_ha_address)

@@ -15,15 +15,13 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.acting.group_api import GroupApi
-from maxq.broker.acting.group_ports import HALink, MetadataSync
-from maxq.broker.acting.master_flush_offset import MasterFlushOffset
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.acting.master_link import MasterLink
+from maxq.broker.bundles import Environment
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.remoting.client import split_address
-from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -52,30 +50,23 @@ class GroupSeen(NamedTuple):
 
 
 class PreOnline:
-    """Prepares one broker. `init_max_offset` is where its log ended when it was loaded."""
+    """Prepares one broker."""
 
     def __init__(
         self,
-        *,
-        own: BrokerAddress,
+        env: Environment,
         api: GroupApi,
-        ha: HALink,
-        sync: MetadataSync,
+        link: MasterLink,
         metadata: TakesBack,
-        flush_offset: MasterFlushOffset,
-        init_max_offset: int,
-        clock: Clock,
-        compatible: bool,
     ) -> None:
-        self._own = own
+        self._own = env.own
         self._api = api
-        self._ha = ha
-        self._sync = sync
+        self._ha = link.ha
+        self._sync = link.sync
         self._metadata = metadata
-        self._flush_offset = flush_offset
-        self._init_max_offset = init_max_offset
-        self._clock = clock
-        self._compatible = compatible
+        self._flush_offset = link.flush_offset
+        self._clock = env.clock
+        self._compatible = env.settings.broker.compatible_with_old_name_srv
 
     async def run(self) -> GroupSeen:
         """Return when this broker may go online."""
@@ -114,7 +105,7 @@ class PreOnline:
     # --- a master ---------------------------------------------------------------------------------------------------
 
     async def _meet_slave(self, broker_id: int, address: str) -> None:
-        info = ExchangeHAInfoHeader(self._own.ha_address, self._init_max_offset, self._own.address)
+        info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
         if not await self._copies(broker_id, address, info):
             log.warning("slave %d at %s does not copy from this master within %d ms: going on without it",
                         broker_id, address, GIVE_UP_MS)  # fmt: skip

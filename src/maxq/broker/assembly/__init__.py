@@ -1,5 +1,5 @@
-"""Puts a broker together.
+"""What a broker consists of beside its parts: `controller.py`, one level up, puts all together.
 
-`broker_base.py` makes tables, store, services and replication; `broker_parts.py` adds what answers requests;
-`message_kinds.py` lists the features, `operations.py` metrics and quotas, `schedule.py` what runs periodically.
+`features.py` lists what deals with one kind of message each, `operations.py` shows metrics and limits users,
+`schedule.py` is what runs periodically.
 """

@@ -1,21 +1,18 @@
 """Operations: what an operator sees of a broker and how he steers it, put together.
 
-Metrics, the counts of refusals, the stages of sends (`why-slow`), quotas, and retention by topic. A MessageKind, so
-that the controller loads, starts and ends it with the other parts.
+Metrics, the counts of refusals, the stages of sends (`why-slow`), quotas, and retention by topic. It is loaded,
+started and ended as a Feature is.
 """
 
 import logging
 from collections.abc import Iterator
 
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.metrics.broker_metrics import BrokerMetrics, MetricsParts
+from maxq.broker.bundles import Environment, Limits, Messages, Tables
+from maxq.broker.metrics.broker_metrics import BrokerMetrics
 from maxq.broker.periodic import PeriodicTasks
-from maxq.broker.processors.admin.purge_topic import PurgeTopicProcessor
-from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats.stage_times import StageTimes
 from maxq.broker.topic.topic_retention import TopicRetention
 from maxq.codes import RequestCode
-from maxq.lazy_dataclass import dataclass
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection
@@ -26,36 +23,40 @@ from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationParts:
-    """What it works with."""
-
-    registry: MetricsRegistry
-    metrics: MetricsParts
-    fast_failure: FastFailure
-    stages: StageTimes
-    quotas: Quotas
-    purges: PurgeTopicProcessor
-
-
 class Operations:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, parts: OperationParts) -> None:
-        self._parts = parts
-        looked_at = parts.metrics
-        self.retention = TopicRetention(looked_at.topics, looked_at.store)
+    Attributes:
+        retention: hides and frees what topics no longer keep.
+    """
+
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        limits: Limits,
+        metrics: BrokerMetrics,
+        stages: StageTimes,
+    ) -> None:
+        self._settings = env.settings
+        self._rpc_latency = env.rpc_latency
+        self._fast_failure = limits.fast_failure
+        self._quotas = limits.quotas
+        self._metrics = metrics
+        self._stages = stages
         self._tasks = PeriodicTasks()
-        self.metrics = BrokerMetrics(parts.registry, parts.metrics)
-        parts.registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))
         self._holds: dict[int | str, Hold] = {}
-        parts.registry.observed_counter("maxq_loop_holds_total", self._held, ("cause",))
-        parts.registry.observed_counter("maxq_loop_held_milliseconds_total", self._held_ms, ("cause",))
-        parts.quotas.register(parts.registry)
-        parts.registry.number("maxq_retention_topics", lambda: len(self.retention.limited))
+        self.retention = TopicRetention(tables.topics, messages.store)
+        registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))
+        registry.observed_counter("maxq_loop_holds_total", self._held, ("cause",))
+        registry.observed_counter("maxq_loop_held_milliseconds_total", self._held_ms, ("cause",))
+        limits.quotas.register(registry)
+        registry.number("maxq_retention_topics", lambda: len(self.retention.limited))
 
     def _refusals(self) -> Iterator[Sample]:
-        for cause, count in list(self._parts.fast_failure.refused.by_cause.items()):
+        for cause, count in list(self._fast_failure.refused.by_cause.items()):
             yield (cause,), count
 
     def _held(self) -> Iterator[Sample]:
@@ -67,31 +68,28 @@ class Operations:
             yield (_cause_text(cause),), hold.total_ns / 1_000_000
 
     def register(self, server: RemotingServer) -> None:
-        """Hear of every request and answer, and answer MAXQ_WHY_SLOW."""
+        """Answer MAXQ_WHY_SLOW."""
         self._holds = server.holds.by_cause
-        server.on_answer = self._answered
-        server.gate = self._gate
         server.register(RequestCode.MAXQ_WHY_SLOW, self._why_slow)
-        self._parts.purges.register(server)
 
-    def _gate(self, connection: Connection, request: RemotingCommand) -> str | None:
-        if self._parts.quotas.limits_users:
-            self._parts.quotas.note_user(connection, request)
-        return self._parts.fast_failure.gate(connection, request)
+    def gate(self, connection: Connection, request: RemotingCommand) -> str | None:
+        """Say why a request is refused before its processor sees it; None: it is not. `RemotingServer.gate`."""
+        if self._quotas.limits_users:
+            self._quotas.note_user(connection, request)
+        return self._fast_failure.gate(connection, request)
 
-    def _answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
-        self._parts.fast_failure.answered(request, response)
-        self.metrics.answered(request, response, milliseconds)
-
-    def held_answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
-        """A pull that was parked has its answer."""
-        self.metrics.answered(request, response, milliseconds, long_polling=True)
+    def answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
+        """Count a request that was answered, other than by the fast path. `RemotingServer.on_answer`."""
+        self._fast_failure.answered(request, response)
+        if self._rpc_latency is not None:
+            self._rpc_latency.answered(request, response, milliseconds)
+        self._metrics.answered(request, response, milliseconds)
 
     # ---- connections ------------------------------------------------------------------------------------------
 
     def on_close(self, connection: Connection) -> None:
         """A client that did not read was refused, too."""
-        self._parts.fast_failure.refused.heard(connection.close_reason, oneway=False)
+        self._fast_failure.refused.heard(connection.close_reason, oneway=False)
 
     def on_connect(self, connection: Connection) -> None:
         """Nothing."""
@@ -106,9 +104,9 @@ class Operations:
 
     def _why_slow(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """JSON of StageTimes, the refusals by cause, and what held the loop, the longest first."""
-        refused = self._parts.fast_failure.refused
+        refused = self._fast_failure.refused
         holds = sorted(self._holds.items(), key=lambda held: held[1].longest_ns, reverse=True)
-        body = self._parts.stages.to_json() | {
+        body = self._stages.to_json() | {
             "refused": dict(refused.by_cause),
             "holds": [
                 {
@@ -123,23 +121,22 @@ class Operations:
         return request.reply(body=json_dialect.dumps(body))
 
     async def load(self) -> None:
-        """See MessageKind."""
-        self._parts.quotas.load()
+        """See Feature."""
+        self._quotas.load()
         self.retention.load()
 
     def start(self) -> None:
-        """See MessageKind."""
-        settings = self._parts.metrics.settings
+        """See Feature."""
 
         def interval() -> float:
-            return settings.store.clean_resource_interval / 1000
+            return self._settings.store.clean_resource_interval / 1000
 
         self._tasks.every("retention by topic", interval, self.retention.look, first=0)
 
     async def shutdown(self) -> None:
-        """See MessageKind."""
+        """See Feature."""
         await self._tasks.stop()
-        self._parts.quotas.close()
+        self._quotas.close()
 
 
 def _cause_text(cause: int | str) -> str:

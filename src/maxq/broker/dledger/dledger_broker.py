@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Environment
 from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
 from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
@@ -23,7 +24,6 @@ from maxq.remoting.client import split_address
 from maxq.remoting.peer_addresses import PeerAddresses
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role, RoleChange
-from maxq.runtime.interfaces import Clock, Rng
 from maxq.store.message_store import MessageStore
 
 log: Final = logging.getLogger(__name__)
@@ -43,24 +43,20 @@ class DLedgerBroker:
 
     def __init__(
         self,
-        settings: BrokerSettings,
+        env: Environment,
         store: MessageStore,
         acknowledgement: QuorumAcknowledgement,
-        *,
-        clock: Clock,
-        rng: Rng,
         peers: PeerAddresses,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
         """`peers` says who may connect to the member's port."""
-        self._settings = settings
+        self._settings = env.settings
         self._store = store
         self._acknowledgement = acknowledgement
-        self._clock = clock
-        self._rng = rng
+        self._clock = env.clock
+        self._rng = env.rng
         self._peers = peers
-        self._on_failure = on_failure
-        self._config = member_config(settings.store)
+        self._on_failure = env.on_failure
+        self._config = member_config(env.settings.store)
         self._roles: DLedgerRoleChangeHandler | None = None
         self._leader_changed_ms = 0
         self._has_led = False
@@ -190,16 +186,9 @@ def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowl
 
 
 def dledger_broker_of(
-    settings: BrokerSettings,
-    store: MessageStore,
-    acknowledgement: Acknowledgement,
-    *,
-    clock: Clock,
-    rng: Rng,
-    peers: PeerAddresses,
-    on_failure: Callable[[str, BaseException], None],
+    env: Environment, store: MessageStore, acknowledgement: Acknowledgement, peers: PeerAddresses
 ) -> DLedgerBroker | None:
-    """The broker's member; None without enableDLegerCommitLog. Arguments as of DLedgerBroker."""
+    """The broker's member; None without enableDLegerCommitLog. `peers` as of DLedgerBroker."""
     if not isinstance(acknowledgement, QuorumAcknowledgement):
         return None
-    return DLedgerBroker(settings, store, acknowledgement, clock=clock, rng=rng, peers=peers, on_failure=on_failure)
+    return DLedgerBroker(env, store, acknowledgement, peers)

@@ -26,16 +26,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from maxq.access.guard import Guard
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Peers
 from maxq.codes import LanguageCode, RequestCode, ResponseCode
 from maxq.errors import MaxQError, RemotingConnectError, RemotingError
 from maxq.protocol.body.route import TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.remoting.client import Connection, RemotingClient
+from maxq.remoting.client import Connection
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.refusals import Cause
 
 log: Final = logging.getLogger(__name__)
@@ -57,31 +55,26 @@ class SendRelay:
 
     def __init__(
         self,
+        env: Environment,
+        peers: Peers,
         *,
         leads: Callable[[], bool],
         is_asked: Callable[[], bool],
-        own: BrokerAddress,
-        client: RemotingClient,
-        topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
-        clock: Clock,
-        guard: Guard | None,
         hindrance: Callable[[], str],
     ) -> None:
         """
         Args:
             leads: may this member take messages now, as the leader of its group?
             is_asked: may clients take this member for the leader? What other members get is refused.
-            topic_route: asks the name servers; it may raise MaxQError.
-            guard: is asked again about a send that was kept; None: there is no access control.
             hindrance: why this member's own store takes nothing; empty: it does.
         """
         self._leads = leads
         self._is_asked = is_asked
-        self._own = own
-        self._client = client
-        self._topic_route = topic_route
-        self._clock = clock
-        self._guard = guard
+        self._own = env.own
+        self._client = peers.client
+        self._topic_route = peers.outer_api.topic_route
+        self._clock = env.clock
+        self._guard = env.guard
         self._hindrance = hindrance
         self._behind: dict[int, Processor] = {}
         self._leader = ""  # where it answers clients; empty: not known

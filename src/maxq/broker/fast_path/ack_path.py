@@ -15,12 +15,11 @@ import orjson
 
 from maxq.access.guard import Guard
 from maxq.auth.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signed_content
-from maxq.broker.acknowledgement import Acknowledgement, remark_of
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.acknowledgement import remark_of
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.frame.remoting_command import RESPONSE_FLAG, RemotingCommand
@@ -60,20 +59,12 @@ def unsafe_remark(code: ResponseCode) -> str:
 class AckPath:
     """One per broker."""
 
-    def __init__(
-        self,
-        buffer: CheckPointBuffer,
-        acknowledgement: Acknowledgement,
-        stats: BrokerStatsManager,
-        own: BrokerAddress,
-        guard: Guard | None,
-    ) -> None:
-        """`guard` knows who may acknowledge; None: everybody."""
+    def __init__(self, env: Environment, messages: Messages, buffer: CheckPointBuffer) -> None:
         self._buffer = buffer
-        self._acknowledgement = acknowledgement
-        self._stats = stats
-        self._own = own
-        self._guard = guard
+        self._acknowledgement = messages.acknowledgement
+        self._stats = env.stats
+        self._own = env.own
+        self._guard = env.guard
         self._bits: dict[LiveCheckPoint, int] = {}  # marked in this turn
         self._opaques: dict[Connection, list[int]] = {}
 

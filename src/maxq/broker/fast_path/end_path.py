@@ -6,15 +6,13 @@ checks, copies, delays, refusals) is left to the EndTransactionProcessor, which 
 that one would have done anyway.
 """
 
-from maxq.access.guard import Guard
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.codes import RequestCode
 from maxq.protocol.frame.request_scanners_cy import EndScanner
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.remoting.server import Connection
-from maxq.store.message_store import MessageStore
 
 
 class EndPath:
@@ -22,20 +20,18 @@ class EndPath:
 
     def __init__(
         self,
+        env: Environment,
+        messages: Messages,
         transactions: TransactionalMessageService,
         checks: TransactionalMessageCheckService,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        guard: Guard | None,
     ) -> None:
-        """`guard` knows who may end transactions; None: everybody."""
         self._transactions = transactions
         self._checks = checks
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._guard = guard
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._guard = env.guard
         self._scanner = EndScanner()
-        if guard is not None:
+        if env.guard is not None:
             self._scanner.expect_signatures()
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:

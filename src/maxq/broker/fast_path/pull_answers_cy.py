@@ -87,7 +87,7 @@ class PullPlan:
 class PullAnswers:
     """One per broker (see pull_answers_cy.pyi)."""
 
-    rpc_latency = cython.declare(object, visibility="public")
+    _rpc_latency = cython.declare(object)
     _settings = cython.declare(object)
     _store = cython.declare(object)
     _reader = cython.declare(CachedPullReader)
@@ -100,19 +100,19 @@ class PullAnswers:
     _now_ms = cython.declare(object)
     _rules = cython.declare(object)
 
-    def __init__(self, *, settings, store, topics, groups, offsets, consumers, filters, stats, clock, rules):
-        self._settings = settings
+    def __init__(self, env, tables, clients, store, rules):
+        self._settings = env.settings
         self._store = store
         self._reader = store.cached_pull_reader
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
-        self._filters = filters
-        self._stats = stats
-        self._now_ms = clock.monotonic_ms
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
+        self._filters = clients.filters
+        self._stats = env.stats
+        self._now_ms = env.clock.monotonic_ms
         self._rules = rules
-        self.rpc_latency = None
+        self._rpc_latency = env.rpc_latency
 
     @property
     def waits(self):
@@ -210,11 +210,11 @@ class PullAnswers:
         if latency_ms > stats.longest_get_ms:
             stats.longest_get_ms = latency_ms
         counter.add(messages, size, latency_ms, False)
-        if self.rpc_latency is not None:
+        if self._rpc_latency is not None:
             if held_since_ms < 0:
-                self.rpc_latency.pull(latency_ms)
+                self._rpc_latency.pull(latency_ms)
             else:
-                self.rpc_latency.held_pull(now_ms - held_since_ms)
+                self._rpc_latency.held_pull(now_ms - held_since_ms)
         behind = self._store.max_physical_offset - last_physical_offset
         counter.fall_behind_bytes = behind if behind > 0 else 0
         head = plan.head % (self._rules.suggest(plan.group, is_behind), goes_on_at, min_offset, max_offset, opaque)

@@ -1,20 +1,12 @@
 """Typed face of the compiled answers to pulls that were checked before. See pull_answers_cy.py."""
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.metrics.rpc_latency import RpcLatency
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.pull.pull_read_rules import ReadRules
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.property_filter import PropertyFilter
 
@@ -75,33 +67,16 @@ class PullAnswers:
     """One per broker.
 
     Attributes:
-        rpc_latency: to be told of what is answered here.
         waits: the last `answer` found nothing because the offset is where the queue's next message goes.
     """
 
-    rpc_latency: RpcLatency | None
-
     def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        stats: BrokerStatsManager,
-        clock: Clock,
-        rules: ReadRules,
+        self, env: Environment, tables: Tables, clients: Clients, store: MessageStore, rules: ReadRules
     ) -> None: ...
     @property
     def waits(self) -> bool: ...
     def holds(self, plan: PullPlan) -> bool:
         """Is everything the checks looked at still as it was?"""
-
-    def registered(self, topic: str, group: str) -> PropertyFilter | None:
-        """The filter that the group's heartbeats registered."""
 
     def answer(
         self,

@@ -1,7 +1,7 @@
 """The batch path of repeated pulls: what a reader asks again and again is checked once and remembered.
 
 A consumer's pulls of one queue differ in offset and opaque only. When the PullMessageProcessor has let one through, it
-teaches this path what the checks found (`learn`): a PullPlan under the key of the request
+remembers what the checks found (PullPlans.learn): a PullPlan under the key of the request
 (protocol/request_scanners_cy, PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as
 everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
 replaced on change, never mutated, so identity says it. A pull that finds nothing yet and may wait is parked with its
@@ -14,54 +14,22 @@ What is in memory and filtered by tags at most is read and sent without an objec
 store's general way reads what is filtered by properties or lies further back.
 """
 
-from collections.abc import Iterable
-
-from maxq.access.guard import Guard
-from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.fast_path.pull_answers_cy import PullAnswers, PullPlan
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService, Replay
-from maxq.broker.metrics.rpc_latency import RpcLatency
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.processors.pull.pull_read_rules import ReadRules
-from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.codes import CURRENT_VERSION, RequestCode
-from maxq.config.settings import BrokerSettings
-from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
-from maxq.protocol.body.topic_config import TopicConfig
+from maxq.codes import RequestCode
 from maxq.protocol.frame.request_scanners_cy import PullScanner
 from maxq.protocol.frame.send_rows import A_END, A_TAKEN, ARRIVAL_WIDTH
-from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.server import Connection
 from maxq.remoting.socket_io_cy import untaken
-from maxq.runtime.interfaces import Clock
-from maxq.runtime.kept import Kept
-from maxq.store.message_store import MessageStore
-from maxq.store.queue.property_filter import PropertyFilter
-from maxq.store.read.message_reader import tags_codes
 from maxq.store.store_results import GetMessageStatus
 
 _PULL = int(RequestCode.PULL_MESSAGE)
-_COMMIT_OFFSET = 1  # bits of a pull's sysFlag
-_SUSPEND = 2
-_SUBSCRIPTION = 4
-_MAX_BYTES = 128 << 20  # of a pull that names no limit
-_MAX_PLANS = 50_000
-_SHORT_KEY = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
-_LONG_KEYS = 1 << 20
 _SHORT_POLLING_FLOOR_MS = 1
 _CAME_NOW = -1  # it did not wait
-
-_HEAD = (
-    '{"code":0,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
-    '"topicSysFlag":"%d","groupSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
-    '"serializeTypeCurrentRPC":"JSON","version":%d}'
-)
 
 
 class PullPath:
@@ -69,113 +37,30 @@ class PullPath:
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        stats: BrokerStatsManager,
-        clock: Clock,
-        rules: ReadRules,
-        quotas: Quotas,
+        env: Environment,
+        tables: Tables,
+        clients: Clients,
+        messages: Messages,
+        limits: Limits,
+        plans: PullPlans,
         hold_service: PullRequestHoldService,
         replay: Replay,
-        guard: Guard | None = None,
     ) -> None:
         """`replay` is the processor's way to answer a parked pull, for those that this path does not answer."""
-        self._settings = settings
-        self._store = store
-        self._offsets = offsets
-        self._stats = stats
-        self._clock = clock
-        self._rules = rules
-        self._quotas = quotas
+        self._store = messages.store
+        self._offsets = tables.offsets
+        self._stats = env.stats
+        self._clock = env.clock
+        self._quotas = limits.quotas
+        self._plans = plans
+        self._rules = plans.rules
         self._hold_service = hold_service
         self._replay = replay
-        self._guard = guard
+        self._guard = env.guard
         self._scanner = PullScanner()
-        if guard is not None:
+        if env.guard is not None:
             self._scanner.expect_signatures()
-        self._plans: Kept[bytes, PullPlan] = Kept(_MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY))
-        self._groups = groups
-        topics.add_change_listener(self._topics_changed)
-        groups.add_change_listener(self._groups_changed)
-        self._answers = PullAnswers(
-            settings=settings,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            filters=filters,
-            stats=stats,
-            clock=clock,
-            rules=rules,
-        )
-        hold_service.set_replay(self.replay)
-
-    def tell(self, rpc_latency: RpcLatency | None) -> None:
-        """Tell it of what is answered here."""
-        self._answers.rpc_latency = rpc_latency
-
-    def forget_all(self) -> None:
-        """What was learned may be wrong now (a topic has become static)."""
-        self._plans.clear()
-
-    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        if gone := frozenset(deleted):
-            self._plans.forget(lambda _, plan: plan.topic_name in gone)
-
-    def _groups_changed(self, names: Iterable[str]) -> None:
-        if gone := frozenset(names) - self._groups.subscription_group_table.keys():
-            self._plans.forget(lambda _, plan: plan.group_name in gone)
-
-    def learn(
-        self,
-        header: PullMessageRequestHeader,
-        topic: TopicConfig,
-        group: SubscriptionGroupConfig,
-        subscription: SubscriptionData,
-        wanted: PropertyFilter | None,
-    ) -> None:
-        """A pull like this one passed every check, and found messages or may wait for some."""
-        broker = self._settings.broker
-        from_heartbeat = not header.sys_flag & _SUBSCRIPTION
-        if (
-            (
-                wanted is not None
-                and from_heartbeat
-                and self._answers.registered(header.topic, header.consumer_group) is not wanted
-            )
-            or not group.consume_broadcast_enable
-            or broker.reject_pull_consumer_enable
-            or (self._rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
-        ):
-            return
-        codes = tags_codes(subscription)
-        plan = PullPlan(
-            broker=broker,
-            store=self._settings.store,
-            group_name=header.consumer_group,
-            topic_name=header.topic,
-            queue_id=header.queue_id,
-            max_msg_nums=header.max_msg_nums,
-            max_msg_bytes=_MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
-            commits=bool(header.sys_flag & _COMMIT_OFFSET),
-            suspends=bool(header.sys_flag & _SUSPEND),
-            suspend_ms=header.suspend_timeout_millis,
-            topic=topic,
-            group=group,
-            subscription=subscription,
-            wanted=wanted,
-            from_heartbeat=from_heartbeat,
-            codes=None if codes is None else frozenset(codes),
-            head=(_HEAD % (topic.topic_sys_flag, group.group_sys_flag, CURRENT_VERSION)).encode(),
-        )
-        self._plans.keep(plan_key(header), plan)
+        self._answers = PullAnswers(env, tables, clients, messages.store, plans.rules)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Take the leading pulls of buffer[start:end] for which there is a plan; the position behind the last one."""
@@ -290,6 +175,7 @@ class PullPath:
                 scanner.queue_offset,
                 scanner.queue_offset,
                 now_ms + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                self.replay,
                 now_ms,
                 frame=bytes(memoryview(buffer)[start + 4 : end]),
                 plan=plan,
@@ -307,20 +193,3 @@ class PullPath:
             if self._answers.waits:
                 return False
         return self._replay(held, last)
-
-
-def plan_key(header: PullMessageRequestHeader) -> bytes:
-    """The key PullScanner reads off such a request."""
-    fields = (
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.max_msg_nums,
-        header.sys_flag,
-        header.suspend_timeout_millis,
-        header.sub_version,
-        header.subscription or "",
-        header.expression_type or "",
-        "" if header.max_msg_bytes is None else header.max_msg_bytes,
-    )
-    return "".join(f"{field}\0" for field in fields).encode()

@@ -7,13 +7,16 @@ refusals) is left to the SendBackProcessor, which decides; this module only take
 anyway.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.named_message import has_unique_key
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.processors.send.send_back import SendBackParts, unsafe_remark
-from maxq.broker.schedule_message.delay_levels import queue_id_of
+from maxq.broker.processors.send.retry_topics import RetryTopics
+from maxq.broker.processors.send.send_back import level_of, unsafe_remark
+from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, retry_topic
 from maxq.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
@@ -42,10 +45,27 @@ class _Group(NamedTuple):
 class SendBackPath:
     """One per broker; called for every arrival of bytes on any of its connections."""
 
-    def __init__(self, parts: SendBackParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        retries: RetryTopics,
+        levels: DelayLevels,
+        on_delayed: Callable[[int], None],
+    ) -> None:
+        self._retries = retries
+        self._own = env.own
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._settings = env.settings
+        self._guard = env.guard
+        self._topics = tables.topics
+        self._on_delayed = on_delayed
+        self._levels = levels
+        self._rng = env.rng
         self._scanner = SendBackScanner()
-        if parts.guard is not None:
+        if env.guard is not None:
             self._scanner.expect_signatures()
         self._copy = RecordCopy()
 
@@ -72,34 +92,34 @@ class SendBackPath:
             position = scanner.scan(buffer, done, end)
         if opaques:
             for (name, topic), count in came_back.items():
-                self._parts.retries.count_sent_back(name, topic.decode("utf-8", "replace"), count)
+                self._retries.count_sent_back(name, topic.decode("utf-8", "replace"), count)
             self._answer_when_safe(connection, opaques)
         return done
 
     def _may_append(self, connection: Connection) -> bool:
         """Anything to refuse is the processor's: it knows the remark."""
-        parts = self._parts
         return (
-            parts.own.broker_id == MASTER_ID
-            and bool(parts.settings.broker.broker_permission & PERM_WRITE)
+            self._own.broker_id == MASTER_ID
+            and bool(self._settings.broker.broker_permission & PERM_WRITE)
             and RequestCode.CONSUMER_SEND_MSG_BACK not in connection.excluded_codes
-            and parts.store.refusal() is None
-            and parts.acknowledgement.refusal() is None
+            and self._store.refusal() is None
+            and self._acknowledgement.refusal() is None
         )
 
     def _may_give_back(self, connection: Connection) -> bool:
         """Has the guard let such a request through on this connection, and is this one signed by the same user?"""
-        scanner, guard = self._scanner, self._parts.guard
+        guard = self._guard
+        scanner = self._scanner
         return guard is None or guard.session(connection).admits(
             RequestCode.CONSUMER_SEND_MSG_BACK, scanner, scanner.group
         )
 
     def _group(self, name: bytes) -> _Group | None:
-        config = self._parts.retries.group(name.decode("utf-8", "replace"))
+        config = self._retries.group(name.decode("utf-8", "replace"))
         if isinstance(config, Refusal) or config.retry_queue_nums <= 0:
             return None
         topic = retry_topic(config.group_name)
-        known = self._parts.topics.select_topic_config(topic)
+        known = self._topics.select_topic_config(topic)
         if known is None or not known.perm & PERM_WRITE:
             return None
         return _Group(name, config, topic.encode())
@@ -107,38 +127,38 @@ class SendBackPath:
     def _take(self, connection: Connection, group: _Group) -> bytes:
         """Store the copy of what the scanned frame gives back; the topic that was first sent to, empty if the
         processor must see it: because of what it is, or because the guard has not let this client read the topic."""
-        parts, scanner, copy, config = self._parts, self._scanner, self._copy, group.config
-        record = parts.store.select_one_message(scanner.offset)
+        scanner, copy, config = self._scanner, self._copy, group.config
+        record = self._store.select_one_message(scanner.offset)
         if record is None or not copy.read(record):
             return b""
         if scanner.origin and not has_unique_key(copy.properties, scanner.origin):
             return b""
-        if parts.guard is not None and not parts.guard.session(connection).may_read(scanner, copy.topic):
+        if self._guard is not None and not self._guard.session(connection).may_read(scanner, copy.topic):
             return b""
         times = copy.reconsume_times
         asked = scanner.most_times if scanner.most_times >= 0 else None
-        if times >= parts.retries.most_times(config, asked, scanner.version):
+        if times >= self._retries.most_times(config, asked, scanner.version):
             return b""
-        level = scanner.delay_level or parts.level_of(config, times)
+        level = scanner.delay_level or level_of(self._levels, config, times)
         if level <= 0:
             return b""
-        level = parts.levels.capped(level)
-        queue_id = parts.rng.below(config.retry_queue_nums)
+        level = self._levels.capped(level)
+        queue_id = self._rng.below(config.retry_queue_nums)
         message_id = offset_message_id(copy.store_host, scanner.offset)
         properties = copy.sent_back(group.retry_topic, b"%d" % queue_id, b"%d" % level, message_id.encode())
-        parts.on_delayed(level)
-        writer = parts.store.plain_writer
+        self._on_delayed(level)
+        writer = self._store.plain_writer
         stored = writer.append_copy(record, copy, _SCHEDULE, queue_id_of(level), properties, times + 1)
         return (copy.retry_topic or copy.topic) if stored else b""
 
     # ---- answers ------------------------------------------------------------------------------------------------
 
     def _answer_when_safe(self, connection: Connection, opaques: list[tuple[int, bool]]) -> None:
-        store = self._parts.store
+        store = self._store
         store.appended()
         end = store.appended_offset
         later = partial(self._answer, connection, opaques)
-        if not self._parts.acknowledgement.when(end, later):
+        if not self._acknowledgement.when(end, later):
             later(ResponseCode.SUCCESS)
 
     def _answer(self, connection: Connection, opaques: list[tuple[int, bool]], code: ResponseCode) -> None:

@@ -9,19 +9,15 @@ Under SYNC_FLUSH, and with replicas to wait for, the answers of one arrival wait
 """
 
 from array import array
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from maxq.access.guard import Guard
 from maxq.auth.signing_cy import verify_arrivals, verify_rows
-from maxq.broker.acknowledgement import Acknowledgement
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.metrics.rpc_latency import RpcLatency
-from maxq.broker.quota.quotas import Quotas
+from maxq.broker.bundles import Environment, Limits, Messages
 from maxq.broker.stats.stage_times import ONE_IN, Stage, StageSample, StageTimes
 from maxq.codes import CURRENT_VERSION, LanguageCode, ResponseCode
-from maxq.config.settings import BrokerSettings
+from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.frame.remoting_command import LONGEST_HEADER, decode_frame
 from maxq.protocol.frame.replies_cy import encode_replies
 from maxq.protocol.frame.send_rows import (
@@ -40,53 +36,35 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.remoting.batched_reads import BatchedReads
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 
 
 class SendPath:
     """One per broker; called for every arrival of bytes on any of its connections."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        fast_failure: FastFailure,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        store_host: bytes,
-        half_stored: Callable[[str], None],
-        stages: StageTimes,
-        quotas: Quotas,
-        guard: Guard | None = None,
-    ) -> None:
-        """
-        Args:
-            guard: knows who may send what; None: everybody everything.
-            store_host: address and 4-byte port that clients reach, 8 or 20 bytes.
-            half_stored: told the real topic of each half message.
-        """
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._fast_failure = fast_failure
-        self._settings = settings
-        self._clock = clock
-        self._store_host = store_host
-        self._half_stored = half_stored
+    def __init__(self, env: Environment, messages: Messages, limits: Limits, stages: StageTimes) -> None:
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._fast_failure = limits.fast_failure
+        self._settings = env.settings
+        self._clock = env.clock
+        self._own = env.own
+        self._half_stored = messages.hooks.half_stored
         self._stages = stages
-        self._quotas = quotas
+        self._quotas = limits.quotas
         self._until_followed = ONE_IN
-        self.rpc_latency: RpcLatency | None = None  # to be told of what is answered here
-        self._guard = guard
-        self._scanner = SendScanner(settings.server.frame_max_length)
-        if guard is not None:
+        self._rpc_latency = env.rpc_latency  # is told of what is answered here
+        self._guard = env.guard
+        self._scanner = SendScanner(env.settings.server.frame_max_length)
+        if env.guard is not None:
             self._scanner.expect_signatures()
-        self._read_settings()
+        self._broker: BrokerConfig | None = None  # whose settings are in the next four
+        self._store_host = self._region = self._trace_on = self._suffix = b""
 
     def _read_settings(self) -> None:
-        """What goes into every record and answer; read again when a live update replaced the broker's settings."""
-        broker = self._broker = self._settings.broker
+        """What goes into every record and answer: read at the first arrival, when the broker's address is known, and
+        again when a live update replaced the broker's settings."""
+        self._broker = broker = self._settings.broker
+        self._store_host = self._own.store_host
         self._region = broker.region_id.encode()
         self._trace_on = b"true" if broker.trace_on else b"false"
         self._scanner.takes_halves = not broker.reject_transaction_message
@@ -188,11 +166,11 @@ class SendPath:
 
     def _now_ms(self) -> int:
         """For the latency of what must wait; 0 where nobody wants to know it."""
-        return 0 if self.rpc_latency is None else self._clock.monotonic_ms()
+        return 0 if self._rpc_latency is None else self._clock.monotonic_ms()
 
     def _answered(self, rows: int, took_ms: int, sample: StageSample | None) -> None:
-        if self.rpc_latency is not None:
-            self.rpc_latency.sends(took_ms, rows)
+        if self._rpc_latency is not None:
+            self._rpc_latency.sends(took_ms, rows)
         if sample is not None:
             sample.ended(Stage.ANSWER)
             sample.finish(rows)

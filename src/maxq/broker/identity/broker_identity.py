@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 from maxq.errors import ConfigError
 from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.message.message_id import encode_host, host_and_port
 
 
@@ -28,6 +29,11 @@ class BrokerAddress:
     ha_ip: str = ""
     ha_port: int = 0  # 0: port + 1
     resolved_ip: str = ""
+
+    @property
+    def is_master(self) -> bool:
+        """This broker has the id of its group's master: what is put, is put into its own log."""
+        return self.broker_id == MASTER_ID
 
     @property
     def address(self) -> str:

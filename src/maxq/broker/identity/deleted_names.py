@@ -2,40 +2,23 @@
 
 from collections.abc import Iterable
 
-from maxq.broker.client.silent_consumers import SilentConsumers
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.config.settings import BrokerSettings
+from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.protocol.body.topic_config import TopicConfig
 
 
 class DeletedNames:
-    """Hears of deleted topics and groups, and tells those that are given here."""
+    """Hears of deleted topics and groups, and tells tables, clients and statistics."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        *,
-        request_modes: MessageRequestModeManager,
-        filters: ConsumerFilterManager,
-        silent: SilentConsumers,
-        stats: BrokerStatsManager,
-    ) -> None:
-        self._settings = settings
-        self._groups = groups
-        self._request_modes = request_modes
-        self._filters = filters
-        self._silent = silent
-        self._stats = stats
-        topics.add_change_listener(self._topics_changed)
-        groups.add_change_listener(self._groups_changed)
+    def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
+        self._settings = env.settings
+        self._stats = env.stats
+        self._groups = tables.groups
+        self._request_modes = tables.request_modes
+        self._filters = clients.filters
+        self._silent = clients.consumers.silent
 
-    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Forget what is remembered of deleted topics."""
         if gone := frozenset(deleted):
             self._request_modes.forget(topics=gone)
             self._filters.forget(topics=gone)
@@ -43,7 +26,8 @@ class DeletedNames:
             if self._settings.broker.auto_delete_unused_stats:
                 self._stats.on_topics_deleted(gone)
 
-    def _groups_changed(self, names: Iterable[str]) -> None:
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Forget what is remembered of groups that are in the table no longer."""
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._request_modes.forget(groups=gone)
             self._filters.forget(groups=gone)

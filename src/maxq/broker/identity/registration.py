@@ -71,19 +71,21 @@ class BrokerRegistration:
         *,
         config: Callable[[], BrokerConfig],
         name_servers: Callable[[], list[str]],
+        mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]],
         is_elected: bool,
     ) -> None:
         """
         Args:
             config, name_servers: asked anew each time.
+            mappings: says what name servers learn of those of these topics that are static.
             is_elected: the group elects who has this broker's name and id (DLedger), and two may have it for a moment.
         """
         self._api = api
         self._topics = topics
         self._broker = broker
         self._config = config
-        self._name_servers = name_servers
-        self._mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]] = lambda topics: {}
+        self.name_servers = name_servers
+        self._mappings = mappings
         self._on_result: Callable[[RegisterResult], None] = lambda result: None
         self._servers: dict[str, _NameServer] = {}
         self._running: set[asyncio.Task[object]] = set()
@@ -102,13 +104,15 @@ class BrokerRegistration:
         """While isolated nothing is registered; what changes meanwhile goes out with the next registration after."""
         self._is_isolated = isolated
 
-    def set_mappings(self, mappings: Callable[[Iterable[str]], dict[str, TopicQueueMappingInfo]]) -> None:
-        """`mappings(topics)` says what name servers learn of those of them that are static."""
-        self._mappings = mappings
-
     def set_result_listener(self, listener: Callable[[RegisterResult], None]) -> None:
         """`listener` is called with each answer to a registration: a slave learns from it where its master is."""
         self._on_result = listener
+
+    async def is_outdated(self, name_server: str, timeout_ms: int) -> bool:
+        """Ask a name server whether it has another copy of our topics (322); asking is a sign of life, too."""
+        return await self._api.needs_registration(
+            name_server, self._broker, self._topics.data_version, timeout_ms=timeout_ms
+        )
 
     @property
     def registered_with(self) -> list[str]:
@@ -286,7 +290,7 @@ class BrokerRegistration:
     # ---- one name server --------------------------------------------------------------------------------------
 
     def _current_servers(self) -> list[_NameServer]:
-        addresses = self._name_servers()
+        addresses = self.name_servers()
         for gone in [address for address in self._servers if address not in addresses]:
             del self._servers[gone]
         for address in addresses:

@@ -64,7 +64,8 @@ class WatchedStore(Protocol):
 class HeldPull:
     """A pull that waits. `offset` is where it goes on reading: `first_offset` or later.
 
-    One that was not decoded has its frame, and what is remembered of its like, in place of request and header.
+    `again` tries to answer it. One that was not decoded has its frame, and what is remembered of its like, in place of
+    request and header.
     """
 
     connection: Connection
@@ -74,6 +75,7 @@ class HeldPull:
     first_offset: int
     offset: int
     deadline_ms: int  # monotonic
+    again: "Replay"
     began_ms: int = field(default=0)  # monotonic
     answered: bool = field(default=False)
     slot: int = field(default=0)  # of the deadline table; set when it is parked
@@ -105,7 +107,6 @@ class PullRequestHoldService:
         self._store = store
         self._clock = clock
         self._long_polling = long_polling
-        self._replay: Replay | None = None
         # Dictionaries used as ordered sets, so that a simulated run is the same every time.
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
@@ -114,10 +115,6 @@ class PullRequestHoldService:
         self._expired_slot = clock.monotonic_ms() // _EXPIRY_MS
         self._tasks: list[asyncio.Task[None]] = []
         self.held_count = 0
-
-    def set_replay(self, replay: Replay) -> None:
-        """Who answers parked pulls: the pull processor."""
-        self._replay = replay
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -204,7 +201,6 @@ class PullRequestHoldService:
 
     def _try_some(self, pulls: list[HeldPull], last: bool = False) -> int:
         """Try the first of these pulls, and more of them while the turn lasts; how many."""
-        assert self._replay is not None, "set_replay comes before the first pull"
         began_ns = self._clock.monotonic_ns() if len(pulls) > 1 else 0
         for number, held in enumerate(pulls):
             if number and self._clock.monotonic_ns() - began_ns > _TURN_NS:
@@ -212,7 +208,7 @@ class PullRequestHoldService:
             if held.answered:
                 continue
             try:
-                done = held.connection.is_closed or self._refuses(held) or self._replay(held, last)
+                done = held.connection.is_closed or self._refuses(held) or held.again(held, last)
             except Exception as error:  # one pull's failure is not the others', nor the append's that woke them
                 request, _ = held.asked()
                 held.connection.send(failure_reply(request, error))

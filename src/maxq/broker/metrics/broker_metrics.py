@@ -8,74 +8,58 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.fast_failure import FastFailure
+from maxq.broker.assembly.features import Features
+from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from maxq.broker.metrics.client_metrics import ClientMetrics
 from maxq.broker.metrics.labels import flag, forget_deleted
 from maxq.broker.metrics.lag_metrics import LagMetrics
 from maxq.broker.metrics.pop_metrics import PopMetrics
-from maxq.broker.metrics.rpc_latency import RpcLatency
+from maxq.broker.metrics.rpc_latency import DISABLE
 from maxq.broker.metrics.store_metrics import StoreMetrics, TimerMetricsView
 from maxq.broker.metrics.traffic_metrics import TrafficMetrics
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.pop.pop_messages import PopMessages
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.timer.timer_service import TimerService
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
-from maxq.lazy_dataclass import dataclass
-from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo, HARuntimeInfo
+from maxq.protocol.body.ha_runtime_info import HAConnectionRuntimeInfo
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.runtime.interfaces import Clock, Disk
+from maxq.remoting.server import RemotingServer
+from maxq.replication.ha.ha_service import HAService
 from maxq.runtime.metrics.registry import Histogram, MetricsRegistry, Sample
 from maxq.store.message_store import MessageStore
 
-DISABLE: Final = "DISABLE"
 CREATION_BOUNDS: Final = (10, 100, 1000, 3000, 5000)
 FINISH_BOUNDS: Final = (5, 60, 600, 3600, 43_200, 86_400)  # seconds, though the name says otherwise, as in Java
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsParts:
-    """What is looked at."""
-
-    settings: BrokerSettings
-    disk: Disk
-    clock: Clock
-    store: MessageStore
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
-    consumers: ConsumerManager
-    producers: ProducerManager
-    stats: BrokerStatsManager
-    fast_failure: FastFailure
-    hold_service: PullRequestHoldService
-    transactions: TransactionMetrics
-    timer: TimerService
-    popping: PopMessages
-    connections: Callable[[], int]
-    ha_runtime_info: Callable[[], HARuntimeInfo]
-
-
 class BrokerMetrics:
-    """Fills a registry.
+    """Fills a registry."""
 
-    Attributes:
-        rpc_latency: to be told of requests; None if nobody wants to know.
-    """
-
-    def __init__(self, registry: MetricsRegistry, parts: MetricsParts) -> None:
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        env: Environment,
+        tables: Tables,
+        clients: Clients,
+        messages: Messages,
+        limits: Limits,
+        hold_service: PullRequestHoldService,
+        features: Features,
+    ) -> None:
         self._registry = registry
-        self._parts = parts
-        self.rpc_latency: RpcLatency | None = None
+        self._topics = tables.topics
+        self._settings = env.settings
+        self._groups = tables.groups
+        self._fast_failure = limits.fast_failure
+        self._hold_service = hold_service
+        self._features = features
+        self._store = messages.store
+        self._stats = env.stats
+        self._consumers = clients.consumers
+        self._producers = clients.producers
+        self._clock = env.clock
+        self._offsets = tables.offsets
+        self._disk = env.disk
         self._creations: dict[int, Histogram] = {}
-        broker = parts.settings.broker
+        broker = env.settings.broker
         if broker.metrics_exporter_type == DISABLE:
             return
         registry.number("target_info", lambda: 1)
@@ -90,35 +74,28 @@ class BrokerMetrics:
         ):
             if enabled:
                 register()
-        if broker.enable_remoting_metrics:
-            self.rpc_latency = RpcLatency(registry)
-        self._register_own()
 
-    def answered(
-        self, request: RemotingCommand, response: RemotingCommand, milliseconds: int, *, long_polling: bool = False
-    ) -> None:
-        """A request was answered that did not take a plain path."""
-        if self.rpc_latency is not None:
-            self.rpc_latency.answered(request, response, milliseconds, long_polling=long_polling)
+    def answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
+        """Take note of a request that was answered, other than by the fast path."""
         creation = self._creations.get(request.code)
         if creation is not None:
             status = "success" if response.code == ResponseCode.SUCCESS else "failure"
-            is_system = self._parts.topics.is_system_topic(request.ext.get("topic", ""))
+            is_system = self._topics.is_system_topic(request.ext.get("topic", ""))
             creation.observe(milliseconds, status, flag(is_system))
 
     def _register_stats(self) -> None:
-        parts, registry = self._parts, self._registry
+        registry = self._registry
         registry.gauge("rocketmq_processor_watermark", self._water_marks, ("processor",))
-        registry.number("rocketmq_broker_permission", lambda: parts.settings.broker.broker_permission)
-        registry.number("rocketmq_topic_number", lambda: len(parts.topics.topic_config_table))
-        registry.number("rocketmq_consumer_group_number", lambda: len(parts.groups.subscription_group_table))
+        registry.number("rocketmq_broker_permission", lambda: self._settings.broker.broker_permission)
+        registry.number("rocketmq_topic_number", lambda: len(self._topics.topic_config_table))
+        registry.number("rocketmq_consumer_group_number", lambda: len(self._groups.subscription_group_table))
 
     def _water_marks(self) -> Iterator[Sample]:
         """Unfinished requests by kind. What is worked off at once never waits in a queue: 0."""
-        unfinished = self._parts.fast_failure
+        unfinished = self._fast_failure
         waiting = {
             "send": unfinished.sends.count,
-            "pull": unfinished.pulls.count + self._parts.hold_service.held_count,
+            "pull": unfinished.pulls.count + self._hold_service.held_count,
             "reply": unfinished.replies.count,
         }
         for processor in (
@@ -128,8 +105,7 @@ class BrokerMetrics:
             yield (processor,), waiting.get(processor, 0)
 
     def _register_traffic(self) -> None:
-        parts = self._parts
-        TrafficMetrics(self._registry, store=parts.store, stats=parts.stats, topics=parts.topics)
+        TrafficMetrics(self._registry, store=self._store, stats=self._stats, topics=self._topics)
         labels = ("invocation_status", "is_system")
         topics = self._registry.histogram(
             "rocketmq_topic_create_execution_time_milliseconds",
@@ -151,23 +127,22 @@ class BrokerMetrics:
         }
 
     def _register_clients(self) -> None:
-        ClientMetrics(self._registry, consumers=self._parts.consumers, producers=self._parts.producers)
+        ClientMetrics(self._registry, consumers=self._consumers, producers=self._producers)
 
     def _register_lag(self) -> None:
-        parts = self._parts
         LagMetrics(
             self._registry,
-            settings=parts.settings,
-            clock=parts.clock,
-            store=parts.store,
-            topics=parts.topics,
-            consumers=parts.consumers,
-            offsets=parts.offsets,
-            stats=parts.stats,
+            settings=self._settings,
+            clock=self._clock,
+            store=self._store,
+            topics=self._topics,
+            consumers=self._consumers,
+            offsets=self._offsets,
+            stats=self._stats,
         )
 
     def _register_transactions(self) -> None:
-        registry, counts, clock = self._registry, self._parts.transactions, self._parts.clock
+        registry, counts, clock = self._registry, self._features.transactions.metrics, self._clock
         registry.gauge("rocketmq_half_messages", lambda: _by_topic(counts.open_transactions()), ("topic",))
         registry.observed_counter("rocketmq_commit_messages_total", lambda: _by_topic(counts.committed), ("topic",))
         registry.observed_counter("rocketmq_rollback_messages_total", lambda: _by_topic(counts.rolled_back), ("topic",))
@@ -177,44 +152,48 @@ class BrokerMetrics:
             ("topic",),
             about="Transaction finish latency",
         )
-        forget_deleted(self._parts.topics, latency)
+        forget_deleted(self._topics, latency)
         counts.on_committed = lambda topic, born_ms: latency.observe(max(0, clock.wall_ms() - born_ms) // 1000, topic)
 
     def _register_store(self) -> None:
-        parts = self._parts
-        StoreMetrics(self._registry, config=parts.settings.store, store=parts.store, disk=parts.disk, clock=parts.clock)
-        if parts.settings.store.timer_wheel_enable:
-            TimerMetricsView(self._registry, parts.timer, parts.topics, clock=parts.clock)
+        StoreMetrics(self._registry, config=self._settings.store, store=self._store, disk=self._disk, clock=self._clock)
+        if self._settings.store.timer_wheel_enable:
+            TimerMetricsView(self._registry, self._features.timed.service, self._topics, clock=self._clock)
 
     def _register_pop(self) -> None:
-        parts = self._parts
-        popping = parts.popping
+        popping = self._features.popping
         PopMetrics(
-            self._registry, settings=parts.settings, buffer=popping.buffer, revive=popping.revive, counts=popping.counts
+            self._registry, settings=self._settings, buffer=popping.buffer, revive=popping.revive, counts=popping.counts
         )
-
-    def _register_own(self) -> None:
-        parts, registry = self._parts, self._registry
-        registry.number("maxq_connections", parts.connections)
-        registry.number("maxq_tasks", lambda: len(asyncio.all_tasks()))
-        registry.number("maxq_held_pulls", lambda: parts.hold_service.held_count)
-        registry.number("maxq_damaged_queue_units", lambda: parts.store.reader.damaged_units)
-        registry.gauge("maxq_ha_slaves", lambda: self._slaves(len))
-        registry.gauge(
-            "maxq_ha_slaves_in_sync", lambda: self._slaves(lambda slaves: sum(one.in_sync for one in slaves))
-        )
-        registry.gauge(
-            "maxq_ha_largest_gap_bytes",
-            lambda: self._slaves(lambda slaves: max((one.diff for one in slaves), default=0)),
-        )
-
-    def _slaves(self, number: Callable[[list[HAConnectionRuntimeInfo]], int]) -> Iterator[Sample]:
-        """Of a master; a slave shows nothing."""
-        info = self._parts.ha_runtime_info()
-        if info.master:
-            yield (), number(info.ha_connection_info)
 
 
 def _by_topic(counts: dict[str, int]) -> Iterator[Sample]:
     for topic, count in list(counts.items()):
         yield (topic,), count
+
+
+def register_own(
+    registry: MetricsRegistry,
+    env: Environment,
+    store: MessageStore,
+    server: RemotingServer,
+    hold_service: PullRequestHoldService,
+    ha_service: HAService,
+) -> None:
+    """Show what RocketMQ has no metrics for."""
+    if env.settings.broker.metrics_exporter_type == DISABLE:
+        return
+
+    def slaves(number: Callable[[list[HAConnectionRuntimeInfo]], int]) -> Iterator[Sample]:
+        """Of a master; a slave shows nothing."""
+        info = ha_service.runtime_info()
+        if info.master:
+            yield (), number(info.ha_connection_info)
+
+    registry.number("maxq_connections", lambda: len(server.connections))
+    registry.number("maxq_tasks", lambda: len(asyncio.all_tasks()))
+    registry.number("maxq_held_pulls", lambda: hold_service.held_count)
+    registry.number("maxq_damaged_queue_units", lambda: store.reader.damaged_units)
+    registry.gauge("maxq_ha_slaves", lambda: slaves(len))
+    registry.gauge("maxq_ha_slaves_in_sync", lambda: slaves(lambda ones: sum(one.in_sync for one in ones)))
+    registry.gauge("maxq_ha_largest_gap_bytes", lambda: slaves(lambda ones: max((one.diff for one in ones), default=0)))

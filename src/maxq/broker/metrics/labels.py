@@ -1,7 +1,8 @@
 """Labels of a broker's metrics, and its registry.
 
-A part that has numbers to show takes `BrokerParts.metrics` and makes its instruments once (runtime/metrics/registry.py
-says how). `enable…Metrics` switches of a group of metrics are asked where the group is registered.
+A part that has numbers to show takes `BrokerController.metrics` and makes its instruments once
+(runtime/metrics/registry.py says how). `enable…Metrics` switches of a group of metrics are asked where the group is
+registered.
 
 Source:
     broker/metrics/{BrokerMetricsManager,BrokerMetricsConstant}.java; store/metrics/DefaultStoreMetricsConstant.java.

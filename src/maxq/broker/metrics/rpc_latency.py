@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from maxq.codes import RequestCode, ResponseCode
+from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry
 
+DISABLE: Final = "DISABLE"  # of metricsExporterType: nothing is counted
 BOUNDS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 _LABELS: Final = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -90,3 +92,10 @@ def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
         return codes(code).name.lower()
     except ValueError:
         return str(code)
+
+
+def rpc_latency_of(broker: BrokerConfig, registry: MetricsRegistry) -> RpcLatency | None:
+    """The metrics of request times, None where the settings ask for none."""
+    if broker.metrics_exporter_type == DISABLE or not broker.enable_remoting_metrics:
+        return None
+    return RpcLatency(registry)

@@ -10,9 +10,8 @@ Source:
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.fast_path.ack_path import NOT_STORED_REMARK, unsafe_remark
-from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
@@ -20,7 +19,6 @@ from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.revive_records import ReviveRecords
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.pop import AckMsg, BatchAck, PopCheckPoint, decode_batch_acks
@@ -29,8 +27,6 @@ from maxq.protocol.header.pull import AckMessageRequestHeader, ChangeInvisibleTi
 from maxq.protocol.message.pop_extra_info import POP_ORDER_REVIVE_QUEUE, ExtraInfo, parse_extra_info, real_topic
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -40,29 +36,25 @@ class AckMessageProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
-        own: BrokerAddress,
-        store: MessageStore,
+        env: Environment,
+        messages: Messages,
         checks: PopChecks,
         buffer: CheckPointBuffer,
         orders: OrderService,
         records: ReviveRecords,
-        acknowledgement: Acknowledgement,
-        stats: BrokerStatsManager,
-        clock: Clock,
         ready: Callable[[], Awaitable[None]],
     ) -> None:
         """`ready` returns when this broker knows what was popped; RequestRefusedError if it cannot."""
         self._ready = ready
-        self._own = own
-        self._store = store
+        self._own = env.own
+        self._store = messages.store
         self._checks = checks
         self._buffer = buffer
         self._orders = orders
         self._records = records
-        self._acknowledgement = acknowledgement
-        self._stats = stats
-        self._clock = clock
+        self._acknowledgement = messages.acknowledgement
+        self._stats = env.stats
+        self._clock = env.clock
 
     def routes(self) -> Mapping[int, Processor]:
         return {

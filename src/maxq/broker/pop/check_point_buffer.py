@@ -106,6 +106,7 @@ class CheckPointBuffer:
     """Of one broker. Keys are those of PopCheckPoint.
 
     Attributes:
+        journal: where every change is noted.
         is_open: what is in memory is all there is, and may be changed: this broker speaks for its group.
         on_filled: called when the first check point comes.
         on_ended: called with the queue when one has ended.
@@ -114,7 +115,7 @@ class CheckPointBuffer:
 
     def __init__(self, offsets: ConsumerOffsetManager, journal: PopJournal, clock: Clock) -> None:
         self._offsets = offsets
-        self._journal = journal
+        self.journal = journal
         self._clock = clock
         self._live: dict[tuple[str, str, int, int, int, str], LiveCheckPoint] = {}  # in the order of their pops
         self._by_number: dict[int, LiveCheckPoint] = {}
@@ -150,18 +151,18 @@ class CheckPointBuffer:
         if not self._live:
             self.on_filled()
         added = [self._insert(self._number(), *point) for point in points]
-        offset, end = self._journal.write({"p": [_entry(live) for live in added]})
+        offset, end = self.journal.write({"p": [_entry(live) for live in added]})
         self._noted(added, offset)
         return end
 
     def noted_end(self) -> int:
         """See PopJournal."""
-        return self._journal.noted_end()
+        return self.journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
         """What the store did not take now comes behind everything that the journal has."""
         for live in added:
-            live.journal_offset = offset if offset >= 0 else self._journal.end
+            live.journal_offset = offset if offset >= 0 else self.journal.end
 
     def replace(self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int) -> Acked:
         """One message of `old` gets a check point of its own, and is acknowledged there; one record of the journal, so
@@ -170,7 +171,7 @@ class CheckPointBuffer:
         index = old.point.index_of(queue_offset)
         bit = 1 << index if index >= 0 else 0
         if not bit & ~old.point.bit_map:
-            return Acked(0, self._journal.noted_end())
+            return Acked(0, self.journal.noted_end())
         if not self._live:
             self.on_filled()
         live = self._insert(self._number(), point, revive_qid, -1)
@@ -181,7 +182,7 @@ class CheckPointBuffer:
         for twin in twins:
             _make_twins(live, twin)
         self._mark_alone(old, bit)
-        offset, end = self._journal.write(entries)
+        offset, end = self.journal.write(entries)
         self._noted([live], offset)
         return Acked(1, end)
 
@@ -204,7 +205,7 @@ class CheckPointBuffer:
         self._cursors.pop(queue, None)
         topic, group, queue_id = queue
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
-        self._journal.write({"r": [[topic, group, queue_id, offset]]})
+        self.journal.write({"r": [[topic, group, queue_id, offset]]})
 
     def _number(self) -> int:
         self._next_number += 1
@@ -304,14 +305,14 @@ class CheckPointBuffer:
                 left |= bits
                 self._mark_alone(live, bits)
         if left:
-            self._journal.write({"l": [[live.number, left]]})
+            self.journal.write({"l": [[live.number, left]]})
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
         """The journal is told what was marked. Returns the physical offset behind the record. Acks that mark nothing
         were marked before, and are as safe as all that was noted by now (`noted_end`)."""
         if not bits:
-            return self._journal.noted_end()
-        return self._journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1]
+            return self.journal.noted_end()
+        return self.journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1]
 
     def ack(self, live: LiveCheckPoint, queue_offsets: list[int]) -> Acked:
         """`mark` and `acked` of many in one."""
@@ -353,7 +354,7 @@ class CheckPointBuffer:
             queue = live.queue
             self.in_flight[queue] -= (live.full & ~live.point.bit_map).bit_count()
             self._end(live)
-        self._journal.write({"e": [live.number for live in open_ones]})
+        self.journal.write({"e": [live.number for live in open_ones]})
 
     def _end(self, live: LiveCheckPoint) -> None:
         live.ended = True
@@ -550,7 +551,7 @@ class CheckPointBuffer:
             acks = [[live.number, mask] for live, mask in bits.items()]
             pairs = [[one.number, other.number] for one, other in twins]
             entries: dict[str, list[Any]] = {"p": [_entry(live) for live in added], "a": acks}
-            self._noted(added, self._journal.write(entries | ({"t": pairs} if pairs else {}))[0])
+            self._noted(added, self.journal.write(entries | ({"t": pairs} if pairs else {}))[0])
         for live, mask in bits.items():
             if mask := mask & ~live.point.bit_map:  # else its twin, which came before it, is acknowledged
                 self._mark(live, mask)

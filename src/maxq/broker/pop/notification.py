@@ -7,25 +7,19 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.pop.order_service import OrderService
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
-from maxq.broker.pop.pop_message import CLOCKS_DIFFER_MS, PopFilters
+from maxq.broker.pop.pop_message import CLOCKS_DIFFER_MS
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
 from maxq.protocol.message.pop_extra_info import retry_topic_v1, retry_topic_v2
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.message_store import MessageStore
 from maxq.store.read.message_reader import TagFilter, tags_codes
 from maxq.store.store_results import GetMessageStatus
 
@@ -38,35 +32,26 @@ class NotificationProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
         checks: PopChecks,
-        filters: PopFilters,
         reader: PopReader,
-        orders: OrderService,
         notified: PopLongPollingService,
         popping: PopLongPollingService,
-        stats: BrokerStatsManager,
-        clock: Clock,
-        rng: Rng,
     ) -> None:
         """`notified` keeps the notifications that wait, `popping` the pops."""
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
         self._checks = checks
-        self._filters = filters
         self._reader = reader
-        self._orders = orders
         self._notified = notified
         self._popping = popping
-        self._stats = stats
-        self._clock = clock
-        self._rng = rng
+        self._stats = env.stats
+        self._clock = env.clock
+        self._rng = env.rng
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -105,7 +90,7 @@ class NotificationProcessor(RequestProcessor):
 
     def _has_message(self, connection: Connection, header: NotificationRequestHeader) -> bool:
         topic, _ = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
-        subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
+        subscription, wanted = self._checks.filters.of(header.topic, header.exp, header.exp_type)
         by_tag = None if wanted is not None or not header.exp else subscription
         queues = range(topic.read_queue_nums) if header.queue_id < 0 else (header.queue_id,)
         if any(self._queue_has(header, topic.topic_name, queue_id, by_tag) for queue_id in queues):
@@ -120,7 +105,7 @@ class NotificationProcessor(RequestProcessor):
         self, header: NotificationRequestHeader, topic: str, queue_id: int, by_tag: TagFilter | None
     ) -> bool:
         group = header.consumer_group
-        if header.order and self._orders.is_blocked(topic, group, queue_id, header.attempt_id, 0):
+        if header.order and self._reader.orders.is_blocked(topic, group, queue_id, header.attempt_id, 0):
             return False
         offset = self._reader.offset(topic, group, queue_id)
         waiting = self._store.max_offset(topic, queue_id) - offset

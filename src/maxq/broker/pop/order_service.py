@@ -7,12 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Tables
 from maxq.broker.pop.order_info import ILLEGAL, ConsumerOrderInfoManager, OrderInfo
 from maxq.broker.pop.pop_journal import NOT_NOTED, PopJournal
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
-from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -30,19 +28,17 @@ class OrderService:
 
     def __init__(
         self,
+        env: Environment,
+        tables: Tables,
         table: ConsumerOrderInfoManager,
-        *,
-        settings: BrokerSettings,
-        offsets: ConsumerOffsetManager,
         journal: PopJournal,
-        clock: Clock,
         wake: Callable[[str, str, int], None],
     ) -> None:
         self.table = table
-        self._settings = settings
-        self._offsets = offsets
+        self._settings = env.settings
+        self._offsets = tables.offsets
         self._journal = journal
-        self._clock = clock
+        self._clock = env.clock
         self._wake = wake
         self._timers: dict[QueueKey, asyncio.TimerHandle] = {}
         self.unsaved = -1

@@ -1,20 +1,24 @@
 """What every request of pop consumption is asked: may this group read that topic here?"""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.processors.refusal import FAQ
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.bundles import Clients, Environment, Messages, Tables
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
+from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
-from maxq.errors import RequestRefusedError
-from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.errors import FilterExpressionError, RequestRefusedError
+from maxq.filter.languages import compile_expression
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.remoting.server import Connection
-from maxq.store.message_store import MessageStore
+from maxq.runtime.kept import Kept, text_size
+from maxq.store.queue.property_filter import PropertyFilter
+
+_CACHED_FILTERS: Final = 1_000
+_CACHED_TEXT: Final = 1 << 20  # characters of all expressions together
 
 
 class Allowed(NamedTuple):
@@ -24,22 +28,60 @@ class Allowed(NamedTuple):
     group: SubscriptionGroupConfig
 
 
-class PopChecks:
-    """Of one broker. Every method raises RequestRefusedError with what a client is told."""
+class PopFilters:
+    """Filters that pops carry, built once."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        own: BrokerAddress,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        store: MessageStore,
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings
-        self._own = own
-        self._topics = topics
-        self._groups = groups
-        self._store = store
+        self._subscriptions = subscriptions
+        self._built: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_FILTERS, _CACHED_TEXT, text_size)
+
+    def of(
+        self, topic: str, expression: str | None, kind: str | None
+    ) -> tuple[SubscriptionData, PropertyFilter | None]:
+        """The subscription, and the filter on properties unless it goes by tags. RequestRefusedError if it is wrong, or
+        property filters are off."""
+        found = self._subscriptions.from_header(topic, expression or "*", kind or "TAG")
+        if isinstance(found, Refusal):
+            raise RequestRefusedError(found.code, found.remark)
+        if found.is_tag_type:
+            return found, None
+        if not self._settings.broker.enable_property_filter:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {found.expression_type}: its "
+                "enablePropertyFilter is false; set it with updateBrokerConfig",
+            )
+        return found, self._filter(found.expression_type, found.sub_string)
+
+    def _filter(self, kind: str, expression: str) -> PropertyFilter:
+        kept = self._built.get((kind, expression))
+        if kept is not None:
+            return kept
+        try:
+            kept = PropertyFilter(compile_expression(kind, expression))
+        except FilterExpressionError as error:
+            raise RequestRefusedError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+            ) from error
+        self._built.keep((kind, expression), kept)
+        return kept
+
+
+class PopChecks:
+    """Of one broker. Every method raises RequestRefusedError with what a client is told.
+
+    Attributes:
+        filters: what pops, notifications and peeks filter by.
+    """
+
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self.filters = PopFilters(env.settings, PullSubscriptions(env, tables, clients))
+        self._settings = env.settings
+        self._own = env.own
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._store = messages.store
 
     def may_read(self, connection: Connection, topic: str, group: str, queue_id: int, doing: str) -> Allowed:
         """`doing`: in the remark; queue_id -1: any."""

@@ -8,35 +8,22 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.access.guard import Guard
-from maxq.broker.acknowledgement import STAYS, Acknowledgement, remark_of
-from maxq.broker.client.silent_consumers import SilentConsumers
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.acknowledgement import STAYS, remark_of
+from maxq.broker.bundles import Clients, Environment, Limits, Messages
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
 from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
 from maxq.broker.processors.pull.later_answers import LaterAnswers
-from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
-from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
-from maxq.errors import FilterExpressionError, RequestRefusedError
-from maxq.filter.languages import compile_expression
-from maxq.protocol.body.subscription import SubscriptionData
+from maxq.errors import RequestRefusedError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PopMessageRequestHeader
 from maxq.remoting.connection import Processor
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock
-from maxq.runtime.kept import Kept, text_size
-from maxq.store.queue.property_filter import PropertyFilter
 
 log = logging.getLogger(__name__)
 
@@ -44,48 +31,6 @@ MAX_POP_NUMS: Final = 32
 _TOO_LATE_MS: Final = 500
 _GIVEN: Final = STAYS - {ResponseCode.FLUSH_DISK_TIMEOUT}
 CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
-_CACHED_FILTERS: Final = 1_000
-_CACHED_TEXT: Final = 1 << 20  # characters of all expressions together
-
-
-class PopFilters:
-    """Filters that pops carry, built once."""
-
-    def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
-        self._settings = settings
-        self._subscriptions = subscriptions
-        self._built: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_FILTERS, _CACHED_TEXT, text_size)
-
-    def of(
-        self, topic: str, expression: str | None, kind: str | None
-    ) -> tuple[SubscriptionData, PropertyFilter | None]:
-        """The subscription, and the filter on properties unless it goes by tags. RequestRefusedError if it is wrong, or
-        property filters are off."""
-        found = self._subscriptions.from_header(topic, expression or "*", kind or "TAG")
-        if isinstance(found, Refusal):
-            raise RequestRefusedError(found.code, found.remark)
-        if found.is_tag_type:
-            return found, None
-        if not self._settings.broker.enable_property_filter:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {found.expression_type}: its "
-                "enablePropertyFilter is false; set it with updateBrokerConfig",
-            )
-        return found, self._filter(found.expression_type, found.sub_string)
-
-    def _filter(self, kind: str, expression: str) -> PropertyFilter:
-        kept = self._built.get((kind, expression))
-        if kept is not None:
-            return kept
-        try:
-            kept = PropertyFilter(compile_expression(kind, expression))
-        except FilterExpressionError as error:
-            raise RequestRefusedError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
-            ) from error
-        self._built.keep((kind, expression), kept)
-        return kept
 
 
 class PopMessageProcessor(RequestProcessor):
@@ -93,40 +38,28 @@ class PopMessageProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        own: BrokerAddress,
+        env: Environment,
+        clients: Clients,
+        messages: Messages,
+        limits: Limits,
         checks: PopChecks,
-        filters: PopFilters,
         reader: PopReader,
         polling: PopLongPollingService,
-        stats: BrokerStatsManager,
-        fast_failure: FastFailure,
-        clock: Clock,
         service: PopService,
-        quotas: Quotas,
-        silent: SilentConsumers,
-        acknowledgement: Acknowledgement,
-        guard: Guard | None,
     ) -> None:
-        self._settings = settings
-        self._own = own
+        self._settings = env.settings
+        self._own = env.own
         self._checks = checks
-        self._filters = filters
         self._reader = reader
         self._polling = polling
-        self._stats = stats
-        self._clock = clock
+        self._stats = env.stats
+        self._clock = env.clock
         self._service = service
-        self._quotas = quotas
-        self._silent = silent
-        self._acknowledgement = acknowledgement
+        self._quotas = limits.quotas
+        self._silent = clients.consumers.silent
+        self._acknowledgement = messages.acknowledgement
         self._later = LaterAnswers(
-            lambda connection, request: self._pass(connection, request, may_wait=False),
-            fast_failure=fast_failure,
-            quotas=quotas,
-            clock=clock,
-            guard=guard,
+            env, limits, lambda connection, request: self._pass(connection, request, may_wait=False)
         )
 
     def routes(self) -> Mapping[int, Processor]:
@@ -176,7 +109,7 @@ class PopMessageProcessor(RequestProcessor):
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
         topic, group = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "pop")
-        subscription, wanted = self._filters.of(header.topic, header.exp, header.exp_type)
+        subscription, wanted = self._checks.filters.of(header.topic, header.exp, header.exp_type)
         self._silent.says(header.consumer_group, subscription)
         return PopAsk(
             connection.remote_address, group, topic, header.queue_id, header.max_msg_nums, header.invisible_time,

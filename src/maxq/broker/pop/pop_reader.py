@@ -9,21 +9,16 @@ Source:
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import field
 from typing import Final, NamedTuple
 
 from maxq.broker.attributes import MESSAGE_TYPE, QUEUE_TYPE
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.processors.send.send_message import BATCH_CQ
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
-from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
@@ -39,8 +34,6 @@ from maxq.protocol.message.pop_extra_info import (
     retry_topic_v2,
 )
 from maxq.protocol.message.record_layout import physical_offset_of, queue_offset_of, size_of
-from maxq.runtime.interfaces import Clock, Rng
-from maxq.store.message_store import MessageStore
 from maxq.store.queue.property_filter import EXAMINE_NS, PropertyFilter
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
@@ -113,34 +106,26 @@ class PopFound:
 
 
 class PopReader:
-    """Of one broker."""
+    """Of one broker.
+
+    Attributes:
+        orders: what groups that consume in order have, and must not be given yet.
+    """
 
     def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        buffer: CheckPointBuffer,
-        orders: OrderService,
-        stats: BrokerStatsManager,
-        clock: Clock,
-        rng: Rng,
-        broker_name: Callable[[], str],
+        self, env: Environment, tables: Tables, messages: Messages, buffer: CheckPointBuffer, orders: OrderService
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
         self._buffer = buffer
-        self._orders = orders
-        self._stats = stats
-        self._clock = clock
-        self._rng = rng
-        self._broker_name = broker_name
+        self.orders = orders
+        self._stats = env.stats
+        self._clock = env.clock
+        self._rng = env.rng
+        self._own = env.own
         self._turn = 0
         self._began_ns = 0  # the read that is under way
 
@@ -227,7 +212,7 @@ class PopReader:
                 found.rest_num += max(0, max_offset - offset)
                 return
         offset = self._begin(ask, topic, queue_id)
-        if ask.order and self._orders.is_blocked(topic, group, queue_id, ask.attempt_id, ask.invisible_time):
+        if ask.order and self.orders.is_blocked(topic, group, queue_id, ask.attempt_id, ask.invisible_time):
             return
         if found.count >= ask.max_msg_nums or found.unread is not None or self._is_late(ask, found):
             found.rest_num += max(0, max_offset - offset)
@@ -277,7 +262,7 @@ class PopReader:
         topic, group = config.topic_name, ask.group.group_name
         offsets = self._offsets_of(config, queue_id, offset, result)
         if ask.order:
-            counts, end_offset = self._orders.delivered(
+            counts, end_offset = self.orders.delivered(
                 topic, group, queue_id,
                 attempt_id=ask.attempt_id, pop_time=found.pop_time, invisible_time=ask.invisible_time, offsets=offsets,
                 committed=offset, remote=ask.remote,
@@ -286,7 +271,7 @@ class PopReader:
             found.noted(end_offset)
         else:
             point = PopCheckPoint(
-                topic, group, queue_id, offset, found.pop_time, ask.invisible_time, self._broker_name(),
+                topic, group, queue_id, offset, found.pop_time, ask.invisible_time, self._own.broker_name,
                 [at - offset for at in offsets], len(offsets),
             )  # fmt: skip
             if self._buffer.is_known(point):
@@ -329,7 +314,7 @@ class PopReader:
                 message = decode_record(record)
                 handle = ExtraInfo(
                     offset, found.pop_time, ask.invisible_time, found.revive_qid, retry_mark(topic),
-                    self._broker_name(), message.queue_id, message.queue_offset,
+                    self._own.broker_name, message.queue_id, message.queue_offset,
                 )  # fmt: skip
                 message.properties.setdefault(const.PROPERTY_POP_CK, str(handle))
                 message.topic, message.version = ask.topic.topic_name, 1
@@ -342,7 +327,7 @@ class PopReader:
         group = ask.group.group_name
         reset = self._offsets.query_then_erase_reset_offset(topic, group, queue_id)
         if reset is not None:
-            self._orders.clear_block(topic, group, queue_id)
+            self.orders.clear_block(topic, group, queue_id)
             self._buffer.set_cursor((topic, group, queue_id), reset)
             return reset
         if self._offsets.query_offset(group, topic, queue_id) < 0:

@@ -14,22 +14,17 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Final
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.pop.check_point_buffer import LateAck
-from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
 from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
 from maxq.broker.pop.reviver import Reviver
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -74,51 +69,47 @@ class PopReviveService:
     """Of one broker; works between `start` and `stop`.
 
     Attributes:
+        records: writes check points and acks into the revive topic.
+        reviver: puts messages into retry topics.
         revived: check points handled since the start.
     """
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        offsets: ConsumerOffsetManager,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
         records: ReviveRecords,
         reviver: Reviver,
-        clock: Clock,
-        journal: PopJournal,
-        counts: PopCounts,
-        broker_name: Callable[[], str],
+        buffer: CheckPointBuffer,
         delivered_until: Callable[[], int],
-        keep: Callable[[LateAck], None],
         doubt: Callable[[], str | None],
     ) -> None:
         """
         Args:
             delivered_until: timer messages due before that moment (wall ms) are in the log.
-            keep: told of acks that a slave which acts as master keeps for its master.
-            doubt: see PopServiceParts.
+            doubt: why this broker cannot be sure that it is still the one that works for its group; None: it is.
         """
-        self._settings = settings
-        self._store = store
-        self._offsets = offsets
-        self._records = records
-        self._reviver = reviver
-        self._clock = clock
-        self._broker_name = broker_name
+        self._settings = env.settings
+        self._store = messages.store
+        self._offsets = tables.offsets
+        self.records = records
+        self.reviver = reviver
+        self._clock = env.clock
+        self._own = env.own
         self._delivered_until = delivered_until
-        self._keep = keep
+        self._keep = buffer.keep_for_master
         self._doubt = doubt
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
-        self._journal = journal
-        self._counts = counts
+        self._journal = buffer.journal
+        self._counts = records.counts
         self._noted: dict[int, dict[int, int]] = {}  # what the journal says, until `start`
         self.revived = 0
 
     def start(self) -> None:
         """Go on from the committed offsets, or the queue's end if that lies before."""
-        topic = self._records.topic
+        topic = self.records.topic
         self._queues = [
             _Queue(
                 queue_id,
@@ -157,7 +148,7 @@ class PopReviveService:
         if queue_id >= len(self._queues):
             return 0, 0
         queue = self._queues[queue_id]
-        unread = max(0, self._store.max_offset(self._records.topic, queue_id) - queue.position)
+        unread = max(0, self._store.max_offset(self.records.topic, queue_id) - queue.position)
         oldest = min((point.revive_time for point in queue.points.values()), default=0)
         return unread, max(0, self._clock.wall_ms() - oldest) if oldest else 0
 
@@ -188,15 +179,15 @@ class PopReviveService:
     def _is_idle(self, queue: _Queue) -> bool:
         if queue.points or queue.reached > self._committed(queue):
             return False
-        return queue.position >= self._store.max_offset(self._records.topic, queue.queue_id)
+        return queue.position >= self._store.max_offset(self.records.topic, queue.queue_id)
 
     def _committed(self, queue: _Queue) -> int:
-        return self._offsets.query_offset(REVIVE_GROUP, self._records.topic, queue.queue_id)
+        return self._offsets.query_offset(REVIVE_GROUP, self.records.topic, queue.queue_id)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _read(self, queue: _Queue) -> int:
-        topic = self._records.topic
+        topic = self.records.topic
         queue.position = max(queue.position, self._store.min_offset(topic, queue.queue_id), 0)
         ends_ms = self._clock.monotonic_ms() + self._settings.broker.revive_scan_time
         done = 0
@@ -215,7 +206,7 @@ class PopReviveService:
         return any(queue is other for other in self._queues)
 
     def _take_unit(self, queue: _Queue, at: int) -> None:
-        units = self._store.queue_units(self._records.topic, queue.queue_id, at, 1)
+        units = self._store.queue_units(self.records.topic, queue.queue_id, at, 1)
         record = self._store.select_one_message(units[0][0]) if units else None
         if record is None:
             return
@@ -234,7 +225,7 @@ class PopReviveService:
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = AckMsg.decode(message.body, is_batch=message.tags == BATCH_ACK_TAG)
             self._counts.got[ack.group, ack.topic, str(queue.queue_id), "ACK"] += 1
-            ack.broker_name = ack.broker_name or self._broker_name()
+            ack.broker_name = ack.broker_name or self._own.broker_name
             self._acked(queue, ack)
 
     @staticmethod
@@ -254,7 +245,7 @@ class PopReviveService:
         check point here: in another group the ack would not meet it. Returns what became of it; None: it is no such
         ack."""
         tag = message.properties.get(const.PROPERTY_TAGS)
-        if message.topic != self._records.topic or tag not in (ACK_TAG, BATCH_ACK_TAG):
+        if message.topic != self.records.topic or tag not in (ACK_TAG, BATCH_ACK_TAG):
             return None
         queue = next((queue for queue in self._queues if queue.queue_id == message.queue_id), None)
         if queue is None or queue.position < self._store.max_offset(message.topic, message.queue_id):
@@ -264,7 +255,7 @@ class PopReviveService:
             ack = AckMsg.decode(message.body, is_batch=tag == BATCH_ACK_TAG)
         except RemoteProtocolError:
             return None
-        ack.broker_name = ack.broker_name or self._broker_name()
+        ack.broker_name = ack.broker_name or self._own.broker_name
         point = queue.points.get(ack.key)
         if point is None:
             return None
@@ -282,7 +273,7 @@ class PopReviveService:
             failed = point.open_offsets()
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
                                    point.revive_offset, queue.queue_id):  # fmt: skip
-                failed = await self._reviver.revive(point)
+                failed = await self.reviver.revive(point)
             left = [offset for offset in failed if not await self._put_again(point, offset, queue.queue_id)]
             if left:  # its record stays the first one that is needed; what is revived is not revived again
                 point.leave_open(left)
@@ -305,7 +296,7 @@ class PopReviveService:
         )  # fmt: skip
         if old.revive_time <= self._clock.wall_ms():
             point.invisible_time += _AGAIN_SECONDS[min(times, len(_AGAIN_SECONDS) - 1)] * 1000
-        return (await self._records.put_check_point(point, queue_id)).ok
+        return (await self.records.put_check_point(point, queue_id)).ok
 
     async def _commit(self, queues: list[_Queue]) -> None:
         """Commit how far these queues are, when the copies that were made for that can be lost no more: the messages
@@ -316,5 +307,5 @@ class PopReviveService:
             return
         for queue, offset in reached:
             if self._is_current(queue) and offset > self._committed(queue):
-                self._offsets.commit_offset("pop revive", REVIVE_GROUP, self._records.topic, queue.queue_id, offset)
+                self._offsets.commit_offset("pop revive", REVIVE_GROUP, self.records.topic, queue.queue_id, offset)
                 queue.done = {at: journal for at, journal in queue.done.items() if at > offset}

@@ -12,29 +12,22 @@ Source:
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from maxq.broker.acting.assembly import GroupMember
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.interrupted_work import InterruptedWork, Key
 from maxq.broker.pop.order_service import OrderService
-from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.pop_revive import PopReviveService
-from maxq.broker.pop.revive_records import ReviveRecords
-from maxq.broker.pop.reviver import Reviver
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
-from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
 from maxq.runtime.blocking import TABLES
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.runtime.refusals import Cause
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -52,43 +45,6 @@ _A_TURN: Final = 100
 _READY_SECONDS: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopServiceParts:
-    """What it works with.
-
-    Attributes:
-        is_there: are topic, group and queue still there?
-        find_group: looks a group up, which makes it where groups are made on first use.
-        speaks: does this broker speak for its group?
-        doubt: why a broker that takes itself for the one that speaks cannot be sure of it; None: it is.
-        stands_in: is this broker a slave that acts as master?
-        begin_again: has a slave that acts as master begin to act once more: it reads what its master has written since.
-        persist_offsets: returns when the committed offsets of now are on the disk.
-        handed_back: gives, once, what slaves that acted as master answered (hand_back.py).
-        on_failure: told when its task ends by an error.
-    """
-
-    settings: BrokerSettings
-    store: MessageStore
-    journal: PopJournal
-    buffer: CheckPointBuffer
-    orders: OrderService
-    records: ReviveRecords
-    reviver: Reviver
-    revive: PopReviveService
-    clock: Clock
-    counts: PopCounts
-    is_there: Callable[[str, str, int], bool]
-    find_group: Callable[[str], object]
-    speaks: Callable[[], bool]
-    doubt: Callable[[], str | None]
-    stands_in: Callable[[], bool]
-    begin_again: Callable[[], None]
-    persist_offsets: Callable[[], Awaitable[None]]
-    handed_back: Callable[[], list[bytes]]
-    on_failure: Callable[[str, BaseException], None]
-
-
 class PopService:
     """Of one broker.
 
@@ -96,14 +52,39 @@ class PopService:
         reign: how often it has begun to speak for its group.
     """
 
-    def __init__(self, parts: PopServiceParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        member: GroupMember,
+        buffer: CheckPointBuffer,
+        orders: OrderService,
+        revive: PopReviveService,
+    ) -> None:
+        self._acting = member.acting
+        self._services = member.services
+        self._journal = buffer.journal
+        self._buffer = buffer
+        self._clock = env.clock
+        self._orders = orders
+        self._store = messages.store
+        self._settings = env.settings
+        self._on_failure = env.on_failure
+        self._handed_back = member.metadata.take_pops
+        self._offsets = tables.offsets
+        self._records = revive.records
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._reviver = revive.reviver
+        self._counts = revive.records.counts
+        self._revive = revive
         self._passed_over = PassedOver(log)
         self._ready = asyncio.Event()
         self._knows = False  # what is in memory is the whole truth
         self._task: asyncio.Task[None] | None = None
         self._filled = asyncio.Event()
-        parts.buffer.on_filled = self._filled.set
+        buffer.on_filled = self._filled.set
         self._saved_ms = 0
         self._cleaned_ms = 0
         self._revived_ms = 0
@@ -120,12 +101,12 @@ class PopService:
 
     def not_ready(self) -> Refusal | None:
         """Why this broker gives no messages now; None if it does."""
-        if not self._parts.speaks():
+        if not self._services.is_running:
             return Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 "this broker does not speak for its group: pop consumption is its master's; ask the master",
             )
-        doubt = self._parts.doubt()
+        doubt = self._acting.doubt()
         if doubt is not None:
             return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"[{Cause.NOT_SURE}]nothing is given away now: {doubt}")
         if not self._ready.is_set():
@@ -133,7 +114,7 @@ class PopService:
                 ResponseCode.SYSTEM_BUSY,
                 "this broker reads what was popped before it started, or hands it to its master: ask again in a moment",
             )
-        if self._parts.journal.takes_nothing():
+        if self._journal.takes_nothing():
             return Refusal(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
         return None
 
@@ -147,7 +128,7 @@ class PopService:
         long."""
         if self._ready.is_set():
             return
-        if self._parts.speaks():
+        if self._services.is_running:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_READY_SECONDS):
                     await self._ready.wait()
@@ -160,8 +141,7 @@ class PopService:
         the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
         still, and its sign of life was under way. One that begins to act only now, for no name server knows its master
         yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
-        parts = self._parts
-        now_ms = parts.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         if self._task is None:
             self._held_until_ms = now_ms + hand_back.HELD_MS
             was_told = self._asked_for is not None and self._asked_for != (return_id or None)
@@ -169,10 +149,10 @@ class PopService:
                 return b""
             self._asked_for = return_id
             return self._kept
-        if not parts.stands_in():
+        if not self._acting.is_acting_master:
             return b""
         self._ready.clear()
-        parts.buffer.is_open = False
+        self._buffer.is_open = False
         self._held_until_ms = now_ms + hand_back.HELD_MS
         if not self._knows:
             raise RequestRefusedError(
@@ -182,8 +162,7 @@ class PopService:
         return self._told()
 
     def _told(self) -> bytes:
-        parts = self._parts
-        return hand_back.encode(self._read_end, parts.buffer, parts.orders, parts.store.max_physical_offset)
+        return hand_back.encode(self._read_end, self._buffer, self._orders, self._store.max_physical_offset)
 
     def gives_way(self) -> str | None:
         """Why this slave, which acts as master, promises nothing now: its master took what it kept. None: it does."""
@@ -198,8 +177,8 @@ class PopService:
         if self._task is None:
             self.reign += 1
             self._knows = False
-            self._stood_in = self._parts.stands_in()
-            if not self._stood_in or self._held_until_ms <= self._parts.clock.monotonic_ms():
+            self._stood_in = self._acting.is_acting_master
+            if not self._stood_in or self._held_until_ms <= self._clock.monotonic_ms():
                 self._held_until_ms = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
             self._task.add_done_callback(self._ended)
@@ -213,52 +192,51 @@ class PopService:
                 self._kept = self._told()
                 self._kept_end = self._read_end
                 self._asked_for = self._asked_for if self._held_until_ms else None
-                self._kept_until_ms = self._parts.clock.monotonic_ms() + hand_back.HELD_MS
+                self._kept_until_ms = self._clock.monotonic_ms() + hand_back.HELD_MS
             self._held_until_ms = 0
             self._ready.clear()
-            self._parts.buffer.is_open = False
-            self._parts.orders.stop()
-            self._parts.revive.stop()
+            self._buffer.is_open = False
+            self._orders.stop()
+            self._revive.stop()
 
     async def shutdown(self) -> None:
         """Hand over what is open, so that whoever starts on this store, Java too, finds it; what the journal keeps Java
         gives again. `stop` came before."""
         self.stop()
         await asyncio.sleep(0)
-        parts = self._parts
-        if self._knows and parts.journal.may_write:
-            if parts.settings.store.timer_wheel_enable:
-                await self._hand_over([live for live in parts.buffer.take_old(1 << 62, 0) if not live.has_twins])
+        if self._knows and self._journal.may_write:
+            if self._settings.store.timer_wheel_enable:
+                await self._hand_over([live for live in self._buffer.take_old(1 << 62, 0) if not live.has_twins])
             self._commit_journal(at_once=True)
         await self._save()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._parts.on_failure("pop", error)
+            self._on_failure("pop", error)
 
     # --- the task ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        parts = self._parts
         self._knows = False
         self._needed = -1
-        parts.buffer.clear()
-        parts.journal.forget_late()
+        self._buffer.clear()
+        self._journal.forget_late()
         await self._replay()
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
         if self._stood_in:
-            parts.buffer.keep_ended()
-        for body in filter(None, (*parts.handed_back(), await self._still_known())):
-            for late in hand_back.take_in(body, self._read_end, parts.buffer, parts.orders, parts.store.deletions):
+            self._buffer.keep_ended()
+        for body in filter(None, (*self._handed_back(), await self._still_known())):
+            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
                 await self._ack_late(late)
             with self._passed_over("offsets that a slave told, which are written again later"):
-                await parts.persist_offsets()  # what is done has no other trace here
+                self._offsets.request_persist()
+                await self._offsets.persisted()  # what is done has no other trace here
         self._knows = True
         self._kept = b""
-        parts.orders.start()
-        parts.revive.start()
+        self._orders.start()
+        self._revive.start()
         if not self._held_until_ms:
             self._open()
         while True:
@@ -270,15 +248,14 @@ class PopService:
     async def _still_known(self) -> bytes:
         """What this slave knew when it last ended to act, unless its master has led since. What the master has taken
         over the journal tells, also where a start needs it no more, for it has ended."""
-        parts = self._parts
-        is_passed = self._kept_end != self._read_end and parts.clock.monotonic_ms() >= self._kept_until_ms
+        is_passed = self._kept_end != self._read_end and self._clock.monotonic_ms() >= self._kept_until_ms
         if not self._kept or not self._stood_in or is_passed:
             return b""
         taken: set[Key] = set()
-        for batch in parts.journal.read(self._kept_end):
+        for batch in self._journal.read(self._kept_end):
             taken.update(point_of(row).key for _, entries in batch for row in entries.get("p", ()))
             await asyncio.sleep(0)
-        taken.difference_update([live.point.key for live in parts.buffer.those(taken)])
+        taken.difference_update([live.point.key for live in self._buffer.those(taken)])
         return hand_back.without(self._kept, taken)
 
     async def _ack_late(self, late: LateAck) -> None:
@@ -288,78 +265,77 @@ class PopService:
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
             late.offsets, is_batch=True,
         )  # fmt: skip
-        result = await self._parts.records.put_ack(ack, late.revive_qid, point.revive_time)
+        result = await self._records.put_ack(ack, late.revive_qid, point.revive_time)
         if not result.ok:
             log.error("acks of %s@%s that a slave was told could not be stored, so %d messages come again: %s",
                       ack.topic, ack.group, len(ack.offsets), result.remark or result.status.name)  # fmt: skip
 
     def _open(self) -> None:
         self._held_until_ms = 0
-        self._parts.buffer.is_open = True
+        self._buffer.is_open = True
         self._ready.set()
 
     def _is_held(self) -> bool:
         """Does it wait for a master to take over what it handed back, or until it is sure that it speaks? Another
         broker may have been told acks of what looks open here."""
-        if self._held_until_ms and self._parts.clock.monotonic_ms() >= self._held_until_ms:
+        if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
             log.warning("the master that asked for what was popped here did not come: going on")
-            self._parts.begin_again()
+            self._services.begin_again()
             return True
-        return self._held_until_ms > 0 or self._parts.doubt() is not None
+        return self._held_until_ms > 0 or self._acting.doubt() is not None
 
     async def _pause(self) -> None:
         """A tenth of a second while check points are open; else until one comes, or the revive topic is looked at."""
-        if len(self._parts.buffer):
+        if len(self._buffer):
             await asyncio.sleep(_TICK_SECONDS)
             return
         self._filled.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._parts.settings.broker.revive_interval / 1000):
+            async with asyncio.timeout(self._settings.broker.revive_interval / 1000):
                 await self._filled.wait()
 
     async def _replay(self) -> None:
-        parts = self._parts
         count = 0
-        await parts.store.wait_for_dispatch()
-        self._read_end = parts.journal.end
-        for batch in parts.journal.read():
+        await self._store.wait_for_dispatch()
+        self._read_end = self._journal.end
+        for batch in self._journal.read():
             for offset, entries in batch:
                 with self._passed_over("record %d of the pop journal", offset):
                     self._take(offset, entries)
             count += len(batch)
             await asyncio.sleep(0)
-        for _, group, _ in sorted(parts.buffer.queues()):
+        for _, group, _ in sorted(self._buffer.queues()):
             with self._passed_over("group %s of the pop journal", group):
-                parts.find_group(group)  # it may have been made by its first pop, just before a kill
-        self._cleaned_ms = parts.clock.monotonic_ms()
+                self._groups.find_subscription_group_config(
+                    group
+                )  # it may have been made by its first pop, just before a kill
+        self._cleaned_ms = self._clock.monotonic_ms()
         if count:
             log.info("pop consumption: %d records of the journal read, %d check points are open", count,
-                     len(parts.buffer))  # fmt: skip
+                     len(self._buffer))  # fmt: skip
 
     def _finish_interrupted(self) -> None:
-        parts = self._parts
-        work = InterruptedWork(parts.store, parts.journal.last_physical_offset)
-        parts.reviver.go_on_with(work)
-        if len(parts.buffer):
-            keys = work.handed_over(parts.records.topic, parts.settings.broker.revive_queue_num)
-            parts.buffer.finish(parts.buffer.those(keys))
+        work = InterruptedWork(self._store, self._journal.last_physical_offset)
+        self._reviver.go_on_with(work)
+        if len(self._buffer):
+            keys = work.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
+            self._buffer.finish(self._buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        self._parts.buffer.replay(offset, entries)
-        self._parts.orders.replay(offset, entries)
-        self._parts.revive.replay(offset, entries)
+        self._buffer.replay(offset, entries)
+        self._orders.replay(offset, entries)
+        self._revive.replay(offset, entries)
 
     async def _tick(self) -> None:
-        parts = self._parts
-        parts.journal.catch_up()
-        now_ms = parts.clock.monotonic_ms()
-        if len(parts.buffer) and now_ms >= self._again_ms:
+        self._journal.catch_up()
+        now_ms = self._clock.monotonic_ms()
+        if len(self._buffer) and now_ms >= self._again_ms:
             await self._revive_due()
             await self._hand_over_old()
-            parts.counts.scanned(parts.clock.monotonic_ms() - now_ms)
-        if now_ms - self._revived_ms >= parts.settings.broker.revive_interval:
+            self._counts.scanned(self._clock.monotonic_ms() - now_ms)
+        if now_ms - self._revived_ms >= self._settings.broker.revive_interval:
             self._revived_ms = now_ms
-            await parts.revive.run_once()
+            await self._revive.run_once()
             self._commit_journal()
         if now_ms - self._cleaned_ms >= _CLEAN_MS:
             self._cleaned_ms = now_ms
@@ -369,69 +345,65 @@ class PopService:
             await self._save()
 
     async def _revive_due(self) -> None:
-        parts = self._parts
-        due = parts.buffer.take_due()
+        due = self._buffer.take_due()
         for start in range(0, len(due), _A_TURN):
             for live in due[start : start + _A_TURN]:
                 if self._is_held():
                     return
-                parts.buffer.leave_to_twins(live)
-                if not live.ended and await self._revive(live):
-                    parts.buffer.finish([live])
+                self._buffer.leave_to_twins(live)
+                if not live.ended and await self._revive_one(live):
+                    self._buffer.finish([live])
             await asyncio.sleep(0)
 
-    async def _revive(self, live: LiveCheckPoint) -> bool:
+    async def _revive_one(self, live: LiveCheckPoint) -> bool:
         """False: it stays, and is tried again."""
-        parts = self._parts
         failed = live.point.open_offsets()
         with self._passed_over("the check point of messages %d… of %s-%d for %s, which is tried again",
                                live.point.start_offset, *live.queue[::2], live.point.group):  # fmt: skip
-            failed = await parts.reviver.revive(live.point)
+            failed = await self._reviver.revive(live.point)
         if not failed:
             return True
-        if not parts.settings.store.timer_wheel_enable:
-            self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
+        if not self._settings.store.timer_wheel_enable:
+            self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
             live.point.leave_open(failed)
             return False
         rest = _only(live.point, failed)
         rest.re_put_times = 1
         rest.invisible_time += 10_000
-        stored = await parts.records.put_check_point(rest, live.revive_qid)
+        stored = await self._records.put_check_point(rest, live.revive_qid)
         if not stored.ok:
-            self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
+            self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
             live.point.leave_open(failed)
         return stored.ok
 
     async def _hand_over_old(self) -> None:
-        parts = self._parts
-        broker = parts.settings.broker
-        if self._stood_in or not parts.settings.store.timer_wheel_enable:
+        broker = self._settings.broker
+        if self._stood_in or not self._settings.store.timer_wheel_enable:
             return
-        now_ms = parts.clock.wall_ms()
-        old = parts.buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
+        now_ms = self._clock.wall_ms()
+        old = self._buffer.take_old(now_ms - broker.pop_ck_stay_buffer_time, broker.pop_ck_max_buffer_size)
         soon_ms = now_ms + broker.pop_ck_stay_buffer_time_out
         await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
         """Make records of the revive topic of them, with what is open only. Not of twins, which would be two messages
         there: the journal keeps them until their time is over."""
-        parts = self._parts
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:
                 if live.ended:
                     continue
                 given = live.point.open_offsets()
-                result = await parts.records.put_check_point(_only(live.point, given), live.revive_qid)
+                result = await self._records.put_check_point(_only(live.point, given), live.revive_qid)
                 if result.ok and live.point.open_offsets() != given:
                     result = await self._put_acks(live, given)
                 if not result.ok:
                     log.warning("a check point could not be handed over: %s", result.remark or result.status.name)
-                    self._again_ms = parts.clock.monotonic_ms() + _AGAIN_MS
-                    parts.buffer.finish(done)
+                    self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
+                    self._buffer.finish(done)
                     return
                 done.append(live)
-            parts.buffer.finish(done)
+            self._buffer.finish(done)
             await asyncio.sleep(0)
 
     async def _put_acks(self, live: LiveCheckPoint, given: list[int]) -> PutMessageResult:
@@ -442,7 +414,7 @@ class PopService:
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name, offsets,
             is_batch=True,
         )  # fmt: skip
-        return await self._parts.records.put_ack(ack, live.revive_qid, point.revive_time)
+        return await self._records.put_ack(ack, live.revive_qid, point.revive_time)
 
     def _commit_journal(self, *, at_once: bool = False) -> None:
         """A start reads from the first record that tells of something open, of what was revived above the committed
@@ -450,25 +422,29 @@ class PopService:
 
         What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
         this one newer than a group's."""
-        parts = self._parts
-        sources = (parts.buffer.oldest_needed(), parts.orders.unsaved, parts.revive.oldest_needed())
-        before, self._needed = self._needed, min((at for at in sources if at >= 0), default=parts.journal.end)
+        sources = (self._buffer.oldest_needed(), self._orders.unsaved, self._revive.oldest_needed())
+        before, self._needed = self._needed, min((at for at in sources if at >= 0), default=self._journal.end)
         if at_once or before >= 0:
-            parts.journal.commit(self._needed if at_once else before)
+            self._journal.commit(self._needed if at_once else before)
+
+    def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
+        """Are topic, group and queue still there? A topic that is in the log is there, whether or not the table has it:
+        see Reviver."""
+        known = self._topics.select_topic_config(topic) is not None or self._store.max_offset(topic, queue_id) > 0
+        return known and group in self._groups.subscription_group_table
 
     def _clean(self) -> None:
-        parts = self._parts
-        gone = [queue for queue in parts.buffer.queues() if not parts.is_there(*queue)]
+        gone = [queue for queue in self._buffer.queues() if not self._is_there(*queue)]
         if gone:
-            parts.buffer.forget(gone)
-        parts.counts.forget(lambda topic, group: not parts.is_there(topic, group, 0))
-        parts.orders.table.clean(parts.store.time.now_ms())
+            self._buffer.forget(gone)
+        self._counts.forget(lambda topic, group: not self._is_there(topic, group, 0))
+        self._orders.table.clean(self._store.time.now_ms())
 
     async def _save(self) -> None:
         """Write the order infos, if they changed. Until they are on the disk the journal's records of them are needed:
         a start that finds neither would give out again what was acknowledged. What is blocked is said in the journal
         again, for a slave that becomes master does not have the file."""
-        orders = self._parts.orders
+        orders = self._orders
         if not orders.table.is_dirty and orders.unsaved < 0:
             return
         unsaved = orders.unsaved

@@ -5,15 +5,12 @@ messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProc
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.put_hooks import PutHooks
 from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.message import message_const as const
-from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
@@ -22,23 +19,25 @@ ACK_INTERVAL_MS: Final = 1_000
 
 
 class ReviveRecords:
-    """Writes them, here or, from a slave that acts as master, to another group."""
+    """Writes them, here or, from a slave that acts as master, to another group.
+
+    Attributes:
+        counts: what was written, for the metrics.
+    """
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        own: BrokerAddress,
-        hooks: PutHooks,
-        clock: Clock,
+        env: Environment,
+        messages: Messages,
         put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         counts: PopCounts,
     ) -> None:
-        self._settings = settings
-        self._own = own
-        self._hooks = hooks
-        self._clock = clock
+        self._settings = env.settings
+        self._own = env.own
+        self._hooks = messages.hooks
+        self._clock = env.clock
         self._put = put
-        self._counts = counts
+        self.counts = counts
 
     @property
     def topic(self) -> str:
@@ -49,7 +48,7 @@ class ReviveRecords:
         """Have it come back when its time is over."""
         deliver_ms = min(point.revive_time, self._latest_ms()) - ACK_INTERVAL_MS
         result = await self._store(point.encode(), CK_TAG, point.unique_key, revive_qid, deliver_ms)
-        self._counts.put[point.group, point.topic, "CK", result.status.name] += 1
+        self.counts.put[point.group, point.topic, "CK", result.status.name] += 1
         return result
 
     async def put_ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> PutMessageResult:
@@ -63,7 +62,7 @@ class ReviveRecords:
             )
         deliver_ms = min(revive_time_ms, self._latest_ms())
         result = await self._store(ack.encode(), ack.tag, ack.unique_key, revive_qid, deliver_ms)
-        self._counts.put[ack.group, ack.topic, "ACK", result.status.name] += 1
+        self.counts.put[ack.group, ack.topic, "ACK", result.status.name] += 1
         return result
 
     def _latest_ms(self) -> int:

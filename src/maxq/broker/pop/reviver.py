@@ -12,17 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import is_retry_topic
-from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemoteProtocolError
-from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.message import message_const as const
@@ -32,7 +26,6 @@ from maxq.protocol.message.pop_extra_info import normal_topic, retry_topic_v1, r
 from maxq.runtime.blocking import COLD_READS
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus, PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -46,29 +39,30 @@ ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
 """Broker name, topic, queue id, offset: one message of another broker; None: it is gone. Raises MaxQError."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviverParts:
-    """What it works with. `put` stores here, or gives a message to another group; `wake` is told of topic and group
-    that have messages again."""
-
-    settings: BrokerSettings
-    own: BrokerAddress
-    store: MessageStore
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
-    stats: BrokerStatsManager
-    put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
-    read_elsewhere: ReadElsewhere
-    counts: PopCounts
-    wake: Callable[[str, str], None]
-
-
 class Reviver:
     """Of one broker."""
 
-    def __init__(self, parts: ReviverParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
+        read_elsewhere: ReadElsewhere,
+        counts: PopCounts,
+        wake: Callable[[str, str], None],
+    ) -> None:
+        self._groups = tables.groups
+        self._wake = wake
+        self._topics = tables.topics
+        self._store = messages.store
+        self._counts = counts
+        self._put = put
+        self._stats = env.stats
+        self._own = env.own
+        self._read_elsewhere = read_elsewhere
+        self._settings = env.settings
+        self._offsets = tables.offsets
         self._interrupted: InterruptedWork | None = None
         self._passed_over = PassedOver(log)
 
@@ -83,12 +77,11 @@ class Reviver:
         On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
         check point has ended (see InterruptedWork). A topic that is in the log is there: who has just become master may
         not have heard of it before its master died."""
-        parts = self._parts
         topic = normal_topic(point.topic, point.group)
-        if parts.topics.select_topic_config(topic) is None and parts.store.max_offset(point.topic, point.queue_id) <= 0:
+        if self._topics.select_topic_config(topic) is None and self._store.max_offset(point.topic, point.queue_id) <= 0:
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))
             return []
-        if point.group not in parts.groups.subscription_group_table:
+        if point.group not in self._groups.subscription_group_table:
             log.warning("group %s is gone: messages it popped from %s are not revived", point.group, topic)
             return []
         retry_topic = await self._make_retry_topic(point)
@@ -106,7 +99,7 @@ class Reviver:
             if attempt.failed:
                 failed.append(offset)
         if len(failed) < point.num:
-            parts.wake(topic, point.group)
+            self._wake(topic, point.group)
         return failed
 
     async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> None:
@@ -127,19 +120,19 @@ class Reviver:
             copy = self._copy(point, message, topic, properties)
             if self._interrupted is not None and self._interrupted.has(copy):
                 return
-            result = await self._parts.put(copy)
+            result = await self._put(copy)
             if result.status not in _TOO_LARGE:  # else without what a copy has more than its message
                 break
-        self._parts.counts.retried[point.group, point.topic, result.status.name] += 1
+        self._counts.retried[point.group, point.topic, result.status.name] += 1
         if not result.ok:
             raise MaxQError(result.remark or result.status.name)
-        self._parts.stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
+        self._stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
 
     async def _message(self, point: PopCheckPoint, offset: int) -> MessageExt | None:
         """None: it is gone for good. MaxQError: not now."""
-        if point.broker_name not in ("", self._parts.own.broker_name):
-            return await self._parts.read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
-        result = self._parts.store.get_message(_READER, point.topic, point.queue_id, offset, 1, None)
+        if point.broker_name not in ("", self._own.broker_name):
+            return await self._read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
+        result = self._store.get_message(_READER, point.topic, point.queue_id, offset, 1, None)
         if result.status in _LATER:
             raise MaxQError(f"the queue ends at {result.max_offset}")
         if result.status is not GetMessageStatus.FOUND or result.next_begin_offset <= offset:
@@ -151,37 +144,36 @@ class Reviver:
     def _copy(
         self, point: PopCheckPoint, message: MessageExt, topic: str, properties: dict[str, str]
     ) -> MessageExtBrokerInner:
-        queue_id = message.queue_id if self._parts.settings.broker.use_separate_retry_queue else 0
+        queue_id = message.queue_id if self._settings.broker.use_separate_retry_queue else 0
         properties.pop(const.PROPERTY_DELAY_TIME_LEVEL, None)  # it was delayed already
         return MessageExtBrokerInner(
             topic, queue_id, message.body, properties,
             flag=message.flag,
             sys_flag=message.sys_flag,
             born_timestamp=message.born_timestamp,
-            born_host=self._parts.own.store_host,
+            born_host=self._own.store_host,
             reconsume_times=message.reconsume_times + (0 if point.suspend else 1),
         )  # fmt: skip
 
     async def _make_retry_topic(self, point: PopCheckPoint) -> str:
         """Its name. If it is new, it is on the disk before a message is in it: a topic that a kill made unknown would
         be read by nobody."""
-        parts = self._parts
         topic = point.topic
         if not is_retry_topic(topic):
             topic = retry_topic_v1(point.topic, point.group)
-            if parts.settings.broker.enable_retry_topic_v2 or parts.groups.has_retry_topic(topic):
+            if self._settings.broker.enable_retry_topic_v2 or self._groups.has_retry_topic(topic):
                 topic = retry_topic_v2(point.topic, point.group)
-        if parts.topics.select_topic_config(topic) is not None:
+        if self._topics.select_topic_config(topic) is not None:
             return topic
         queues = 1
-        if parts.settings.broker.use_separate_retry_queue:
-            config = parts.topics.select_topic_config(normal_topic(point.topic, point.group))
+        if self._settings.broker.use_separate_retry_queue:
+            config = self._topics.select_topic_config(normal_topic(point.topic, point.group))
             queues = queues if config is None else config.read_queue_nums
-        parts.topics.create_topic_in_send_message_back_method(topic, queues, PERM_READ | PERM_WRITE, 0)
+        self._topics.create_topic_in_send_message_back_method(topic, queues, PERM_READ | PERM_WRITE, 0)
         for queue_id in range(queues):
-            if parts.offsets.query_offset(point.group, topic, queue_id) < 0:
-                parts.offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
-        await parts.topics.persisted()
+            if self._offsets.query_offset(point.group, topic, queue_id) < 0:
+                self._offsets.commit_offset("initPopRetryOffset", point.group, topic, queue_id, 0)
+        await self._topics.persisted()
         return topic
 
 

@@ -6,7 +6,7 @@ the answer, or raise: RequestRefusedError with the code and remark of the answer
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from maxq.codes import ResponseCode
 from maxq.config.broker_config import BrokerConfig
@@ -20,6 +20,14 @@ from maxq.remoting.server import RemotingServer
 
 #: What Java writes when a handler forgot its response code; not passed on with an answer that succeeded.
 UNSET_CODE_REMARK: Final = "not set any response code"
+
+
+class Registers(Protocol):
+    """Whatever answers request codes."""
+
+    def register(self, server: RemotingServer) -> None:
+        """Take them."""
+        ...
 
 
 class RequestProcessor(ABC):

@@ -99,9 +99,6 @@ class Quotas:
         self._timer: asyncio.TimerHandle | None = None
         self.limits_pulls = False
         self.limits_users = False
-        topics.add_change_listener(self._topics_changed)
-        groups.add_change_listener(self._groups_changed)
-        settings.on_change(lambda changes: self._users_changed())
 
     def register(self, registry: MetricsRegistry) -> None:
         """Show limits and what was charged against them."""
@@ -111,9 +108,9 @@ class Quotas:
 
     def load(self) -> None:
         """The tables are loaded: take their quotas."""
-        self._topics_changed(list(self._topics.topic_config_table.values()), [])
-        self._groups_changed(self._groups.subscription_group_table)
-        self._users_changed()
+        self.topics_changed(list(self._topics.topic_config_table.values()), [])
+        self.groups_changed(self._groups.subscription_group_table)
+        self.users_changed()
 
     def close(self) -> None:
         """Stop looking."""
@@ -123,7 +120,8 @@ class Quotas:
 
     # ---- what is limited --------------------------------------------------------------------------------------
 
-    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Take the quotas of these topics."""
         for topic in deleted:
             self._forget_topic(topic)
         for config in changed:
@@ -143,7 +141,8 @@ class Quotas:
         if known is not None and known.is_shut:
             self._tails.open(topic)
 
-    def _groups_changed(self, names: Iterable[str]) -> None:
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Take the quotas of these groups."""
         for group in names:
             config = self._groups.subscription_group_table.get(group)
             limits = Limits.of_attributes(config.attributes) if config is not None else Limits()
@@ -155,7 +154,8 @@ class Quotas:
                 self._of_group[group] = self._quota(f"group {group}", limits, "attribute quota.%s of the group")
         self.limits_pulls = bool(self._of_group or self._of_user)
 
-    def _users_changed(self) -> None:
+    def users_changed(self) -> None:
+        """Take the quotas of users from the settings."""
         quotas: dict[str, Quota] = {}
         for user, limits in parse_user_quotas(self._settings.broker.user_quotas).items():
             known = self._of_user.get(user)

@@ -1,40 +1,16 @@
-"""DelayedMessages: all that a broker does for delay levels, put together (see MessageKinds)."""
+"""DelayedMessages: all that a broker does for delay levels, put together (see Features)."""
 
-from collections.abc import Callable
 from typing import Final
 
 from maxq.broker.acting.assembly import GroupMember
-from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.put_hooks import PutHooks
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of
-from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService, ScheduleParts
-from maxq.broker.slave.carried_files import CarriedFiles
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
 from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
-from maxq.config.settings import BrokerSettings
-from maxq.lazy_dataclass import dataclass
-from maxq.protocol.body.route import MASTER_ID
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 
 SCHEDULE_CONSUMER_GROUP: Final = "SCHEDULE_CONSUMER"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedParts:
-    """What they are made of."""
-
-    settings: BrokerSettings
-    clock: Clock
-    store: MessageStore
-    files: CarriedFiles
-    hooks: PutHooks
-    member: GroupMember
-    own: BrokerAddress
-    stats: BrokerStatsManager
-    on_failure: Callable[[str, BaseException], None]
 
 
 class DelayedMessages:
@@ -46,27 +22,14 @@ class DelayedMessages:
         hook: what makes delayed messages.
     """
 
-    def __init__(self, parts: DelayedParts) -> None:
-        self._settings = parts.settings
-        self._stats = parts.stats
-        self.levels = DelayLevels(parts.settings.store.message_delay_level)
+    def __init__(self, env: Environment, tables: Tables, messages: Messages, member: GroupMember) -> None:
+        self._settings = env.settings
+        self._stats = env.stats
+        self.levels = DelayLevels(env.settings.store.message_delay_level)
         self.service = ScheduleMessageService(
-            ScheduleParts(
-                settings=parts.settings,
-                clock=parts.clock,
-                store=parts.store,
-                files=parts.files,
-                levels=self.levels,
-                put=parts.member.escape.put_message,
-                is_local=lambda: parts.own.broker_id == MASTER_ID,
-                doubt=parts.member.acting.doubt,
-                on_delivered=self._count,
-                on_failure=parts.on_failure,
-            )
+            env, tables, messages, self.levels, member.escape.put_message, member.acting.doubt, self._count
         )
         self.hook = DelayHook(self.levels, self.service.wake)
-        parts.hooks.add(self.hook)
-        parts.member.services.register("delayed messages", self.service)
 
     def register(self, server: RemotingServer) -> None:
         """No request code is theirs alone."""

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
@@ -25,16 +26,11 @@ from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
-from maxq.config.settings import BrokerSettings
 from maxq.errors import MessageIllegalError, RemoteProtocolError
-from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.blocking import TABLES, run_blocking
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -46,30 +42,6 @@ _POSTPONED_MOST_MS: Final = 600_000
 _POSTPONED_LOOK: Final = 1.0  # seconds
 _ELSEWHERE_SECONDS: Final = 0.2  # between a delivery to another broker and the table that says so
 _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a crash looks through, about
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleParts:
-    """What it works on.
-
-    Attributes:
-        put: stores a message here, or, while the master is away, at another broker group.
-        is_local: does `put` store here?
-        doubt: why this broker cannot be sure that it still speaks for its group; None: it can.
-        on_delivered: (level, messages, bytes in the log) that were delivered here; for statistics.
-        on_failure: called with the name of the service and the error that ended it.
-    """
-
-    settings: BrokerSettings
-    clock: Clock
-    store: MessageStore
-    files: CarriedFiles
-    levels: DelayLevels
-    put: Put
-    is_local: Callable[[], bool]
-    doubt: Callable[[], str | None]
-    on_delivered: Callable[[int, int, int], None]
-    on_failure: Callable[[str, BaseException], None]
 
 
 class _Postponed(NamedTuple):
@@ -87,10 +59,28 @@ class ScheduleMessageService:
         given_up: messages that could not be delivered since this broker runs.
     """
 
-    def __init__(self, parts: ScheduleParts) -> None:
-        self._parts = parts
-        self._table = DelayOffsetTable(parts.clock, lambda: parts.settings.broker.delay_offset_update_version_step)
-        self._levels: dict[int, LevelDelivery] = {}
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        levels: DelayLevels,
+        put: Put,
+        doubt: Callable[[], str | None],
+        on_delivered: Callable[[int, int, int], None],
+    ) -> None:
+        self._settings = env.settings
+        self._on_failure = env.on_failure
+        self._files = tables.files
+        self._store = messages.store
+        self._own = env.own
+        self._clock = env.clock
+        self._put = put
+        self._doubt = doubt
+        self._on_delivered = on_delivered
+        self._levels = levels
+        self._table = DelayOffsetTable(env.clock, lambda: env.settings.broker.delay_offset_update_version_step)
+        self._deliveries: dict[int, LevelDelivery] = {}
         self._ends: dict[int, int] = {}  # queue offsets: what lies behind was stored here, so no table knows of it
         self._task: asyncio.Task[None] | None = None
         self._is_wanted = False
@@ -110,7 +100,7 @@ class ScheduleMessageService:
         """Deliver from now on."""
         if not self._is_wanted:
             self._is_wanted = True
-            for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._parts.levels.max_level) + 1):
+            for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
                 self._note_end(level)
             self._task = asyncio.get_running_loop().create_task(self._run(self._task), name=SERVICE_NAME)
             self._task.add_done_callback(self._ended)
@@ -136,9 +126,9 @@ class ScheduleMessageService:
 
     def wake(self, level: int) -> None:
         """A message of this level is about to be stored."""
-        if not self._is_wanted and self._parts.settings.store.broker_role != "SLAVE":
+        if not self._is_wanted and self._settings.store.broker_role != "SLAVE":
             self._note_end(level)  # a master takes messages a moment before it is told to deliver
-        delivery = self._levels.get(level)
+        delivery = self._deliveries.get(level)
         if delivery is not None:
             delivery.wake()
 
@@ -148,7 +138,7 @@ class ScheduleMessageService:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._parts.on_failure(SERVICE_NAME, error)
+            self._on_failure(SERVICE_NAME, error)
 
     async def _run(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
@@ -157,24 +147,24 @@ class ScheduleMessageService:
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._load()
-            tasks = [asyncio.create_task(level.run(), name=f"delay level {n}") for n, level in self._levels.items()]
+            tasks = [asyncio.create_task(level.run(), name=f"delay level {n}") for n, level in self._deliveries.items()]
             tasks.append(asyncio.create_task(self._try_again_and_again(), name="postponed delayed messages"))
             await self._persist_again_and_again()
         finally:
             await _cancelled(tasks)
             if self._is_loaded:
                 await self._persist()
-            self._parts.files.set_delay_offsets(None)
-            self._levels = {}
+            self._files.set_delay_offsets(None)
+            self._deliveries = {}
 
     # ---- loading -------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        await self._parts.store.wait_for_dispatch()
-        if self._parts.settings.store.broker_role == "SLAVE":  # which stores nothing itself
+        await self._store.wait_for_dispatch()
+        if self._settings.store.broker_role == "SLAVE":  # which stores nothing itself
             self._ends = {level: self._queue(level).max_offset for level in self._ends}
-        self._term = self._parts.store.marks.mark().term
-        self._masters_from = None if self._parts.is_local() else self._parts.store.max_physical_offset
+        self._term = self._store.marks.mark().term
+        self._masters_from = None if self._own.is_master else self._store.max_physical_offset
         await self._read()
         levels = self._known_levels()
         for level in levels:
@@ -183,7 +173,7 @@ class ScheduleMessageService:
             if corrected != before:
                 log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
                 self._table.update(level, corrected)
-        delivered = DeliveredBefore(self._parts.store, levels, self._queue, self._table)
+        delivered = DeliveredBefore(self._store, levels, self._queue, self._table)
         await delivered.find()
         self._postponed, self._table.postponed = {}, set()
         for level, unit in delivered.missed:
@@ -193,18 +183,18 @@ class ScheduleMessageService:
         ports = self._ports()
         for level in levels:
             queue = DelayLevelQueue(
-                self._queue(level), self._parts.levels.delay_ms(level), self._parts.clock, self._table.offset(level)
+                self._queue(level), self._levels.delay_ms(level), self._clock, self._table.offset(level)
             )
-            self._levels[level] = LevelDelivery(level, queue, ports)
+            self._deliveries[level] = LevelDelivery(level, queue, ports)
         self._is_loaded = True
         self._written = self._table.encode(self._known_end())
-        self._parts.files.set_delay_offsets(self._encode)
+        self._files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
         """The file, else its backup; without either the log alone tells what was delivered."""
         for backup in (False, True):
             try:
-                text = await run_blocking(self._parts.files.read_delay_offsets, backup)
+                text = await run_blocking(self._files.read_delay_offsets, backup)
                 self._table.decode(text)
             except RemoteProtocolError as error:
                 log.error("%s cannot be read: %s", "the backup of delayOffset.json" if backup else "delayOffset.json",
@@ -216,21 +206,20 @@ class ScheduleMessageService:
 
     def _known_levels(self) -> list[int]:
         """Those of the table, and those of an earlier, longer table in which messages still wait."""
-        levels = list(self._parts.levels.levels())
+        levels = list(self._levels.levels())
         for level in range(len(levels) + 1, SCHEDULE_QUEUE_NUMS + 1):
             if self._queue(level).max_offset > self._table.offset(level):
                 levels.append(level)
         return levels
 
     def _queue(self, level: int) -> StoreScheduleQueue:
-        return StoreScheduleQueue(self._parts.store, level)
+        return StoreScheduleQueue(self._store, level)
 
     def _ports(self) -> DeliveryPorts:
-        parts = self._parts
         return DeliveryPorts(
-            lambda: parts.settings.store, self._look, parts.put, parts.is_local,
-            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(parts.store),
-            self._delivered_together, lambda: parts.doubt() is None,
+            lambda: self._settings.store, self._look, self._put, lambda: self._own.is_master,
+            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(self._store),
+            self._delivered_together, lambda: self._doubt() is None,
         )  # fmt: skip
 
     def _delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
@@ -244,7 +233,7 @@ class ScheduleMessageService:
         if isinstance(result, Undelivered):
             self.given_up += 1
         elif result.physical_offset >= 0:
-            self._parts.on_delivered(level, result.message_count, result.size)
+            self._on_delivered(level, result.message_count, result.size)
         else:
             self._went_elsewhere.set()
 
@@ -255,7 +244,7 @@ class ScheduleMessageService:
         key = level, unit.queue_offset
         tries = self._postponed[key].tries + 1 if key in self._postponed else bool(reason)
         wait_ms = min(_POSTPONED_MS << min(tries - 1, 20), _POSTPONED_MOST_MS) if tries else 0
-        self._postponed[key] = _Postponed(unit, tries, self._parts.clock.monotonic_ms() + wait_ms)
+        self._postponed[key] = _Postponed(unit, tries, self._clock.monotonic_ms() + wait_ms)
         self._table.postpone(*key)
         if reason:
             log.error("delayed message %d of level %d (physical offset %d) could not be delivered %d times, and is "
@@ -264,12 +253,12 @@ class ScheduleMessageService:
     async def _try_again_and_again(self) -> None:
         while True:
             for (level, offset), postponed in list(self._postponed.items()):
-                if postponed.due_ms <= self._parts.clock.monotonic_ms():
+                if postponed.due_ms <= self._clock.monotonic_ms():
                     await self._try_again(level, offset, postponed.unit)
             await asyncio.sleep(_POSTPONED_LOOK)
 
     async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
-        result = await Delivery(level, unit, self._look, self._parts.put).run()
+        result = await Delivery(level, unit, self._look, self._put).run()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
             return
@@ -279,25 +268,25 @@ class ScheduleMessageService:
 
     def _delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
         self._table.update(level, next_offset)
-        self._parts.on_delivered(level, messages, size)
+        self._on_delivered(level, messages, size)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
     def _encode(self) -> bytes:
         """What slaves take over. The log of a DLedger slave that takes the lead has what is committed, and no more."""
-        return self._table.encode(self._known_end()) if self._parts.store.ledger is None else self._written
+        return self._table.encode(self._known_end()) if self._store.ledger is None else self._written
 
     def _known_end(self) -> int:
         """Physical offset up to which the table knows of all deliveries. A slave that acts stores none itself: its log
         grows when the master is back, and may have delivered before the slave hears of it."""
-        return self._parts.store.max_physical_offset if self._masters_from is None else self._masters_from
+        return self._store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
         """Every flushDelayOffsetInterval, and soon after a message went to another broker: the log does not tell of
         it."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._parts.settings.store.flush_delay_offset_interval / 1000):
+                async with asyncio.timeout(self._settings.store.flush_delay_offset_interval / 1000):
                     await self._went_elsewhere.wait()
                     await asyncio.sleep(_ELSEWHERE_SECONDS)
             self._went_elsewhere.clear()
@@ -305,7 +294,7 @@ class ScheduleMessageService:
 
     async def _persist(self) -> None:
         """Write the table as it is now, once what it calls delivered can be lost no more."""
-        store = self._parts.store
+        store = self._store
         state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
         text = self._table.encode(end)
         if state == self._written_state and end - self._written_end < _SEARCHED_MOST:
@@ -314,7 +303,7 @@ class ScheduleMessageService:
             return
         self._written = text
         try:
-            await TABLES.run(self._parts.files.write_delay_offsets, text)
+            await TABLES.run(self._files.write_delay_offsets, text)
         except OSError as error:
             log.error("delayOffset.json cannot be written, it is tried again: %s", error)
             return
@@ -326,9 +315,9 @@ class ScheduleMessageService:
         Raises:
             MessageIllegalError: its topic was deleted since, and it with the topic.
         """
-        message = self._parts.store.look_message_by_offset(physical_offset)
+        message = self._store.look_message_by_offset(physical_offset)
         topic = "" if message is None else message.properties.get(const.PROPERTY_REAL_TOPIC, "")
-        if self._parts.store.is_gone(topic, physical_offset):
+        if self._store.is_gone(topic, physical_offset):
             raise MessageIllegalError(f"its topic {topic} was deleted after it was stored")
         return message
 

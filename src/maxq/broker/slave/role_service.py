@@ -14,20 +14,16 @@ import logging
 from dataclasses import replace
 from typing import Final, Protocol
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.identity.outer_api import RegisterResult
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.identity.role import MASTER_ID, SLAVE
 from maxq.broker.identity.store_owner import StoreOwner
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
-from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError
-from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import TABLES
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -67,38 +63,40 @@ class Replication(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleParts:
-    """What follows the role."""
-
-    settings: BrokerSettings
-    address: BrokerAddress
-    store: MessageStore
-    replication: Replication
-    synchronize: SlaveSynchronize
-    registration: BrokerRegistration
-    offsets: ConsumerOffsetManager
-    hold_service: PullRequestHoldService
-    owner: StoreOwner
-
-
 class RoleService:
     """Runs between `start` and `stop`."""
 
-    def __init__(self, parts: RoleParts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        replication: Replication,
+        synchronize: SlaveSynchronize,
+        registration: BrokerRegistration,
+        hold_service: PullRequestHoldService,
+        owner: StoreOwner,
+    ) -> None:
+        self._settings = env.settings
+        self._synchronize = synchronize
+        self._address = env.own
+        self._replication = replication
+        self._store = messages.store
+        self._registration = registration
+        self._hold_service = hold_service
+        self._offsets = tables.offsets
+        self._owner = owner
         self._tasks = PeriodicTasks()
         self._is_running = False
-        parts.registration.set_result_listener(self.registered)
 
     @property
     def is_slave(self) -> bool:
-        return self._parts.settings.store.broker_role == SLAVE
+        return self._settings.store.broker_role == SLAVE
 
     @property
     def master_address(self) -> str:
         """Where the master answers; empty while nobody knows."""
-        return self._parts.synchronize.master_address
+        return self._synchronize.master_address
 
     async def listen(self) -> None:
         """Listen to slaves, whatever the role. haListenPort 0 is the port above listenPort, or a free one if that is 0.
@@ -106,11 +104,11 @@ class RoleService:
         Raises:
             ConfigError: the port is in use.
         """
-        settings = self._parts.settings
+        settings = self._settings
         host, clients = settings.server.bind_address, settings.broker.listen_port
         port = settings.store.ha_listen_port or (clients + 1 if clients else 0)
         try:
-            self._parts.address.ha_port = await self._parts.replication.start(host, port)
+            self._address.ha_port = await self._replication.start(host, port)
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"haListenPort={port}: slaves cannot be listened to on {host}:{port} ({error}); set haListenPort to a "
@@ -119,22 +117,22 @@ class RoleService:
 
     def rule(self) -> str:
         """What a send waits for, in a sentence."""
-        return self._parts.replication.rule()
+        return self._replication.rule()
 
     def facts(self) -> dict[str, str]:
         """The role and what sends wait for, for what a broker prints when it is ready."""
-        return self._parts.replication.facts()
+        return self._replication.facts()
 
     def start_line(self) -> str:
         """Who and where this broker is, its role, and what a send waits for."""
-        address = self._parts.address
+        address = self._address
         text = (
             f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
             f"{address.ha_address}; {self.rule()}"
         )
         if not self.is_slave:
             return text
-        master = self._parts.settings.store.ha_master_address or "the master that the name servers tell"
+        master = self._settings.store.ha_master_address or "the master that the name servers tell"
         return f"{text}; id {address.broker_id}, copies {master}"
 
     def start(self) -> None:
@@ -142,13 +140,13 @@ class RoleService:
         self._is_running = True
         self._tasks.every("master address", _ASK_SECONDS, self._ask_master)
         if self.is_slave:
-            self._parts.synchronize.start()
+            self._synchronize.start()
 
     async def stop(self) -> None:
         """End what `start` began. Replication itself is its owner's to end."""
         self._is_running = False
         await self._tasks.stop()
-        await self._parts.synchronize.stop()
+        await self._synchronize.stop()
 
     def registered(self, result: RegisterResult) -> None:
         """A name server has answered a registration. What it does not know stays as it was: a master that is gone for a
@@ -158,32 +156,30 @@ class RoleService:
         if result.master_address:
             self.set_master_address(result.master_address)
         if result.ha_address:
-            self._parts.replication.update_master_ha_address(result.ha_address)
+            self._replication.update_master_ha_address(result.ha_address)
 
     def set_master_address(self, address: str) -> None:
         """Where the master answers; empty: nobody knows. Refusals of this slave name it."""
-        self._parts.synchronize.set_master_address(address)
-        self._parts.store.set_master_address(address)
+        self._synchronize.set_master_address(address)
+        self._store.set_master_address(address)
 
     async def _ask_master(self) -> None:
-        parts = self._parts
-        is_known = parts.replication.is_client_connected and parts.synchronize.master_address
+        is_known = self._replication.is_client_connected and self._synchronize.master_address
         if self.is_slave and not is_known:
-            await parts.registration.ask_master()
+            await self._registration.ask_master()
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
         """Take messages from now on, under id 0. The tables go on from the master's copies."""
-        parts = self._parts
-        log.warning("this broker becomes %s (it was %s)", role, parts.settings.store.broker_role)
-        await parts.synchronize.stop()
-        parts.offsets.slave_commits.forget()
+        log.warning("this broker becomes %s (it was %s)", role, self._settings.store.broker_role)
+        await self._synchronize.stop()
+        self._offsets.slave_commits.forget()
         self.set_master_address("")
-        await parts.replication.change_to_master()
+        await self._replication.change_to_master()
         await self._take(role, MASTER_ID)
-        parts.hold_service.notify_all()
-        parts.registration.register_all()
+        self._hold_service.notify_all()
+        self._registration.register_all()
 
     async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
         """Take no more messages, and copy this master's.
@@ -194,22 +190,20 @@ class RoleService:
                 servers say it.
         """
         assert broker_id > MASTER_ID, "a slave has an id of its own"
-        parts = self._parts
         log.warning("this broker becomes slave %d of %s", broker_id, master_address or "a master yet unknown")
         await self._take(SLAVE, broker_id)
-        parts.replication.change_to_slave(parts.settings.store.ha_master_address or ha_address)
+        self._replication.change_to_slave(self._settings.store.ha_master_address or ha_address)
         self.set_master_address(master_address)
         if self._is_running:
-            parts.synchronize.start()
-        parts.registration.register_all()
+            self._synchronize.start()
+        self._registration.register_all()
 
     async def _take(self, role: str, broker_id: int) -> None:
-        parts = self._parts
-        settings = parts.settings
+        settings = self._settings
         settings.store = replace(settings.store, broker_role=role)
         settings.broker = replace(settings.broker, broker_id=broker_id)
-        parts.address.broker_id = broker_id
-        parts.store.update_config(settings.store)
-        if role != SLAVE and not parts.store.dispatch_behind_bytes:  # else queues end where they had room
-            parts.offsets.not_beyond(parts.store.max_offset)
-        await TABLES.run(parts.owner.record, role)
+        self._address.broker_id = broker_id
+        self._store.update_config(settings.store)
+        if role != SLAVE and not self._store.dispatch_behind_bytes:  # else queues end where they had room
+            self._offsets.not_beyond(self._store.max_offset)
+        await TABLES.run(self._owner.record, role)

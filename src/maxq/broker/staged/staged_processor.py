@@ -15,8 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from maxq.access.guard import Guard
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.send.send_checks import SendChecks
@@ -29,37 +28,26 @@ from maxq.broker.staged.staged_record import (
     staged_message,
 )
 from maxq.broker.staged.staged_service import StagedService
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError, RequestRefusedError
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.store.message_store import MessageStore
 
 
 class StagedProcessor(RequestProcessor):
     """All five."""
 
     def __init__(
-        self,
-        settings: BrokerSettings,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        topics: TopicConfigManager,
-        checks: SendChecks,
-        service: StagedService,
-        guard: Guard | None,
+        self, env: Environment, tables: Tables, messages: Messages, checks: SendChecks, service: StagedService
     ) -> None:
-        """`guard` knows who may send to which topic; None: everybody."""
-        self._settings = settings
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._topics = topics
+        self._settings = env.settings
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._topics = tables.topics
         self._checks = checks
         self._service = service
-        self._guard = guard
+        self._guard = env.guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {

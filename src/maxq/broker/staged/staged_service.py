@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.staged.delivery import StagedDelivery
 from maxq.broker.staged.ledger import (
@@ -30,16 +30,13 @@ from maxq.broker.staged.ledger import (
 from maxq.broker.staged.staged_record import Staged
 from maxq.broker.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.codes import ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message import decode_record
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -69,18 +66,11 @@ class Delivered:
 class StagedService:
     """A SpecialService: `start` and `stop` make it read the ledger anew."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        clock: Clock,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        delivery: StagedDelivery,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._store = store
-        self._acknowledgement = acknowledgement
+    def __init__(self, env: Environment, messages: Messages, delivery: StagedDelivery) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
         self._delivery = delivery
         self._passed_over = PassedOver(log)
         self._ledger = Ledger()

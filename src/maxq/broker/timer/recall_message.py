@@ -10,15 +10,12 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import Acknowledgement, remark_of
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.acknowledgement import remark_of
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.put_hooks import PutHooks
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -26,9 +23,7 @@ from maxq.protocol.header.send import RecallMessageRequestHeader, RecallMessageR
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.timer.timer_record import delete_key
 
 RECALL_MESSAGE_TAG: Final = "_RECALL_TAG_"
@@ -39,24 +34,14 @@ _MS_DIGITS: Final = 18
 class RecallMessageProcessor(RequestProcessor):
     """Answers RECALL_MESSAGE (370)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        topics: TopicConfigManager,
-        broker: BrokerAddress,
-        clock: Clock,
-        hooks: PutHooks,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._topics = topics
-        self._broker = broker
-        self._clock = clock
-        self._hooks = hooks
+    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._topics = tables.topics
+        self._broker = env.own
+        self._clock = env.clock
+        self._hooks = messages.hooks
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.RECALL_MESSAGE: self.recall}

@@ -18,13 +18,12 @@ Source:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_service import TimerService
 from maxq.broker.timer.timer_status import TimerStatus
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -33,8 +32,6 @@ from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import TOOLS
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 from maxq.store.timer.roll_window import roll_window_ms
 from maxq.store.timer.timer_listing import LATE, UNREAD, TimerEntry, TimerListing
 from maxq.store.timer.timer_log import TimerLog
@@ -51,22 +48,19 @@ class TimerAdminProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
+        env: Environment,
+        messages: Messages,
         service: TimerService,
         status: TimerStatus,
         recall: RecallMessageProcessor,
-        broker: BrokerAddress,
-        clock: Clock,
     ) -> None:
-        self._settings = settings
-        self._store = store
+        self._settings = env.settings
+        self._store = messages.store
         self._service = service
         self._status = status
         self._recall = recall
-        self._broker = broker
-        self._clock = clock
+        self._broker = env.own
+        self._clock = env.clock
 
     def routes(self) -> Mapping[int, Processor]:
         return {

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
 from maxq.broker.timer.slot_work import SlotWork
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
@@ -26,13 +27,9 @@ from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, 
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.broker.timer.unread_markers import UnreadMarkers
-from maxq.config.settings import BrokerSettings
-from maxq.lazy_dataclass import dataclass
 from maxq.runtime.blocking import run_blocking
-from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer.timer_log import Unit
 from maxq.store.timer.timer_message_store import TimerMessageStore
@@ -54,27 +51,6 @@ _AFTER_FAILURE: Final = 1.0
 _COUNTING: Final = "a timer message in the metrics"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerParts:
-    """What the service works with.
-
-    Attributes:
-        put: stores a message here, or gives it to another group where this broker may not.
-        is_local: does `put` store here?
-        on_delivered: told of everything that was put.
-        on_failure: told when a task of the service ends by an error.
-    """
-
-    settings: BrokerSettings
-    store: MessageStore
-    disk: Disk
-    clock: Clock
-    put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
-    is_local: Callable[[], bool]
-    on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None]
-    on_failure: Callable[[str, BaseException], None]
-
-
 class TimerService:
     """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for who speaks for its
     group.
@@ -92,18 +68,26 @@ class TimerService:
         rests: no slot is begun, for another broker is about to deliver, and asks how far this one has come.
     """
 
-    def __init__(self, parts: TimerParts) -> None:
-        self._parts = parts
-        self.timer = TimerMessageStore(parts.store, disk=parts.disk, clock=parts.clock)
-        self.exchange = TimerExchange(parts.store, self.timer)
+    def __init__(
+        self,
+        env: Environment,
+        messages: Messages,
+        put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
+        on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None],
+    ) -> None:
+        self._clock = env.clock
+        self._on_failure = env.on_failure
+        self._settings = env.settings
+        self._store = messages.store
+        self._own = env.own
+        self.timer = TimerMessageStore(messages.store, disk=env.disk, clock=env.clock)
+        self.exchange = TimerExchange(messages.store, self.timer)
         self.checkpoints = TimerCheckpoints(
-            self.timer, self, settings=parts.settings, store=parts.store, clock=parts.clock
+            self.timer, self, settings=env.settings, store=messages.store, clock=env.clock
         )
-        self._earlier = EarlierDeliveries(parts.store, self.timer)
+        self._earlier = EarlierDeliveries(messages.store, self.timer)
         self._unread = UnreadMarkers(self.timer.topic)
-        self._delivery = TimerDelivery(
-            parts.clock, parts.put, parts.on_delivered, self._earlier, parts.store.is_gone
-        )
+        self._delivery = TimerDelivery(env.clock, put, on_delivered, self._earlier, messages.store.is_gone)
         self._passed_over = PassedOver(log)
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
@@ -135,7 +119,7 @@ class TimerService:
 
     def begin(self) -> None:
         """Fill the wheel and write checkpoints from now on."""
-        self._began_ms = self._parts.clock.monotonic_ms()
+        self._began_ms = self._clock.monotonic_ms()
         for name, run in (("", self._run()), (" checkpoint", self.checkpoints.run()), (" cleaning", self._clean())):
             task = asyncio.get_running_loop().create_task(run, name=SERVICE_NAME + name)
             task.add_done_callback(self._ended)
@@ -181,7 +165,7 @@ class TimerService:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._parts.on_failure(task.get_name(), error)
+            self._on_failure(task.get_name(), error)
 
     def wake(self) -> None:
         """Something has come, or changed."""
@@ -215,10 +199,10 @@ class TimerService:
     async def _wait(self) -> None:
         """Until the slot of now is over, or something comes."""
         precision = self.timer.precision_ms
-        seconds = (precision - self._parts.clock.wall_ms() % precision + 1) / 1000
+        seconds = (precision - self._clock.wall_ms() % precision + 1) / 1000
         if self.closed:
             seconds = min(seconds, _CLOSED_SECONDS)
-        elif self._parts.clock.monotonic_ms() < self._polled_until_ms:
+        elif self._clock.monotonic_ms() < self._polled_until_ms:
             seconds = min(seconds, _POLL_SECONDS)
         try:
             async with asyncio.timeout(seconds):
@@ -231,7 +215,7 @@ class TimerService:
     async def _enqueue(self, most: int) -> bool:
         """Put what has come into the wheel, at most `most` messages. True if that was something."""
         self._is_enqueue_stuck = True
-        if self._parts.settings.store.timer_stop_enqueue:
+        if self._settings.store.timer_stop_enqueue:
             return False
         for done in range(most):
             if not self.may_enqueue():
@@ -256,7 +240,7 @@ class TimerService:
         return self._is_slave() and self.timer.topic.queue_offset < self.timer.master_queue_offset
 
     def _is_slave(self) -> bool:
-        return self._parts.settings.store.broker_role == "SLAVE"
+        return self._settings.store.broker_role == "SLAVE"
 
     async def _enqueue_one(self, record: TimerRecord) -> bool:
         """False: try again later."""
@@ -290,14 +274,14 @@ class TimerService:
         return False
 
     def _count(self, topic: str, count: int) -> None:
-        self.timer.metrics.add(topic, count, self._parts.clock.wall_ms())
+        self.timer.metrics.add(topic, count, self._clock.wall_ms())
 
     # ---- dequeue ----------------------------------------------------------------------------------------------------
 
     def may_dequeue(self) -> bool:
         """This broker delivers, and no setting tells it to wait."""
-        config = self._parts.settings.store
-        waited_ms = self._parts.clock.monotonic_ms() - self._began_ms
+        config = self._settings.store
+        waited_ms = self._clock.monotonic_ms() - self._began_ms
         return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
 
     async def _dequeue(self) -> bool:
@@ -317,14 +301,14 @@ class TimerService:
             if slot is None:
                 self._earlier.forget_passed(self._tick_ms)
                 return self.timer.read_time_ms < self._tick_ms
-            self._work = SlotWork(slot, self.timer.open(slot), self._parts.store.max_physical_offset)
+            self._work = SlotWork(slot, self.timer.open(slot), self._store.max_physical_offset)
         return await self._work_on(self._work)
 
     async def _is_final(self) -> bool:
         """Can what was delivered be lost no more? In a DLedger group the wheel forgets a slot only then, and what the
         slaves learn of this timer is true of any leader's log."""
-        marks = self._parts.store.marks
-        if self._parts.store.ledger is None:
+        marks = self._store.marks
+        if self._store.ledger is None:
             return True  # checkpoints wait for the disk
         mark = marks.mark()
         return mark.term == self.term and await marks.make_final(mark)
@@ -337,7 +321,7 @@ class TimerService:
 
     def _taken_offset(self) -> int:
         """Where the topic ends for those who put; with SYNC_FLUSH the last of it can be read a little later."""
-        return self.timer.topic.taken_queue_offset if self._parts.is_local() else self.timer.topic.max_queue_offset
+        return self.timer.topic.taken_queue_offset if self._own.is_master else self.timer.topic.max_queue_offset
 
     def _is_next_visible(self) -> bool:
         if self.timer.topic.queue_offset < self.timer.topic.max_queue_offset:
@@ -347,7 +331,7 @@ class TimerService:
 
     def _poll(self) -> None:
         """Look often for what can be read in a moment."""
-        self._polled_until_ms = self._parts.clock.monotonic_ms() + _POLLED_MS
+        self._polled_until_ms = self._clock.monotonic_ms() + _POLLED_MS
 
     async def _work_on(self, work: SlotWork) -> bool:
         for _ in range(_DELIVER_AT_ONCE):
@@ -387,7 +371,7 @@ class TimerService:
             self._is_done(record)
             self._count(record.real_topic, -1)  # the marker will not have met it
             return True
-        if record.out_ms > self._parts.clock.wall_ms():  # never early, whatever the wheel says
+        if record.out_ms > self._clock.wall_ms():  # never early, whatever the wheel says
             return self.timer.move(record, 0)  # only a checkpoint that names it makes it count, else this one does
         delivered = await self._deliver(record, unit.write_time_ms, rolls=False)
         if delivered:
@@ -400,7 +384,7 @@ class TimerService:
         """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
         on. So it does with what is due by now and would be read late: its marker, or what it recalls, is in a slot that
         comes soon."""
-        if not self._parts.is_local():
+        if not self._own.is_master:
             return self.timer.move(record, 0)
         is_read_late = self._is_enqueue_stuck and record.out_ms < self.timer.write_time_ms
         if (
@@ -436,7 +420,7 @@ class TimerService:
 
     def _postpone(self, record: TimerRecord, delivery: Delivery) -> bool:
         failure = self.failures.next(record.physical_offset, delivery.reason)
-        now = self._parts.clock.wall_ms()
+        now = self._clock.wall_ms()
         # what goes round comes back at its own time at the latest: a marker that recalls it is there then
         if not self.timer.move(record, now + failure.wait_ms if record.out_ms <= now else 0):
             return False
@@ -452,11 +436,11 @@ class TimerService:
 
     async def _begin_dequeue(self) -> None:
         """Find out what was delivered that the checkpoint does not know of."""
-        await self._parts.store.wait_for_dispatch()
+        await self._store.wait_for_dispatch()
         if not self._is_wanted:
             return
-        self.term = self._parts.store.marks.mark().term
-        self._masters_from = None if self._parts.is_local() else self._parts.store.max_physical_offset
+        self.term = self._store.marks.mark().term
+        self._masters_from = None if self._own.is_master else self._store.max_physical_offset
         self.timer.take_over()
         await self._earlier.look_for()
         self._take_moved()
@@ -470,10 +454,10 @@ class TimerService:
             if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
             elif not is_here:
-                self.timer.move(record, self._parts.clock.wall_ms())
+                self.timer.move(record, self._clock.wall_ms())
 
     def _end_dequeue(self) -> None:
-        if self._parts.store.ledger is None:
+        if self._store.ledger is None:
             self.timer.dedupe_position = self.dedupe_position()
             self.timer.master_queue_offset = self.timer.topic.queue_offset
         else:  # what was delivered since the last checkpoint may be gone: whoever leads next begins there
@@ -490,14 +474,14 @@ class TimerService:
             return self._earlier.scanned_from
         if self._masters_from is not None:  # the master may be back, and have delivered what waits here for another try
             return self._masters_from
-        return self._parts.store.max_physical_offset if self._work is None else self._work.began_at
+        return self._store.max_physical_offset if self._work is None else self._work.began_at
 
     async def _clean(self) -> None:
         """Delete files of the timer log whose messages the CommitLog no longer has."""
         while True:
             await asyncio.sleep(_CLEAN_SECONDS)
             try:
-                while self.timer.log.has_expired(self._parts.store.min_physical_offset):
+                while self.timer.log.has_expired(self._store.min_physical_offset):
                     with self.timer.log.without_first() as first:
                         await run_blocking(first.destroy)
             except OSError as error:

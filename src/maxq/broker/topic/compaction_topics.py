@@ -27,13 +27,13 @@ class CompactionTopics:
         self._topics = topics
         self._settings = settings
         self._compacted = compacted
-        topics.add_change_listener(self._on_topics_changed)
 
     def refresh_all(self) -> None:
         """Once the topics are loaded."""
-        self._on_topics_changed(list(self._topics.topic_config_table.values()), [])
+        self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
-    def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Bring the store's set in step."""
         self._compacted.difference_update(deleted)
         if self._settings.store.enable_compaction:
             self._compacted.update(config.topic_name for config in changed if is_compacted(config))

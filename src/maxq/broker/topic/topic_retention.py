@@ -37,18 +37,18 @@ class TopicRetention:
         self._hidden = store.cleaner.hidden
         self._limited: dict[str, TopicConfig] = {}
         self._looking = False
-        topics.add_change_listener(self._topics_changed)
 
     def load(self) -> None:
         """Hide what the topics say, as far as that is quickly known; the bounds in bytes come with the first `look`."""
-        self._topics_changed(list(self._topics.topic_config_table.values()), [])
+        self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     @property
     def limited(self) -> list[str]:
         """Topics that hide something, or will."""
         return list(self._limited)
 
-    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Hide what these topics say."""
         for topic in deleted:
             self._limited.pop(topic, None)
             self._hidden.forget(topic)

@@ -34,20 +34,23 @@ class TopicTails:
     """Keeps the TopicTails of the store in step with the TopicConfigManager."""
 
     def __init__(
-        self, topics: TopicConfigManager, settings: BrokerSettings, tail_of: Callable[[str], TopicTail]
+        self,
+        topics: TopicConfigManager,
+        settings: BrokerSettings,
+        tail_of: Callable[[str], TopicTail],
+        is_static: Callable[[str], bool],
     ) -> None:
-        """`tail_of` gives the store's tail of a topic, made if it is not there yet."""
+        """
+        Args:
+            tail_of: gives the store's tail of a topic, made if it is not there yet.
+            is_static: are the queue ids of this topic global, so that sends to it are translated? Call refresh_all when
+                that changes.
+        """
         self._topics = topics
         self._settings = settings
         self._tail_of = tail_of
-        self._is_static: Callable[[str], bool] = lambda topic: False
-        self._shut: set[str] = set()
-        topics.add_change_listener(self._on_topics_changed)
-        settings.on_change(self._on_settings_changed)
-
-    def set_static_topics(self, is_static: Callable[[str], bool]) -> None:
-        """Topics whose queue ids are global: sends to them are translated. Call refresh_all when they change."""
         self._is_static = is_static
+        self._shut: set[str] = set()
 
     def shut(self, topic: str) -> None:
         """Have every send to the topic take the general way, whatever its configuration says, until `open`."""
@@ -62,17 +65,19 @@ class TopicTails:
     def _refresh(self, topic: str) -> None:
         config = self._topics.topic_config_table.get(topic)
         if config is not None:
-            self._on_topics_changed([config], [])
+            self.topics_changed([config], [])
 
     def refresh_all(self) -> None:
         """Once the topics and the store are loaded."""
-        self._on_topics_changed(list(self._topics.topic_config_table.values()), [])
+        self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
-    def _on_settings_changed(self, changes: list[Change]) -> None:
+    def settings_changed(self, changes: list[Change]) -> None:
+        """A live update of the settings may close or open topics."""
         if any(change.name in _SETTINGS for change in changes):
             self.refresh_all()
 
-    def _on_topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Bring the tails of these topics in step."""
         for topic in deleted:
             tail = self._tail_of(topic)
             tail.plain, tail.is_static, tail.max_queue_id = False, False, -1

@@ -8,16 +8,15 @@ Source:
 import logging
 from collections.abc import Awaitable, Mapping
 
-from maxq.access.guard import Guard
 from maxq.broker.access import sent_to
-from maxq.broker.acknowledgement import Acknowledgement, remark_of
+from maxq.broker.acknowledgement import remark_of
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from maxq.broker.transaction.transactional_message_service import Ended, TransactionalMessageService
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ResumeCheckHalfMessageRequestHeader
@@ -26,7 +25,6 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_id import decode_message_id
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.remoting.connection import Connection, Processor
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -37,21 +35,17 @@ class EndTransactionProcessor(RequestProcessor):
 
     def __init__(
         self,
+        env: Environment,
+        messages: Messages,
         transactions: TransactionalMessageService,
         checks: TransactionalMessageCheckService,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        guard: Guard | None,
     ) -> None:
-        """`guard` knows who may end transactions of which topic; None: everybody."""
         self._transactions = transactions
         self._checks = checks
-        self._settings = settings
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._guard = guard
+        self._settings = env.settings
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._guard = env.guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {

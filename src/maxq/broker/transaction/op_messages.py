@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
@@ -84,14 +85,14 @@ class OpMessages:
         store: MessageStore,
         clock: Clock,
         config: Callable[[], BrokerConfig],
-        store_host: bytes,
+        own: BrokerAddress,
         commit: Callable[[str, int], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._clock = clock
         self._config = config
-        self._store_host = store_host
+        self._own = own
         self._commit = commit
         self._passed_over = PassedOver(log)
         self._waiting: deque[Finished] = deque()
@@ -189,7 +190,7 @@ class OpMessages:
             body,
             properties,
             born_timestamp=self._clock.wall_ms(),
-            born_host=self._store_host,
+            born_host=self._own.store_host,
         )
         result = self._store.put_message(message)
         if not result.ok:

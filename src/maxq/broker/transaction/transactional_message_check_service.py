@@ -33,26 +33,21 @@ from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from maxq.access.guard import Guard
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Clients, Environment, Messages
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, opened_again
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, is_its_own_fault
 from maxq.codes import RequestCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import CheckTransactionStateRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.transaction_view import number
 from maxq.remoting.connection import Connection
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.durability.log_marks import NOT_LEADING
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
@@ -86,10 +81,7 @@ class TransactionalMessageCheckService:
     """A SpecialService. Also has the ends of transactions written down, and is where ends wait until `begin` is done.
 
     Args:
-        guard: knows which producer may see which message; None: all.
-        is_slave: may nothing be stored here?
         escape: gives a message to another broker group.
-        on_failure: told when a task ends by an error.
 
     Attributes:
         passed_over: half messages with which a round has failed.
@@ -97,28 +89,21 @@ class TransactionalMessageCheckService:
 
     def __init__(
         self,
+        env: Environment,
+        clients: Clients,
+        messages: Messages,
         transactions: TransactionalMessageService,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        store: MessageStore,
-        producers: ProducerManager,
-        guard: Guard | None,
-        broker: BrokerAddress,
-        is_slave: Callable[[], bool],
         escape: Escape,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
         self._transactions = transactions
-        self._settings = settings
-        self._clock = clock
-        self._store = store
-        self._producers = producers
-        self._guard = guard
-        self._broker = broker
-        self._is_slave = is_slave
+        self._settings = env.settings
+        self._clock = env.clock
+        self._store = messages.store
+        self._producers = clients.producers
+        self._guard = env.guard
+        self._broker = env.own
         self._escape = escape
-        self._on_failure = on_failure
+        self._on_failure = env.on_failure
         self._task: asyncio.Task[None] | None = None
         self._asked_uncopied: dict[int, int] = {}  # by queue offset: how often
         self.passed_over = PassedOver(log)
@@ -139,13 +124,18 @@ class TransactionalMessageCheckService:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="transactions")
             self._task.add_done_callback(self._ended)
 
+    @property
+    def _is_slave(self) -> bool:
+        """May nothing be stored here?"""
+        return self._settings.store.broker_role == "SLAVE"
+
     def stop(self) -> None:
         """Another one does, or this one goes away: ends that come from now on wait until it speaks again. Those
         that came are written down, as far as what they rest on is flushed; the others are known by their messages."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        if self.is_ready and not self._is_slave():
+        if self.is_ready and not self._is_slave:
             self._transactions.ops.write()
         self._ready.clear()
 
@@ -153,7 +143,7 @@ class TransactionalMessageCheckService:
         """Stop, and return when all that came is written down."""
         self.stop()
         ops = self._transactions.ops
-        if ops.waiting and not self._is_slave():
+        if ops.waiting and not self._is_slave:
             await self._store.flush()
             ops.write()
 
@@ -174,7 +164,7 @@ class TransactionalMessageCheckService:
             ops = self._transactions.ops
             await asyncio.sleep(min(max(ops.due_in_ms(), 10), _OPS_MOST_MS) / 1000)
             with self.passed_over("a turn of writing op messages, which is tried again"):
-                if self._is_slave():
+                if self._is_slave:
                     ops.commit_progress()
                 else:
                     ops.write_due()
@@ -225,7 +215,7 @@ class TransactionalMessageCheckService:
             return _Next.ON, None
         if self._transactions.ends_with_its_topic(half):
             return _Next.ON, None
-        if self._is_slave():
+        if self._is_slave:
             return await self._escaped(half), None
         return self._look_at(half, end)
 

@@ -15,62 +15,36 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.named_message import has_unique_key, is_another
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
-from maxq.broker.put_hooks import PutHooks
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.committed_before import CommittedBefore
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
 from maxq.broker.transaction.op_messages import Finished, OpMessages
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
-from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
 from maxq.protocol.header.send import EndTransactionRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message import record_layout as layout
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.transaction_view import number, origin_of
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.damage.damage_names import DAMAGED_PROPERTY
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 _YIELD_EVERY: Final = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionParts:
-    """What the service works with.
-
-    Attributes:
-        create_discard_topic: TRANS_CHECK_MAX_TIME_TOPIC is there from now on.
-    """
-
-    settings: BrokerSettings
-    clock: Clock
-    store: MessageStore
-    offsets: ConsumerOffsetManager
-    hooks: PutHooks
-    stats: BrokerStatsManager
-    metrics: TransactionMetrics
-    broker: BrokerAddress
-    create_discard_topic: Callable[[], object]
 
 
 class Ended(NamedTuple):
@@ -86,24 +60,30 @@ class Ended(NamedTuple):
 class TransactionalMessageService:
     """One per broker. `begin` before anything else."""
 
-    def __init__(self, parts: TransactionParts) -> None:
-        self._parts = parts
-        self._store = parts.store
+    def __init__(self, env: Environment, tables: Tables, messages: Messages, metrics: TransactionMetrics) -> None:
+        self._clock = env.clock
+        self._broker = env.own
+        self._settings = env.settings
+        self._metrics = metrics
+        self._offsets = tables.offsets
+        self._topics = tables.topics
+        self._hooks = messages.hooks
+        self._stats = env.stats
+        self._store = messages.store
         self._passed_over = PassedOver(log)
-        self._committed_before = CommittedBefore(parts.store)
+        self._committed_before = CommittedBefore(messages.store)
         self._began_at = 0  # physical offset: what lies below is from before this run
         self.ledger = TransactionLedger(0)
         self.ops = self._op_messages(0)
 
     def _op_messages(self, op_offset: int) -> OpMessages:
-        parts = self._parts
         return OpMessages(
             self.ledger,
             op_offset,
-            store=parts.store,
-            clock=parts.clock,
-            config=lambda: parts.settings.broker,
-            store_host=parts.broker.store_host,
+            store=self._store,
+            clock=self._clock,
+            config=lambda: self._settings.broker,
+            own=self._broker,
             commit=self._commit_offset,
         )
 
@@ -118,18 +98,18 @@ class TransactionalMessageService:
         self.ops = self._op_messages(self._progress(TRANS_OP_HALF_TOPIC))
         await self.ops.read_back()
         await self._find_open(store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
-        open_now = sum(self._parts.metrics.open_transactions().values())
+        open_now = sum(self._metrics.open_transactions().values())
         log.info("transactions: %d open, half messages from %d on", open_now, self.ledger.low)
 
     def _progress(self, topic: str) -> int:
-        store, offsets = self._store, self._parts.offsets
+        store, offsets = self._store, self._offsets
         committed = offsets.query_offset(GROUP, topic, HALF_QUEUE_ID)
         first = max(store.min_offset(topic, HALF_QUEUE_ID), 0)
         return min(max(committed, first), store.max_offset(topic, HALF_QUEUE_ID))
 
     async def _find_open(self, end: int) -> None:
         """Count the open transactions, and leave one half message open of each."""
-        self._parts.metrics.start_anew()
+        self._metrics.start_anew()
         copies: dict[int, tuple[int, str]] = {}
         seen = 0
         at = self.ledger.next_open(0)
@@ -143,7 +123,7 @@ class TransactionalMessageService:
                 await asyncio.sleep(0)
             at = self.ledger.next_open(at + 1)
         for _, topic in copies.values():
-            self._parts.metrics.add(topic, 1)
+            self._metrics.add(topic, 1)
 
     def _found_open(self, half: MessageExt, copies: dict[int, tuple[int, str]]) -> None:
         ledger, at, origin = self.ledger, half.queue_offset, origin_of(half)
@@ -177,7 +157,7 @@ class TransactionalMessageService:
 
     def prepared(self, topic: str) -> None:
         """A half message of `topic` was stored."""
-        self._parts.metrics.add(topic, 1)
+        self._metrics.add(topic, 1)
 
     # --- the end ---
 
@@ -214,8 +194,8 @@ class TransactionalMessageService:
             return result
         if is_open:
             self._finish(counts, origin, Ending.COMMITTED, result.end_offset)
-            self._parts.metrics.add(topic, -1)
-            self._parts.metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
+            self._metrics.add(topic, -1)
+            self._metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
         return Ended(result.end_offset)
 
     def commit_plainly(
@@ -244,9 +224,9 @@ class TransactionalMessageService:
             return False
         self.ledger.finish(queue_offset, Ending.COMMITTED)
         self._remember(Finished(queue_offset, store.max_physical_offset))
-        self._parts.metrics.add(store.plain_writer.final_topic, -1)
+        self._metrics.add(store.plain_writer.final_topic, -1)
         born_ms = int.from_bytes(record[layout.BORN_TIMESTAMP : layout.BORN_TIMESTAMP + 8], "big")
-        self._parts.metrics.ended(store.plain_writer.final_topic, committed=True, born_ms=born_ms)
+        self._metrics.ended(store.plain_writer.final_topic, committed=True, born_ms=born_ms)
         return True
 
     def rollback(self, header: EndTransactionRequestHeader, *, waits: bool) -> Ended | Refusal:
@@ -272,8 +252,8 @@ class TransactionalMessageService:
             return self._rolled_back(counts) if waits else Ended(0)
         self.ledger.end(counts, origin, Ending.ROLLED_BACK)
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
-        self._parts.metrics.add(topic, -1)
-        self._parts.metrics.ended(topic, committed=False)
+        self._metrics.add(topic, -1)
+        self._metrics.ended(topic, committed=False)
         if waits:
             self.ops.remember_now(counts)
             return self._rolled_back(counts)
@@ -325,9 +305,9 @@ class TransactionalMessageService:
         seconds = half.properties.get(const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
         if not seconds:
             return False
-        timeout_ms = self._parts.settings.broker.transaction_time_out
+        timeout_ms = self._settings.broker.transaction_time_out
         own_ms = number(half.properties, const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, 0) * 1000
-        return self._parts.clock.wall_ms() - half.store_timestamp > max(own_ms, timeout_ms)
+        return self._clock.wall_ms() - half.store_timestamp > max(own_ms, timeout_ms)
 
     def _may_end_late(self, half: MessageExt, counts: int) -> bool:
         """Was it given up, by this run or an earlier one, as this half message or as a copy of it?"""
@@ -349,7 +329,7 @@ class TransactionalMessageService:
 
     def _drop(self, offset: int, origin: int, topic: str) -> None:
         self.ledger.end(offset, origin, Ending.ROLLED_BACK)
-        self._parts.metrics.add(topic, -1)
+        self._metrics.add(topic, -1)
         self._remember(Finished(offset, 0))
 
     # --- what checks do ---
@@ -370,7 +350,7 @@ class TransactionalMessageService:
         if known is None:
             return False
         self._finish(half.queue_offset, origin_of(half), Ending.COMMITTED, known.physical_offset + known.store_size)
-        self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
+        self._metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
         return True
 
     def copy(self, half: MessageExt, check_times: int) -> MessageExt | Refusal:
@@ -404,7 +384,7 @@ class TransactionalMessageService:
     def give_up(self, half: MessageExt) -> bool:
         """Move a half message that nobody decided to TRANS_CHECK_MAX_TIME_TOPIC; False: it could not be stored now. One
         that cannot ever be stored there stays where it is, and is given up all the same."""
-        self._parts.create_discard_topic()
+        self._topics.create_topic_in_send_message_back_method(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         result = self._put(given_up(half), hooks=False)
         if isinstance(result, Refusal):
             if not is_its_own_fault(result):
@@ -412,7 +392,7 @@ class TransactionalMessageService:
             log.error("the half message at physical offset %d stays there: %s", half.physical_offset, result.remark)
         end = 0 if isinstance(result, Refusal) else result.end_offset
         self._finish(half.queue_offset, origin_of(half), Ending.GIVEN_UP, end)
-        self._parts.metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
+        self._metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
         return True
 
     def escaped(self, half: MessageExt) -> None:
@@ -434,7 +414,7 @@ class TransactionalMessageService:
         if isinstance(result, Refusal):
             return result
         self.ledger.standing(origin, result.queue_offset)
-        self._parts.metrics.add(message.properties.get(const.PROPERTY_REAL_TOPIC, ""), 1)
+        self._metrics.add(message.properties.get(const.PROPERTY_REAL_TOPIC, ""), 1)
         return None
 
     # --- the store ---
@@ -442,19 +422,19 @@ class TransactionalMessageService:
     def _put(self, message: MessageExtBrokerInner, *, hooks: bool = True) -> PutMessageResult | Refusal:
         if hooks:
             topic = message.topic
-            refusal = self._parts.hooks.apply(message)
+            refusal = self._hooks.apply(message)
             if refusal is not None:
                 return refusal
             if message.topic != topic:
                 message.properties_data = None  # it is delivered later, and says where to
         result = self._store.put_message(message)
         if not result.ok:
-            return put_refusal(result, self._parts.settings.store)
-        self._parts.stats.put_counter(message.topic, message.queue_id).add(1, result.size, 0)
+            return put_refusal(result, self._settings.store)
+        self._stats.put_counter(message.topic, message.queue_id).add(1, result.size, 0)
         return result
 
     def _commit_offset(self, topic: str, offset: int) -> None:
-        self._parts.offsets.commit_offset(self._parts.broker.address, GROUP, topic, HALF_QUEUE_ID, offset)
+        self._offsets.commit_offset(self._broker.address, GROUP, topic, HALF_QUEUE_ID, offset)
 
 
 def is_its_own_fault(refusal: Refusal) -> bool:

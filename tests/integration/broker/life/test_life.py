@@ -200,7 +200,7 @@ async def test_start_that_is_cancelled_during_recovery_leaves_a_store_that_was_c
 
 async def test_failed_service_of_the_store_stops_the_broker(start_broker: Start) -> None:
     broker = await start_broker()
-    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    broker.controller.service_failed("store: commit log flush", OSError("the disk is gone"))
     stopping = broker.controller._stopping
     assert stopping is not None
     await stopping
@@ -212,7 +212,7 @@ async def test_failure_listener_decides_instead(start_broker: Start) -> None:
     broker = await start_broker()
     told: list[str] = []
     broker.controller.set_failure_listener(lambda service, error: told.append(f"{service}: {error}"))
-    broker.controller._on_failure("store: commit log flush", OSError("the disk is gone"))
+    broker.controller.service_failed("store: commit log flush", OSError("the disk is gone"))
     assert told == ["store: commit log flush: the disk is gone"]
     assert (await broker.send("T", b"x")).code == 0
 

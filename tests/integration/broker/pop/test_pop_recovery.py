@@ -243,7 +243,7 @@ async def test_a_slave_gives_nothing_and_knows_all_when_it_becomes_master(start_
 
 def _kill_before_noting(broker: RunningBroker, kind: str, to: Path) -> list[str]:
     """Copy the store when records of that kind are about to be noted; the folder's name, as soon as that was so."""
-    journal = broker.controller.popping._journal
+    journal = broker.controller.popping.buffer.journal
     done: list[str] = []
     write = journal.write
 

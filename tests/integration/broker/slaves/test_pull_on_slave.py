@@ -3,7 +3,7 @@
 The slave's log is filled by hand, with the bytes of its master's."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,6 +14,14 @@ from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, Asked, RunningBroker, messages_of
 
 HOLD = SUSPEND | SUBSCRIPTION
+
+
+@dataclass
+class Group:
+    """What a broker believes of its group."""
+
+    is_acting_master: bool
+    min_broker_id: int | None
 
 
 class Pair:
@@ -79,13 +87,13 @@ async def test_a_slave_that_may_not_be_read_says_which_setting_and_what_to_do(pa
 
 @pytest.mark.parametrize("slave_settings", [{"slaveReadEnable": "false"}])
 async def test_an_acting_master_is_read_without_it_and_suggests_the_master(pair: Pair) -> None:
-    acting = True
+    group = Group(is_acting_master=True, min_broker_id=1)
     rules = pair.slave.controller.pull_processor.rules
-    rules.set_group(is_acting_master=lambda: acting, min_broker_id=lambda: 1)
+    rules.group = group
     for _ in range(3):
         reply = await pair.slave.pull("T")
         assert (reply.code, reply.ext["suggestWhichBrokerId"]) == (0, "0")
-    acting = False
+    group.is_acting_master = False
     assert (await pair.slave.pull("T")).code == 2, "no remembered plan outlives the permission"
 
 
@@ -138,7 +146,7 @@ async def test_a_reader_that_is_behind_stays_until_it_has_caught_up(pair: Pair) 
 
 async def test_with_a_master_known_alive_nobody_waits_at_the_slave(pair: Pair) -> None:
     rules = pair.slave.controller.pull_processor.rules
-    rules.set_group(is_acting_master=lambda: False, min_broker_id=lambda: 0)
+    rules.group = Group(is_acting_master=False, min_broker_id=0)
     pair.group(broker_id=5)
     for offset, code in ((10, 20), (12, 20), (4, 0)):
         reply = await pair.slave.pull("T", offset, sys_flag=HOLD, wait_ms=8_000)

@@ -185,7 +185,7 @@ async def test_own_immunity_time_over_only_a_check_ends_it(start_broker: Start) 
     half = await client.prepare("T", b"late", CHECK_IMMUNITY_TIME_IN_SECONDS="0")
 
     async def is_over() -> bool:
-        return client.broker.controller._clock.wall_ms() > (await client.messages(HALF))[0].store_timestamp
+        return client.broker.controller.env.clock.wall_ms() > (await client.messages(HALF))[0].store_timestamp
 
     await until(is_over)
     assert (await client.end(half, COMMIT)).code == 604

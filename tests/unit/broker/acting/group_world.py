@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from maxq.broker.acting.acting_master import ActingMasterService
-from maxq.broker.acting.broker_group import BrokerGroup
 from maxq.broker.acting.group_api import GroupApi, Sign
-from maxq.broker.acting.master_flush_offset import MasterFlushOffset
+from maxq.broker.acting.master_link import MasterFlushOffset, MasterLink
 from maxq.broker.acting.pre_online import PreOnline
 from maxq.broker.acting.special_services import SpecialServices
 from maxq.broker.identity.broker_identity import BrokerAddress
@@ -19,6 +18,7 @@ from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 from maxq.testing.sim_clock import SimClock
+from tests.unit.broker.bundles_of import environment
 
 MASTER = "10.0.0.1:10911"
 MASTER_HA = "10.0.0.1:10912"
@@ -134,6 +134,7 @@ class FakeMetadata:
 class FakeRegistration:
     """How often everybody was told; while isolated nobody is. `on_register` is called then."""
 
+    member: "Member"
     now: int = 0
     all_: int = 0
     is_isolated: bool = False
@@ -141,6 +142,13 @@ class FakeRegistration:
 
     def set_isolated(self, isolated: bool) -> None:
         self.is_isolated = isolated
+
+    def name_servers(self) -> list[str]:
+        return self.member.name_servers
+
+    async def is_outdated(self, name_server: str, timeout_ms: int) -> bool:
+        await self.member.api.heartbeat(name_server, timeout_ms)
+        return name_server in self.member.outdated
 
     async def register_now(self) -> None:
         if not self.is_isolated:
@@ -163,6 +171,7 @@ class FakeCheckpoint:
 @dataclass
 class FakeStore:
     checkpoint: FakeCheckpoint = field(default_factory=FakeCheckpoint)
+    max_physical_offset: int = INIT_MAX_OFFSET
 
 
 class Switch:
@@ -191,51 +200,33 @@ class Member:
         self.settings, _ = BrokerSettings.from_properties(given, source="test")
         host, _, port = ADDRESSES[broker_id].rpartition(":")
         self.own = BrokerAddress("C", "broker-a", broker_id, host, int(port))
-        self.group = BrokerGroup(self.own)
         self.api = FakeGroupApi()
         self.ha = FakeHA()
         self.sync = FakeSync()
         self.metadata = FakeMetadata()
-        self.registration = FakeRegistration()
+        self.registration = FakeRegistration(self)
         self.services = SpecialServices()
         self.switch = Switch()
         self.services.register("switch", self.switch)
         self.store = FakeStore()
         self.flush_offset = MasterFlushOffset(cast(MessageStore, self.store), self.settings)
+        self.link = MasterLink(self.ha, self.sync, self.flush_offset)
         self.notified = 0
         self.outdated: set[str] = set()
         self.name_servers = ["ns1:9876", "ns2:9876"]
         api = cast(GroupApi, self.api)
-        self.pre_online = PreOnline(
-            own=self.own,
-            api=api,
-            ha=self.ha,
-            sync=self.sync,
-            metadata=self.metadata,
-            flush_offset=self.flush_offset,
-            init_max_offset=INIT_MAX_OFFSET,
-            clock=clock or SimClock(),
-            compatible=True,
-        )
+        env = environment(self.settings, own=self.own, clock=clock or SimClock())
+        self.pre_online = PreOnline(env, api, self.link, self.metadata)
         self.acting = ActingMasterService(
-            settings=self.settings,
-            group=self.group,
-            api=api,
-            registration=cast(BrokerRegistration, self.registration),
-            services=self.services,
-            ha=self.ha,
-            sync=self.sync,
-            flush_offset=self.flush_offset,
-            pre_online=self.pre_online,
-            name_servers=lambda: self.name_servers,
-            is_outdated=self._is_outdated,
-            notify_held=self._notify_held,
-            clock=clock or SimClock(),
+            env,
+            api,
+            self.link,
+            cast(BrokerRegistration, self.registration),
+            self.services,
+            self.pre_online,
+            self._notify_held,
         )
-
-    async def _is_outdated(self, name_server: str, timeout_ms: int) -> bool:
-        await self.api.heartbeat(name_server, timeout_ms)
-        return name_server in self.outdated
+        self.acting.loaded()
 
     def _notify_held(self) -> None:
         self.notified += 1

@@ -15,14 +15,7 @@ TOLD = ExchangeHAInfoHeader(MASTER_HA, 500, MASTER)
 
 
 async def ask(member: Member, code: RequestCode, ext: dict[str, str] | None = None) -> RemotingCommand:
-    processor = BrokerGroupProcessor(
-        own=member.own,
-        acting=member.acting,
-        ha=member.ha,
-        sync=member.sync,
-        flush_offset=member.flush_offset,
-        init_max_offset=INIT_MAX_OFFSET,
-    )
+    processor = BrokerGroupProcessor(member.own, member.acting, member.link)
     answer = processor.routes()[code](connection(FakeConnection()), RemotingCommand(code, ext or {}))
     if inspect.isawaitable(answer):
         answer = await answer

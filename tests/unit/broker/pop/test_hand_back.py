@@ -162,7 +162,7 @@ def test_a_message_that_two_hold_is_acknowledged_by_either_receipt_also_after_a_
     master = _buffer(OWN)
     _take_in(master, _encode(0, _acting(SLAVES)))
     started = _buffer()
-    for at, record in enumerate(cast(Journal, master._journal).records):
+    for at, record in enumerate(cast(Journal, master.journal).records):
         started.replay(at, record)
     for buffer in (master, started):
         _ack(buffer, first, 0, 1)
@@ -180,7 +180,7 @@ def test_a_message_that_two_hold_comes_again_when_the_later_time_is_over() -> No
     assert not late.has_twins
     master.finish([late])  # handed over
     started = _buffer()
-    for at, record in enumerate(cast(Journal, master._journal).records):
+    for at, record in enumerate(cast(Journal, master.journal).records):
         started.replay(at, record)
     assert _open(started) == []
 
@@ -208,7 +208,7 @@ def test_a_message_that_two_hold_is_acknowledged_by_either_though_one_has_change
     (of_the_slave,) = master.those([SLAVES.key])
     master.replace(replace(OF_ONE), 0, of_the_slave, 0)
     started = _buffer()
-    for at, record in enumerate(cast(Journal, master._journal).records):
+    for at, record in enumerate(cast(Journal, master.journal).records):
         started.replay(at, record)
     for buffer in (master, started):
         assert _open(buffer) == [(OWN.pop_time, [0, 1]), (SLAVES.pop_time, [1, 2]), (OF_ONE.pop_time, [0])]
@@ -233,7 +233,7 @@ def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:
     master = _buffer()
     _take_in(master, _encode(0, slave))
     started = _buffer()
-    for at, record in enumerate(cast(Journal, master._journal).records):
+    for at, record in enumerate(cast(Journal, master.journal).records):
         started.replay(at, record)
     assert master.latest_offset("T", "G", 0) == started.latest_offset("T", "G", 0) == 6
 

@@ -1,17 +1,17 @@
 """What is written to the revive topic, and by whom."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.revive_records import ReviveRecords
-from maxq.broker.put_hooks import PutHooks
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.pop import AckMsg
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
+from tests.unit.broker.bundles_of import environment, messages
 from tests.unit.broker.pop.test_check_point_buffer import Clock
 
 
@@ -29,7 +29,7 @@ async def test_an_ack_that_would_go_to_another_group_than_its_check_point_is_ref
 
     settings, _ = BrokerSettings.from_properties({"timerWheelEnable": "false"}, source="test")
     own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1")
-    records = ReviveRecords(settings, own, PutHooks(), cast(Any, Clock()), put, PopCounts())
+    records = ReviveRecords(environment(settings, own=own, clock=Clock()), messages(), put, PopCounts())
     result = await records.put_ack(AckMsg("T", "G", 0, 0, 1, "broker-a", [0]), 0, 1)
     assert result.status is status
     assert len(stored) == (broker_id == 0)

@@ -17,6 +17,7 @@ from maxq.store.store_results import GetMessageResult, GetMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.broker_world import FakeConnection, connection
+from tests.unit.broker.bundles_of import environment, limits
 
 
 class Bucket:
@@ -34,7 +35,7 @@ def later(world: SimWorld, again: Pass, quota_ms: int = 0) -> LaterAnswers:
     clock = world.clock
     quotas = cast(Quotas, Bucket(clock, clock.monotonic_ms() + quota_ms))
     fast_failure = FastFailure(BrokerSettings(), clock=clock)
-    return LaterAnswers(again, fast_failure=fast_failure, quotas=quotas, clock=clock, guard=None)
+    return LaterAnswers(environment(clock=clock), limits(fast_failure=fast_failure, quotas=quotas), again)
 
 
 def request() -> RemotingCommand:

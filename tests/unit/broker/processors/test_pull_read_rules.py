@@ -1,5 +1,7 @@
 """Who serves a reader, and whom it is told to ask next: every row of the rules (ha.md §6.1)."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from maxq.broker.processors.pull.pull_read_rules import ReadRules
@@ -13,6 +15,14 @@ SUCCESS, NOT_FOUND = ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND
 RETRY, MOVED = ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED
 
 
+@dataclass
+class Group:
+    """What a broker believes of its group."""
+
+    is_acting_master: bool
+    min_broker_id: int | None
+
+
 def rules(
     role: str, *, read: bool = True, corrects: bool = False, acting: bool = False, min_id: int | None = None
 ) -> ReadRules:
@@ -21,9 +31,7 @@ def rules(
         {"brokerRole": role, "slaveReadEnable": str(read).lower(), "offsetCheckInSlave": str(corrects).lower()},
         source="test",
     )
-    made = ReadRules(settings)
-    made.set_group(is_acting_master=lambda: acting, min_broker_id=lambda: min_id)
-    return made
+    return ReadRules(settings, Group(acting, min_id))
 
 
 @pytest.mark.parametrize("read", [True, False])

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.timer.timer_hook import TimerHook
-from maxq.broker.timer.timer_service import TimerParts, TimerService
+from maxq.broker.timer.timer_service import TimerService
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message import message_const as const
@@ -23,6 +23,7 @@ from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.bundles_of import environment, messages
 
 TOPIC = "T"
 SLOTS: Final = 20_000  # of a small wheel
@@ -58,7 +59,7 @@ class TimerWorld:
         self.clock = world.clock
         self.settings = BrokerSettings()
         self.failing: dict[str, PutMessageStatus] = {}
-        self.is_local = True
+        self.env = environment(self.settings, disk=self.disk, clock=self.clock, rng=world.rng, on_failure=self._failed)
         self._numbers = 0
         self._committing: asyncio.Task[None] | None = None
         self.configure(
@@ -72,6 +73,14 @@ class TimerWorld:
         )
         self.configure(**changes)
 
+    @property
+    def is_local(self) -> bool:
+        return self.env.own.is_master
+
+    @is_local.setter
+    def is_local(self, is_local: bool) -> None:
+        self.env.own.broker_id = 0 if is_local else 1
+
     def configure(self, **changes: Any) -> None:
         self.settings.store = replace(self.settings.store, **changes)
 
@@ -83,18 +92,7 @@ class TimerWorld:
         )  # fmt: skip
         self.store.load()
         self.store.start()
-        self.service = TimerService(
-            TimerParts(
-                settings=self.settings,
-                store=self.store,
-                disk=self.disk,
-                clock=self.clock,
-                put=self._put,
-                is_local=lambda: self.is_local,
-                on_delivered=lambda message, result: None,
-                on_failure=self._failed,
-            )
-        )
+        self.service = TimerService(self.env, messages(store=self.store), self._put, lambda message, result: None)
         service = self.service
         self.hook = TimerHook(
             self.settings, clock=self.clock, rng=self.sim.rng, wheel=lambda: service.timer, on_timed=service.wake

@@ -16,7 +16,10 @@ class Tails(dict[str, TopicTail]):
 
 def watched(mapping: dict[str, str] | None = None) -> tuple[BrokerWorld, Tails]:
     world, tails = BrokerWorld(mapping), Tails()
-    TopicTails(world.topics, world.settings, tails.get_or_make).refresh_all()
+    made = TopicTails(world.topics, world.settings, tails.get_or_make, lambda topic: False)
+    world.topics.add_change_listener(made.topics_changed)
+    world.settings.on_change(made.settings_changed)
+    made.refresh_all()
     return world, tails
 
 

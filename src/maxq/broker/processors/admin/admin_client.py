@@ -5,21 +5,15 @@ Source:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from maxq.access.guard import Guard
 from maxq.auth.signature import unsigned
 from maxq.broker.access import refusal_of_record
+from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.client.client_channel_info import ClientChannelInfo
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply, forwarded_reply
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import MQVersion, RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
 from maxq.protocol.body.heartbeat import (
     Connection as ConnectionBody,
@@ -41,7 +35,6 @@ from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.message_id import decode_message_id
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -53,29 +46,16 @@ class AdminClientProcessor(RequestProcessor):
     GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309), GET_ALL_PRODUCER_INFO (328),
     QUERY_TOPICS_BY_CONSUMER (343) and QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        broker_address: Callable[[], str],
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
-        guard: Guard | None,
-    ) -> None:
-        """`guard` knows who may have which message shown; None: everybody."""
-        self._settings = settings
-        self._broker_address = broker_address
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
-        self._producers = producers
-        self._guard = guard
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self._settings = env.settings
+        self._own = env.own
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
+        self._producers = clients.producers
+        self._guard = env.guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -137,7 +117,7 @@ class AdminClientProcessor(RequestProcessor):
         """Answer QUERY_TOPICS_BY_CONSUMER (343). Topics of which the group committed offsets."""
         group = HeaderFields(request.ext).required_str("group")
         topics = sorted(self._offsets.which_topic_by_consumer(group))
-        return body_reply(request, TopicList(topics, self._broker_address()))
+        return body_reply(request, TopicList(topics, self._own.address))
 
     def query_subscription_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""

@@ -11,14 +11,13 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
+from maxq.broker.bundles import Environment, Tables
 from maxq.broker.persistent_manager import next_version
 from maxq.broker.processors.support import RequestProcessor, body_reply
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.stats_item import StatsSnapshot
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.properties import format_properties, parse_properties
-from maxq.config.settings import BrokerSettings, Change, persist
+from maxq.config.settings import Change, persist
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.broker_stats import BrokerStatsData, BrokerStatsItem
 from maxq.protocol.body.data_version import DataVersion
@@ -27,7 +26,6 @@ from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import TABLES
-from maxq.runtime.interfaces import Clock, Disk
 
 log = logging.getLogger(__name__)
 
@@ -38,25 +36,21 @@ class AdminConfigProcessor(RequestProcessor):
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        disk: Disk,
-        clock: Clock,
-        topics: TopicConfigManager,
-        stats: BrokerStatsManager,
+        env: Environment,
+        tables: Tables,
         runtime_info: Callable[[], dict[str, str]],
         on_permission_changed: Callable[[], None],
     ) -> None:
         """`on_permission_changed` has the broker registered anew at the name servers."""
-        self._settings = settings
-        self._disk = disk
-        self._clock = clock
-        self._topics = topics
-        self._stats = stats
+        self._settings = env.settings
+        self._disk = env.disk
+        self._clock = env.clock
+        self._topics = tables.topics
+        self._stats = env.stats
         self._runtime_info = runtime_info
         self._on_permission_changed = on_permission_changed
-        self._version = DataVersion(timestamp=clock.wall_ms())
-        settings.on_change(self._on_settings_changed)
+        self._version = DataVersion(timestamp=env.clock.wall_ms())
+        env.settings.on_change(self._on_settings_changed)
 
     def routes(self) -> Mapping[int, Processor]:
         return {

@@ -7,14 +7,9 @@ Source:
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, topic_not_exist
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
-from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import (
     ConsumeStats,
@@ -29,9 +24,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json.json_body import filled
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -49,30 +42,17 @@ class _TopicStats:
 class AdminConsumeStatsProcessor(RequestProcessor):
     """Answers GET_CONSUME_STATS (208), QUERY_CONSUME_TIME_SPAN (303) and GET_BROKER_CONSUME_STATS (317)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        broker_address: Callable[[], str],
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-        stats: BrokerStatsManager,
-        is_static: Callable[[str], bool],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._broker_address = broker_address
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
-        self._stats = stats
-        self._is_static = is_static
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._own = env.own
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
+        self._stats = env.stats
+        self._is_static = tables.mappings.is_static
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -139,7 +119,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     async def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """All groups, by topic and write queue."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
-        total = ConsumeStatsList(broker_addr=self._broker_address())
+        total = ConsumeStatsList(broker_addr=self._own.address)
         rows = LongBody(request.code, connection.answer_limit)
         turns = Turns()
         for group in list(self._groups.subscription_group_table):

@@ -8,12 +8,10 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Tables
 from maxq.broker.processors.support import RequestProcessor, body_reply, page_of, refuse_if, refuse_queue_nums
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.topic_validator import validate_group
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.subscription import (
     GroupForbidden,
@@ -36,16 +34,10 @@ class AdminGroupProcessor(RequestProcessor):
     DELETE_SUBSCRIPTIONGROUP (207), UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225), GET_SUBSCRIPTIONGROUP_CONFIG (352)
     and UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-    ) -> None:
-        self._settings = settings
-        self._groups = groups
-        self._offsets = offsets
+    def __init__(self, env: Environment, tables: Tables) -> None:
+        self._settings = env.settings
+        self._groups = tables.groups
+        self._offsets = tables.offsets
 
     def routes(self) -> Mapping[int, Processor]:
         return {

@@ -8,11 +8,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Clients, Messages, Tables
 from maxq.broker.offset.offset_table import flat_row, offset_row, split_key
 from maxq.broker.processors.support import RequestProcessor, body_reply
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType
@@ -23,7 +21,6 @@ from maxq.protocol.json import json_dialect
 from maxq.protocol.json.json_body import filled
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +33,11 @@ class AdminOffsetProcessor(RequestProcessor):
     """Answers SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME
     (32), GET_ALL_CONSUMER_OFFSET (43), QUERY_CORRECTION_OFFSET (308) and CLONE_GROUP_OFFSET (314)."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._consumers = consumers
+    def __init__(self, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self._store = messages.store
+        self._topics = tables.topics
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -152,9 +142,7 @@ class AdminOffsetProcessor(RequestProcessor):
         fields = HeaderFields(request.ext)
         topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
         filter_groups = [group for group in (fields.opt_str("filterGroups") or "").split(",") if group]
-        smallest = await self._offsets.query_min_offset_in_all_group(
-            topic, filter_groups, self._store.min_offset
-        )
+        smallest = await self._offsets.query_min_offset_in_all_group(topic, filter_groups, self._store.min_offset)
         for queue_id, offset in self._offsets.query_offsets(compare_group, topic).items():
             if smallest.get(queue_id, -1) > offset:
                 smallest[queue_id] = LONG_MAX

@@ -7,19 +7,16 @@ Source:
 import logging
 from collections.abc import Mapping
 
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, refuse_if, refuse_queue_nums
-from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import validate_topic
 from maxq.codes import RequestCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -27,18 +24,11 @@ log = logging.getLogger(__name__)
 class AdminStaticTopicProcessor(RequestProcessor):
     """Answers UPDATE_AND_CREATE_STATIC_TOPIC (513)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        mappings: TopicQueueMappingManager,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._mappings = mappings
+    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._mappings = tables.mappings
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic}

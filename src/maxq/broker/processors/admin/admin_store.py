@@ -8,12 +8,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.bundles import Clients, Environment, Messages
 from maxq.broker.processors.support import RequestProcessor, body_reply, refuse_if
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.properties import parse_properties
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.broker_stats import ConsumeQueueData, QueryConsumeQueueResponseBody
 from maxq.protocol.body.ha_runtime_info import HARuntimeInfo
@@ -24,7 +22,6 @@ from maxq.protocol.json import json_dialect
 from maxq.protocol.json.json_body import filled
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +36,12 @@ class AdminStoreProcessor(RequestProcessor):
     """Answers requests 306, 321, 329, 907, 2001 to 2004."""
 
     def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        consumers: ConsumerManager,
-        filters: ConsumerFilterManager,
-        ha_runtime_info: Callable[[], HARuntimeInfo],
+        self, env: Environment, clients: Clients, messages: Messages, ha_runtime_info: Callable[[], HARuntimeInfo]
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._consumers = consumers
-        self._filters = filters
+        self._settings = env.settings
+        self._store = messages.store
+        self._consumers = clients.consumers
+        self._filters = clients.filters
         self._ha_runtime_info = ha_runtime_info
         self._cold_read_thresholds: dict[str, int] = {}  # group → bytes; kept, shown, and not acted on yet
 

@@ -11,11 +11,10 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.topic.topic_validator import TIMER_TOPIC
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
@@ -24,8 +23,6 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.blocking import TOOLS
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
 
 _SECOND_MS: Final = 1000  # timerPrecisionMs: the wheel's times are multiples of it
 
@@ -33,12 +30,12 @@ _SECOND_MS: Final = 1000  # timerPrecisionMs: the wheel's times are multiples of
 class AdminTimerProcessor(RequestProcessor):
     """Answers GET_ALL_DELAY_OFFSET (45), GET_TIMER_CHECK_POINT (60) and GET_TIMER_METRICS (61)."""
 
-    def __init__(self, *, settings: BrokerSettings, clock: Clock, store: MessageStore, files: CarriedFiles) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._store = store
-        self._files = files
-        self._version = DataVersion(timestamp=clock.wall_ms())
+    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._store = messages.store
+        self._files = tables.files
+        self._version = DataVersion(timestamp=env.clock.wall_ms())
 
     def routes(self) -> Mapping[int, Processor]:
         return {

@@ -9,9 +9,8 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.support import (
     RequestProcessor,
@@ -21,15 +20,10 @@ from maxq.broker.processors.support import (
     refuse_queue_nums,
     topic_not_exist,
 )
-from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.topic.compaction_topics import COMPACTION
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable
 from maxq.protocol.body.topic_config import (
@@ -46,7 +40,6 @@ from maxq.protocol.json.json_body import filled, queue_row
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -60,26 +53,15 @@ class AdminTopicProcessor(RequestProcessor):
     GET_TOPIC_STATS_INFO (202), DELETE_TOPIC_IN_BROKER (215), GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305),
     CLEAN_UNUSED_TOPIC (316) and GET_TOPIC_CONFIG (351)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        mappings: TopicQueueMappingManager,
-        offsets: ConsumerOffsetManager,
-        stats: BrokerStatsManager,
-        acknowledgement: Acknowledgement,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._stats = stats
-        self._mappings = mappings
-        self._acknowledgement = acknowledgement
+    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._stats = env.stats
+        self._mappings = tables.mappings
+        self._acknowledgement = messages.acknowledgement
 
     def routes(self) -> Mapping[int, Processor]:
         return {

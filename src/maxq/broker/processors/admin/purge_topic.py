@@ -15,12 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from maxq.broker.attributes import PURGED
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, topic_not_exist
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_retention import purged_offsets, why_not
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.header_fields import HeaderFields
@@ -28,24 +26,16 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 
 class PurgeTopicProcessor(RequestProcessor):
     """See the module."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
-        store: MessageStore,
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._offsets = offsets
-        self._store = store
+    def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
+        self._settings = env.settings
+        self._topics = tables.topics
+        self._offsets = tables.offsets
+        self._store = messages.store
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_PURGE_TOPIC: self.purge}

@@ -10,19 +10,13 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from maxq.access.guard import Guard
+from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.client.client_channel_info import ClientChannelInfo
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.filter.filter_expressions import check_subscription, known_expression
 from maxq.broker.processors.send.retry_topics import UNIT_SUB_FLAG
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import retry_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.subscription import CheckClientRequestBody, SubscriptionData
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE
@@ -31,7 +25,6 @@ from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.java_hash import java_hash
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -42,27 +35,15 @@ _WORK_OF_SLICE: Final = 50  # of longer ones, until the loop gets its turn
 class ClientManageProcessor(RequestProcessor):
     """Keeps the tables of online clients, and makes the groups and retry topics that a heartbeat implies."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        producers: ProducerManager,
-        filters: ConsumerFilterManager,
-        guard: Guard | None,
-    ) -> None:
-        """`guard` tells which user signed a heart-beat; None: the broker has no access control."""
-        self._settings = settings
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._producers = producers
-        self._filters = filters
-        self._guard = guard
+    def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._consumers = clients.consumers
+        self._producers = clients.producers
+        self._filters = clients.filters
+        self._guard = env.guard
 
     def routes(self) -> Mapping[int, Processor]:
         return {

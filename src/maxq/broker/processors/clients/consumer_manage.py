@@ -7,21 +7,15 @@ Source:
 import logging
 from collections.abc import Mapping
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.identity.role import SLAVE
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, body_reply
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.heartbeat import GetConsumerListByGroupResponseBody
 from maxq.protocol.body.offsets import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +23,14 @@ log = logging.getLogger(__name__)
 class ConsumerManageProcessor(RequestProcessor):
     """What consumers ask besides messages."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-        locks: RebalanceLockManager,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
-        self._locks = locks
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
+        self._locks = clients.locks
 
     def routes(self) -> Mapping[int, Processor]:
         return {

@@ -11,14 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.support import RequestProcessor, topic_not_exist
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import is_lmq, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.consumer_info import (
     MessageQueueAssignment,
@@ -33,7 +29,6 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
 
@@ -51,23 +46,13 @@ TopicRouteSource = Callable[[str], Awaitable[TopicRouteData | None]]
 class QueryAssignmentProcessor(RequestProcessor):
     """Divides the queues of a topic, on all brokers, among the members of a group."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        clock: Clock,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        consumers: ConsumerManager,
-        modes: MessageRequestModeManager,
-        topic_route: TopicRouteSource,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._modes = modes
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, topic_route: TopicRouteSource) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._consumers = clients.consumers
+        self._modes = tables.request_modes
         self._topic_route = topic_route
         self._routes: dict[str, tuple[int, TopicRouteData]] = {}  # topic → (asked at, route)
 

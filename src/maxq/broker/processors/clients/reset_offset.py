@@ -12,14 +12,10 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.client.client_channel_info import ClientChannelInfo
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.support import RequestProcessor, refuse_if
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import LanguageCode, MQVersion, RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.body.topic_config import TopicConfig
@@ -31,7 +27,6 @@ from maxq.protocol.json.json_body import filled, queue_row
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.connection import Connection, Processor
 from maxq.runtime.turns import Turns
-from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -42,22 +37,13 @@ _ASKED_AT_ONCE: Final = 100  # members of a group
 class ResetOffsetProcessor(RequestProcessor):
     """Answers INVOKE_BROKER_TO_RESET_OFFSET (222) and INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223)."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._consumers = clients.consumers
 
     def routes(self) -> Mapping[int, Processor]:
         return {

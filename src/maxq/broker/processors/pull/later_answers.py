@@ -8,14 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from maxq.access.guard import Guard
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.quota.quotas import Quotas
+from maxq.broker.bundles import Environment, Limits
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection
 from maxq.runtime.blocking import COLD_READS
-from maxq.runtime.interfaces import Clock
 from maxq.store.store_results import GetMessageResult
 
 Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
@@ -26,17 +23,15 @@ class LaterAnswers:
 
     Args:
         again: the first pass of a request, which does not wait for the disk.
-        guard: is asked again about what has waited when rules have changed; None: there is no access control.
+
     """
 
-    def __init__(
-        self, again: Pass, *, fast_failure: FastFailure, quotas: Quotas, clock: Clock, guard: Guard | None
-    ) -> None:
+    def __init__(self, env: Environment, limits: Limits, again: Pass) -> None:
         self._again = again
-        self._fast_failure = fast_failure
-        self._quotas = quotas
-        self._clock = clock
-        self._guard = guard
+        self._fast_failure = limits.fast_failure
+        self._quotas = limits.quotas
+        self._clock = env.clock
+        self._guard = env.guard
         self._reading: set[asyncio.Task[None]] = set()
         self._waiting: set[asyncio.Task[None]] = set()  # for a quota
 

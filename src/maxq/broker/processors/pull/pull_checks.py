@@ -6,7 +6,7 @@ Source:
 
 from typing import Final, NamedTuple
 
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Tables
 from maxq.broker.processors.pull.pull_subscription import (
     FORBIDDEN_BROKER,
     FORBIDDEN_GROUP,
@@ -14,15 +14,11 @@ from maxq.broker.processors.pull.pull_subscription import (
     PullSubscriptions,
 )
 from maxq.broker.processors.refusal import FAQ, Refusal
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.remoting.server import Connection
-from maxq.runtime.interfaces import Clock
 from maxq.store.queue.property_filter import PropertyFilter
 
 _SUBSCRIPTION: Final = 4  # bit of the request's sysFlag: the header says what is wanted
@@ -42,22 +38,13 @@ class Pull(NamedTuple):
 class PullChecks:
     """See the module."""
 
-    def __init__(
-        self,
-        *,
-        settings: BrokerSettings,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        subscriptions: PullSubscriptions,
-        clock: Clock,
-        broker: BrokerAddress,
-    ) -> None:
-        self._settings = settings
-        self._topics = topics
-        self._groups = groups
+    def __init__(self, env: Environment, tables: Tables, subscriptions: PullSubscriptions) -> None:
+        self._settings = env.settings
+        self._topics = tables.topics
+        self._groups = tables.groups
         self._subscriptions = subscriptions
-        self._clock = clock
-        self._broker = broker
+        self._clock = env.clock
+        self._broker = env.own
 
     def check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> Pull | Refusal:
         """May this reader read there, and what does it want to see?"""

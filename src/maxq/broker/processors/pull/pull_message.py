@@ -10,37 +10,23 @@ Source:
 """
 
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
-from maxq.access.guard import Guard
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
+from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.processors.pull.later_answers import LaterAnswers
 from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
-from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS, ReadRules
+from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.processors.pull.pull_subscription import (
     PullSubscriptions,
 )
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.quota.quotas import Quotas
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
-from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
-from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.remoting.endpoint import AnswerListener
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.runtime.interfaces import Clock
-from maxq.store.message_store import MessageStore
-from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.gather_cy import OMIT_BODY, OMIT_BODY_AND_PROPERTIES, OMIT_NOTHING
 from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, GetMessageStatus
 
@@ -71,21 +57,6 @@ _LEARNED = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
 _NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
-Learn = Callable[
-    [PullMessageRequestHeader, TopicConfig, SubscriptionGroupConfig, SubscriptionData, PropertyFilter | None], None
-]
-
-
-def _nothing_learned(
-    header: PullMessageRequestHeader,
-    topic: TopicConfig,
-    group: SubscriptionGroupConfig,
-    subscription: SubscriptionData,
-    wanted: PropertyFilter | None,
-) -> None:
-    """Without a batch path every pull takes the general way."""
-
-
 class _Outcome(NamedTuple):
     """What a read gave, and what a client is told."""
 
@@ -105,46 +76,28 @@ class PullMessageProcessor:
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        subscriptions: PullSubscriptions,
+        env: Environment,
+        tables: Tables,
+        clients: Clients,
+        messages: Messages,
+        limits: Limits,
+        plans: PullPlans,
         hold_service: PullRequestHoldService,
-        stats: BrokerStatsManager,
-        fast_failure: FastFailure,
-        clock: Clock,
-        broker: BrokerAddress,
-        quotas: Quotas,
-        guard: Guard | None,
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._checks = PullChecks(
-            settings=settings, topics=topics, groups=groups, subscriptions=subscriptions, clock=clock, broker=broker
-        )
-        self._offsets = offsets
+        self._settings = env.settings
+        self._store = messages.store
+        self._checks = PullChecks(env, tables, PullSubscriptions(env, tables, clients))
+        self._offsets = tables.offsets
         self._hold_service = hold_service
-        self._stats = stats
-        self._clock = clock
-        self._quotas = quotas
-        self.rules = ReadRules(settings)
+        self._stats = env.stats
+        self._clock = env.clock
+        self._quotas = limits.quotas
+        self.rules = plans.rules
         self._later = LaterAnswers(
-            lambda connection, request: self._first_pass(connection, request, may_wait=False),
-            fast_failure=fast_failure,
-            quotas=quotas,
-            clock=clock,
-            guard=guard,
+            env, limits, lambda connection, request: self._first_pass(connection, request, may_wait=False)
         )
-        self._learn: Learn = _nothing_learned
-        self.on_held_answer: AnswerListener | None = None  # told of the answers to parked pulls
-
-    def set_learn(self, learn: Learn) -> None:
-        """`learn` is told of every pull that passed the checks, and found messages or may wait for some
-        (broker/fast_path/pull_path.py)."""
-        self._learn = learn
+        self._plans = plans
+        self._rpc_latency = env.rpc_latency
 
     def register(self, server: RemotingServer) -> None:
         for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
@@ -173,7 +126,7 @@ class PullMessageProcessor:
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
         if outcome.code in _LEARNED and header.maxq_max_bytes is None:
-            self._learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
+            self._plans.learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         if (outcome.code == ResponseCode.PULL_NOT_FOUND or outcome.is_ahead) and self._park(
             connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
         ):
@@ -207,8 +160,9 @@ class PullMessageProcessor:
         reply = self._answer(connection, request, pull, outcome)
         if reply is not None:
             connection.send(reply)
-            if self.on_held_answer is not None:
-                self.on_held_answer(request, reply, self._clock.monotonic_ms() - held.began_ms)
+            if self._rpc_latency is not None:
+                waited_ms = self._clock.monotonic_ms() - held.began_ms
+                self._rpc_latency.answered(request, reply, waited_ms, long_polling=True)
         return True
 
     # ---- reading ----------------------------------------------------------------------------------------------
@@ -287,6 +241,7 @@ class PullMessageProcessor:
                 header.queue_offset,
                 header.queue_offset,
                 self._clock.monotonic_ms() + max(wait_ms, _SHORT_POLLING_FLOOR_MS),
+                self.replay,
                 self._clock.monotonic_ms(),
             )
         )

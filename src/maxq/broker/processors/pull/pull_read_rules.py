@@ -16,8 +16,7 @@ Source:
     broker/processor/{PullMessageProcessor.composeResponseHeader,DefaultPullMessageResultHandler}.java.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
@@ -36,24 +35,31 @@ class Direction(NamedTuple):
     broker_id: int
 
 
+class GroupSeen(Protocol):
+    """What is known of the broker group (ActingMasterService)."""
+
+    @property
+    def is_acting_master(self) -> bool:
+        """This slave stands in for its master, so it serves readers without `slaveReadEnable` too."""
+        ...
+
+    @property
+    def min_broker_id(self) -> int | None:
+        """The smallest id alive; None: not known. 0 sends readers who keep up back to the master, without their waiting
+        here."""
+        ...
+
+
 class ReadRules:
-    """One per broker. The role and the switches follow the settings."""
+    """One per broker. The role and the switches follow the settings.
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    Attributes:
+        group: what is known of the broker group.
+    """
+
+    def __init__(self, settings: BrokerSettings, group: GroupSeen) -> None:
         self._settings = settings
-        self._is_acting: Callable[[], bool] = lambda: False
-        self._min_broker_id: Callable[[], int | None] = lambda: None
-
-    def set_group(self, *, is_acting_master: Callable[[], bool], min_broker_id: Callable[[], int | None]) -> None:
-        """What is known of the broker group.
-
-        Args:
-            is_acting_master: this slave stands in for its master, so it serves readers without `slaveReadEnable` too.
-            min_broker_id: the smallest id alive; None: not known. 0 sends readers who keep up back to the master,
-                without their waiting here.
-        """
-        self._is_acting = is_acting_master
-        self._min_broker_id = min_broker_id
+        self.group = group
 
     @property
     def is_slave(self) -> bool:
@@ -61,7 +67,7 @@ class ReadRules:
 
     def refusal(self) -> Refusal | None:
         """A slave that may not be read says so, as Java's does (code 2), and what to do."""
-        if not self.is_slave or self._settings.broker.slave_read_enable or self._is_acting():
+        if not self.is_slave or self._settings.broker.slave_read_enable or self.group.is_acting_master:
             return None
         return Refusal(
             ResponseCode.SYSTEM_BUSY,
@@ -99,4 +105,4 @@ class ReadRules:
         )
 
     def _master_is_there(self) -> bool:
-        return self.is_slave and self._min_broker_id() == MASTER_ID
+        return self.is_slave and self.group.min_broker_id == MASTER_ID

@@ -4,17 +4,15 @@ Source:
     broker/processor/QueryMessageProcessor.java.
 """
 
-from maxq.access.guard import Guard
 from maxq.broker.access import refusal_of_record, sent_to
+from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.store.message_store import MessageStore
 
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _BY_KEY = "K"
@@ -29,11 +27,10 @@ _TAG = (const.PROPERTY_TAGS,)
 class QueryMessageProcessor:
     """Finds messages without a consumer."""
 
-    def __init__(self, *, settings: BrokerSettings, store: MessageStore, guard: Guard | None) -> None:
-        """`guard` knows who may see which message; None: everybody."""
-        self._settings = settings
-        self._store = store
-        self._guard = guard
+    def __init__(self, env: Environment, messages: Messages) -> None:
+        self._settings = env.settings
+        self._store = messages.store
+        self._guard = env.guard
 
     def register(self, server: RemotingServer) -> None:
         server.register(RequestCode.QUERY_MESSAGE, self.query)

@@ -11,24 +11,17 @@ Source:
 import logging
 from collections.abc import Awaitable, Callable
 
-from maxq.access.guard import Guard
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Clients, Environment, Limits, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_properties import BrokerProperties, received_properties
-from maxq.broker.quota.quotas import Quotas
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemotingError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 
@@ -42,32 +35,23 @@ class ReplyMessageProcessor:
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
+        env: Environment,
+        tables: Tables,
+        clients: Clients,
+        limits: Limits,
         put_message: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
-        topics: TopicConfigManager,
-        producers: ProducerManager,
-        fast_failure: FastFailure,
-        broker: BrokerAddress,
-        clock: Clock,
-        quotas: Quotas,
-        guard: Guard | None,
     ) -> None:
-        """
-        Args:
-            put_message: stores a reply, here or, on a slave that acts as master, at another broker group.
-            guard: knows whose accounts count; None: there is no access control.
-        """
-        self._settings = settings
+        """`put_message` stores a reply, here or, on a slave that acts as master, at another broker group."""
+        self._settings = env.settings
         self._put_message = put_message
-        self._producers = producers
-        self._fast_failure = fast_failure
-        self._broker = broker
-        self._clock = clock
-        self._quotas = quotas
-        self._guard = guard
-        self._checks = SendChecks(settings, topics)
-        self._own_properties = BrokerProperties(broker, lambda: settings.broker)
+        self._producers = clients.producers
+        self._fast_failure = limits.fast_failure
+        self._broker = env.own
+        self._clock = env.clock
+        self._quotas = limits.quotas
+        self._guard = env.guard
+        self._checks = SendChecks(env.settings, tables.topics)
+        self._own_properties = BrokerProperties(env.own, lambda: env.settings.broker)
 
     def register(self, server: RemotingServer) -> None:
         for code in (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2):

@@ -7,12 +7,9 @@ Source:
 import logging
 from typing import Final
 
-from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.stats import names
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import RETRY_PREFIX, dlq_topic, is_retry_topic, retry_topic
 from maxq.codes import MQVersion, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
@@ -32,17 +29,11 @@ UNIT_SUB_FLAG: Final = 2  # topicSysFlag: consumed in unit mode
 class RetryTopics:
     """Of one broker."""
 
-    def __init__(
-        self,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        locks: RebalanceLockManager,
-        stats: BrokerStatsManager,
-    ) -> None:
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
-        self._stats = stats
+    def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._locks = clients.locks
+        self._stats = env.stats
 
     def group(self, name: str) -> SubscriptionGroupConfig | Refusal:
         """The group, created if groups are created on demand."""

@@ -13,23 +13,19 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 
-from maxq.access.guard import Guard
 from maxq.auth.signature import ACCESS_KEY
 from maxq.broker.access import refusal_of_record, sent_to
-from maxq.broker.acknowledgement import STAYS, Acknowledgement
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.acknowledgement import STAYS
+from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.named_message import is_another
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.retry_policy import next_delay_ms
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.put_hooks import PutHooks
 from maxq.broker.schedule_message.delay_levels import DelayLevels
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
@@ -39,9 +35,7 @@ from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.remoting.connection import Connection, Processor
-from maxq.runtime.interfaces import Rng
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -51,33 +45,6 @@ _FIRST_LEVEL = 3  # of a message that failed for the first time
 _NOT_COMMITTED = "[{}] the message is not committed by a majority of the DLedger group; give it back again"
 FLUSH_DISK_TIMEOUT_REMARK = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
 _OWNER = "Owner"  # the field of the request that Java's statistics name the consumer by
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendBackParts:
-    """What it works on.
-
-    Attributes:
-        on_delayed: (level): a message of this level is about to be stored (by the batch path; else a hook says it).
-        guard: knows who may give back which message; None: everybody.
-    """
-
-    settings: BrokerSettings
-    own: BrokerAddress
-    store: MessageStore
-    acknowledgement: Acknowledgement
-    topics: TopicConfigManager
-    retries: RetryTopics
-    levels: DelayLevels
-    hooks: PutHooks
-    rng: Rng
-    on_delayed: Callable[[int], None]
-    guard: Guard | None
-
-    def level_of(self, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
-        """The delay level of a message of which the consumer names none."""
-        delay_ms = next_delay_ms(group.group_retry_policy, reconsume_times)
-        return _FIRST_LEVEL + reconsume_times if delay_ms is None else self.levels.not_shorter_than(delay_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +59,19 @@ class _Copy:
 class SendBackProcessor(RequestProcessor):
     """Answers CONSUMER_SEND_MSG_BACK (36)."""
 
-    def __init__(self, parts: SendBackParts) -> None:
-        self._parts = parts
+    def __init__(
+        self, env: Environment, tables: Tables, messages: Messages, retries: RetryTopics, levels: DelayLevels
+    ) -> None:
+        self._topics = tables.topics
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._settings = env.settings
+        self._own = env.own
+        self._retries = retries
+        self._guard = env.guard
+        self._hooks = messages.hooks
+        self._levels = levels
+        self._rng = env.rng
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -109,19 +87,19 @@ class SendBackProcessor(RequestProcessor):
             return group.reply_to(request)
         if group.retry_queue_nums <= 0:  # a group that wants no second try
             return request.reply()
-        version_before = self._parts.topics.data_version.counter
+        version_before = self._topics.data_version.counter
         failed = self._failed(connection, request, header)
         if isinstance(failed, RemotingCommand):
             return failed
         copy = self._copy(failed, header, group, request.version)
         if isinstance(copy, Refusal):
             return copy.reply_to(request)
-        result = self._parts.store.put_message(copy.message)
+        result = self._store.put_message(copy.message)
         if not result.ok:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"{result.status.name} {result.remark}".rstrip())
         self._count(header, copy, request.ext.get(_OWNER), result)
-        outcome = self._parts.acknowledgement.outcome(result.end_offset)
-        made_topic = self._parts.topics.data_version.counter != version_before
+        outcome = self._acknowledgement.outcome(result.end_offset)
+        made_topic = self._topics.data_version.counter != version_before
         if outcome is None and not made_topic:
             return request.reply()
         return self._answer_when_safe(request, outcome, made_topic)
@@ -131,22 +109,21 @@ class SendBackProcessor(RequestProcessor):
     ) -> RemotingCommand:
         code = ResponseCode.SUCCESS if outcome is None else await outcome
         if made_topic:
-            await self._parts.topics.persisted()
+            await self._topics.persisted()
         remark = unsafe_remark(code)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark) if remark else request.reply()
 
     # ---- may it come back? --------------------------------------------------------------------------------------
 
     def _group(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig | Refusal:
-        parts = self._parts
-        broker = parts.settings.broker
-        if parts.own.broker_id != MASTER_ID:
+        broker = self._settings.broker
+        if self._own.broker_id != MASTER_ID:
             return Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"no master available along with {broker.broker_ip1}: this broker is a slave (id "
-                f"{parts.own.broker_id}); send the message to the group's retry topic at a master",
+                f"{self._own.broker_id}); send the message to the group's retry topic at a master",
             )
-        group = parts.retries.group(header.group)
+        group = self._retries.group(header.group)
         if isinstance(group, Refusal):
             return group
         if not broker.broker_permission & PERM_WRITE:
@@ -155,7 +132,7 @@ class SendBackProcessor(RequestProcessor):
                 f"the broker[{broker.broker_ip1}] sending message is forbidden: brokerPermission is "
                 f"{broker.broker_permission}; writing needs {PERM_WRITE}: set it with updateBrokerConfig",
             )
-        remark = parts.acknowledgement.refusal()
+        remark = self._acknowledgement.refusal()
         return group if remark is None else Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
     # ---- what is stored -----------------------------------------------------------------------------------------
@@ -164,10 +141,10 @@ class SendBackProcessor(RequestProcessor):
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
     ) -> MessageExt | RemotingCommand:
         """The message at the place that the request names, if whoever asks may read it; else the refusal."""
-        failed = self._parts.store.look_message_by_offset(header.offset)
+        failed = self._store.look_message_by_offset(header.offset)
         if failed is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
-        guard = self._parts.guard
+        guard = self._guard
         refused = refusal_of_record(guard, connection, request, failed)
         if refused is not None:
             return refused
@@ -188,18 +165,17 @@ class SendBackProcessor(RequestProcessor):
         group: SubscriptionGroupConfig,
         version: int,
     ) -> _Copy | Refusal:
-        parts = self._parts
-        config = parts.retries.retry_topic(group, unit_mode=header.unit_mode)
+        config = self._retries.retry_topic(group, unit_mode=header.unit_mode)
         if not config.perm & PERM_WRITE:
             return _forbidden(config.topic_name, config.perm)
-        most = parts.retries.most_times(group, header.max_reconsume_times, version)
+        most = self._retries.most_times(group, header.max_reconsume_times, version)
         is_dead = failed.reconsume_times >= most or header.delay_level < 0
         if is_dead:
-            config = parts.retries.dlq_topic(group.group_name)
-        level = 0 if is_dead else header.delay_level or parts.level_of(group, failed.reconsume_times)
-        queue_id = 0 if is_dead else parts.rng.below(group.retry_queue_nums)
+            config = self._retries.dlq_topic(group.group_name)
+        level = 0 if is_dead else header.delay_level or level_of(self._levels, group, failed.reconsume_times)
+        queue_id = 0 if is_dead else self._rng.below(group.retry_queue_nums)
         message = sent_back(failed, config.topic_name, queue_id, level)
-        refusal = parts.hooks.apply(message)
+        refusal = self._hooks.apply(message)
         if refusal is not None:
             return refusal
         return _Copy(message, message.properties[const.PROPERTY_RETRY_TOPIC], is_dead)
@@ -207,10 +183,10 @@ class SendBackProcessor(RequestProcessor):
     def _count(
         self, header: ConsumerSendMsgBackRequestHeader, copy: _Copy, owner: str | None, result: PutMessageResult
     ) -> None:
-        self._parts.retries.count_sent_back(header.group, copy.origin_topic)
+        self._retries.count_sent_back(header.group, copy.origin_topic)
         if not copy.is_dead:
             return
-        self._parts.retries.count_dead_letter(owner, header.group, header.origin_topic, copy.origin_topic)
+        self._retries.count_dead_letter(owner, header.group, header.origin_topic, copy.origin_topic)
         dlq_log.info(
             "send msg to DLQ %s, owner=%s, originalTopic=%s, consumerId=%s, msgUniqKey=%s, storeTimestamp=%d",
             copy.message.topic, owner, header.origin_topic, header.group,
@@ -253,3 +229,10 @@ def unsafe_remark(code: ResponseCode) -> str:
     if code == ResponseCode.FLUSH_DISK_TIMEOUT:
         return FLUSH_DISK_TIMEOUT_REMARK
     return "" if code in STAYS else _NOT_COMMITTED.format(code.name)
+
+
+def level_of(levels: DelayLevels, group: SubscriptionGroupConfig, reconsume_times: int) -> int:
+    """Return the delay level of a message that came back after `reconsume_times` attempts, where the consumer names
+    none."""
+    delay_ms = next_delay_ms(group.group_retry_policy, reconsume_times)
+    return _FIRST_LEVEL + reconsume_times if delay_ms is None else levels.not_shorter_than(delay_ms)

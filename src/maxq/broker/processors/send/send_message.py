@@ -9,41 +9,31 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 
-from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.attributes import QUEUE_TYPE
-from maxq.broker.fast_failure import FastFailure
-from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.bundles import Environment, Limits, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_properties import BrokerProperties, queue_by_priority, received_properties
-from maxq.broker.put_hooks import PutHooks
-from maxq.broker.quota.quotas import Quotas
-from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.topic.compaction_topics import is_compacted
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.topic.topic_validator import TIMER_TOPIC, TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
-from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import SendMessageRequestHeader, SendMessageResponseHeader
 from maxq.protocol.message import message_const as const
-from maxq.protocol.message.message import BATCH_MOST, batch_count
+from maxq.protocol.message.message import BATCH_MOST, UniqIdGenerator, batch_count
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.recall_handle import RecallHandle
 from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection, RemotingServer
-from maxq.runtime.interfaces import Clock, Rng
 from maxq.runtime.refusals import Cause
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -58,38 +48,37 @@ class SendMessageProcessor:
 
     def __init__(
         self,
-        *,
-        settings: BrokerSettings,
-        store: MessageStore,
-        acknowledgement: Acknowledgement,
-        topics: TopicConfigManager,
-        stats: BrokerStatsManager,
-        fast_failure: FastFailure,
-        broker: BrokerAddress,
-        clock: Clock,
-        rng: Rng,
-        unique_id: Callable[[], str],
-        hooks: PutHooks,
+        env: Environment,
+        tables: Tables,
+        messages: Messages,
+        limits: Limits,
         retries: RetryTopics,
-        quotas: Quotas,
     ) -> None:
-        """`unique_id` makes the UNIQ_KEY of a message that has none."""
-        self._settings = settings
-        self._store = store
-        self._acknowledgement = acknowledgement
-        self._topics = topics
-        self._stats = stats
-        self._fast_failure = fast_failure
-        self._broker = broker
-        self._clock = clock
-        self._rng = rng
-        self._unique_id = unique_id
-        self._hooks = hooks
+        self._settings = env.settings
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._topics = tables.topics
+        self._stats = env.stats
+        self._fast_failure = limits.fast_failure
+        self._broker = env.own
+        self._clock = env.clock
+        self._rng = env.rng
+        self._unique_ids: UniqIdGenerator | None = None  # of messages that come without; made for the first of them
+        self._hooks = messages.hooks
         self._retries = retries
-        self._quotas = quotas
-        self._checks = SendChecks(settings, topics)
-        self._own_properties = BrokerProperties(broker, lambda: settings.broker)
+        self._quotas = limits.quotas
+        self._checks = SendChecks(env.settings, tables.topics)
+        self._own_properties = BrokerProperties(env.own, lambda: env.settings.broker)
         self._unfinished: set[asyncio.Task[None]] = set()
+
+    def _unique_id(self) -> str:
+        """Make the UNIQ_KEY of a message that has none. It carries the address that clients reach."""
+        if self._unique_ids is None:
+            own = self._broker
+            self._unique_ids = UniqIdGenerator(
+                self._rng.below(1 << 16), own.resolved_ip or own.ip, self._clock, self._rng
+            )
+        return self._unique_ids.next()
 
     def register(self, server: RemotingServer) -> None:
         for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):

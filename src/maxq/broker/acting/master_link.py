@@ -1,0 +1,85 @@
+"""MasterLink: what binds a member of a group to its master: replication of the log, copies of its tables, and the
+offset up to which the master's log was durable.
+
+MasterFlushOffset: up to where the master's log was durable when it started (checkpoint offset 24).
+
+A slave keeps it for tools; nothing reads it here. It comes with the exchange of HA information (906), if the checkpoint
+has none yet and syncMasterFlushOffsetWhenStartup is on, or from an administrator (908).
+
+Source:
+    store/DefaultMessageStore.java setMasterFlushedOffset; broker/BrokerController.java onMasterOnline.
+"""
+
+import logging
+from typing import Protocol
+
+from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
+from maxq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class HALink(Protocol):
+    """Replication (HAService)."""
+
+    def update_master_ha_address(self, address: str) -> None:
+        """Copy from `host:port` at once; an empty text: from nobody."""
+
+    async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
+        """On a master: does a slave at `host` copy within that time? On a slave: does this broker itself?"""
+
+
+class MetadataSync(Protocol):
+    """Copying of the master's tables (RoleService, which passes it on to SlaveSynchronize)."""
+
+    @property
+    def master_address(self) -> str:
+        """`host:port`; empty while none is known."""
+
+    def set_master_address(self, address: str) -> None:
+        """Copy from `host:port` at once; an empty text: from nobody."""
+
+
+class MasterFlushOffset:
+    """The number in the store's checkpoint.
+
+    Attributes:
+        own: physical offset where this broker's log ended when it was loaded; a slave is told so as its master's.
+    """
+
+    def __init__(self, store: MessageStore, settings: BrokerSettings) -> None:
+        self._store = store
+        self._checkpoint = store.checkpoint
+        self.own = 0
+        self._settings = settings
+
+    def loaded(self) -> None:
+        """The store was loaded just now."""
+        self.own = self._store.max_physical_offset
+
+    @property
+    def is_wanted(self) -> bool:
+        """Is there none yet, although there should be?"""
+        return self._settings.store.sync_master_flush_offset_when_startup and not self._checkpoint.master_flushed_offset
+
+    def learn(self, offset: int | None) -> None:
+        """A master says `offset`; taken if it is wanted."""
+        if self.is_wanted and offset is not None:
+            self.reset(offset)
+
+    def reset(self, offset: int) -> None:
+        """Take `offset` whatever was there; durable with the next flush of the checkpoint."""
+        log.info("masterFlushedOffset of the checkpoint is %d now, it was %d",
+                 offset, self._checkpoint.master_flushed_offset)  # fmt: skip
+        self._checkpoint.master_flushed_offset = offset
+        self._checkpoint.write()
+
+
+@dataclass(frozen=True, slots=True)
+class MasterLink:
+    """The three of one broker."""
+
+    ha: HALink
+    sync: MetadataSync
+    flush_offset: MasterFlushOffset

@@ -1,0 +1,72 @@
+"""Features: the parts of a broker that each deal with one kind of message (delayed, timed, transactional …), and what
+starts and ends with them.
+
+A feature is made with the broker. Its put hook, and its service that only one broker of a group runs, are put into
+their lists by the controller; what is left is here.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from maxq.broker.pop.pop_messages import PopMessages
+from maxq.broker.schedule_message.delayed_messages import DelayedMessages
+from maxq.broker.staged.staged_messages import StagedMessages
+from maxq.broker.static_topic.static_topics import StaticTopics
+from maxq.broker.timer.timed_messages import TimedMessages
+from maxq.broker.transaction.transactions import Transactions
+from maxq.lazy_dataclass import dataclass
+from maxq.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+
+class Feature(Protocol):
+    """One of them."""
+
+    def register(self, server: RemotingServer) -> None:
+        """Take the request codes that belong to it."""
+
+    async def load(self) -> None:
+        """Read its files; the store is loaded. OSError or MaxQError if that cannot be."""
+
+    def start(self) -> None:
+        """Begin what every broker of a group does. What only one of them does, SpecialServices starts."""
+
+    async def shutdown(self) -> None:
+        """End everything and write its files; no request comes any more, the store is still open, and the special
+        services were told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """Those of one broker."""
+
+    transactions: Transactions
+    timed: TimedMessages
+    delayed: DelayedMessages
+    staged: StagedMessages
+    popping: PopMessages
+    static_topics: StaticTopics
+
+    @property
+    def in_order(self) -> Sequence[Feature]:
+        """All of them, in the order in which they are registered, loaded and started."""
+        return self.transactions, self.timed, self.delayed, self.staged, self.popping, self.static_topics
+
+    async def load(self) -> None:
+        for feature in self.in_order:
+            await feature.load()
+
+    def start(self) -> None:
+        for feature in self.in_order:
+            feature.start()
+
+    async def shutdown(self) -> None:
+        """End them in the reverse order. One that fails is logged: the others, and the store, are closed all the
+        same."""
+        for feature in reversed(self.in_order):
+            try:
+                await feature.shutdown()
+            except Exception:
+                log.exception("%s did not end in good order", type(feature).__name__)

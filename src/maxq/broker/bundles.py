@@ -1,0 +1,103 @@
+"""What nearly every part of a broker works with, in bundles that are passed as one argument.
+
+A part takes the bundles whose members it uses, and keeps the members, not the bundle. None of them knows the broker.
+"""
+
+from collections.abc import Callable
+
+from maxq.access.guard import Guard
+from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.client.consumer_manager import ConsumerManager
+from maxq.broker.client.producer_manager import ProducerManager
+from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.fast_failure import FastFailure
+from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.identity.outer_api import BrokerOuterApi
+from maxq.broker.identity.registration import BrokerRegistration
+from maxq.broker.metrics.rpc_latency import RpcLatency
+from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.put_hooks import PutHooks
+from maxq.broker.quota.quotas import Quotas
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.config.settings import BrokerSettings
+from maxq.lazy_dataclass import dataclass
+from maxq.remoting.client import RemotingClient
+from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where a part runs.
+
+    Attributes:
+        own: name and address of this broker; the port is 0 until it listens.
+        stats: what the broker counts.
+        rpc_latency: is told how long each request took; None: nobody wants to know.
+        guard: access control; None: everybody may do everything.
+        on_failure: called with the name of a service that ended by an error, and the error.
+    """
+
+    settings: BrokerSettings
+    disk: Disk
+    clock: Clock
+    rng: Rng
+    own: BrokerAddress
+    stats: BrokerStatsManager
+    rpc_latency: RpcLatency | None
+    guard: Guard | None
+    on_failure: Callable[[str, BaseException], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The tables below config/. `files` are those that a slave takes from its master as they are."""
+
+    topics: TopicConfigManager
+    mappings: TopicQueueMappingManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    request_modes: MessageRequestModeManager
+    files: CarriedFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """Who is connected, what consumers filter by, and which queues they have locked."""
+
+    consumers: ConsumerManager
+    producers: ProducerManager
+    filters: ConsumerFilterManager
+    locks: RebalanceLockManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """Where messages are kept, what happens to one before it is stored, and when its sender may be told of it."""
+
+    store: MessageStore
+    hooks: PutHooks
+    acknowledgement: Acknowledgement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What refuses or delays requests: load and time (`fast_failure`), quotas of users, topics and groups."""
+
+    fast_failure: FastFailure
+    quotas: Quotas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """How name servers and other brokers are asked, and told of this one."""
+
+    client: RemotingClient
+    outer_api: BrokerOuterApi
+    registration: BrokerRegistration

@@ -1,0 +1,135 @@
+"""PullPlans: what repeated pulls were checked for, by the key of the request.
+
+PullMessageProcessor adds what it has checked (`learn`), PullPath answers the next pull with the same key from it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from maxq.broker.bundles import Clients, Environment, Tables
+from maxq.broker.fast_path.pull_answers_cy import PullPlan
+from maxq.broker.processors.pull.pull_read_rules import ReadRules
+from maxq.codes import CURRENT_VERSION
+from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.runtime.kept import Kept
+from maxq.store.queue.property_filter import PropertyFilter
+from maxq.store.read.message_reader import tags_codes
+
+_COMMIT_OFFSET: Final = 1  # bits of a pull's sysFlag
+_SUSPEND: Final = 2
+_SUBSCRIPTION: Final = 4
+_MAX_BYTES: Final = 128 << 20  # of a pull that names no limit
+_MAX_PLANS: Final = 50_000
+_SHORT_KEY: Final = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
+_LONG_KEYS: Final = 1 << 20
+
+_HEAD = (
+    '{"code":0,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d",'
+    '"topicSysFlag":"%d","groupSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%%d,"remark":"FOUND",'
+    '"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+
+class PullPlans:
+    """The plans of one broker.
+
+    Attributes:
+        rules: who is served here, and who is sent elsewhere.
+    """
+
+    def __init__(self, env: Environment, tables: Tables, clients: Clients, rules: ReadRules) -> None:
+        self._settings = env.settings
+        self._groups = tables.groups
+        self._is_static = tables.mappings.is_static
+        self._filters = clients.filters
+        self._plans: Kept[bytes, PullPlan] = Kept(_MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY))
+        self.rules = rules
+
+    def get(self, key: bytes) -> PullPlan | None:
+        """Return the plan for requests with this key (PullScanner.key), None if there is none."""
+        return self._plans.get(key)
+
+    def forget_all(self) -> None:
+        """Forget all plans: they may be wrong now (a topic has become static)."""
+        self._plans.clear()
+
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Forget the plans of deleted topics."""
+        if gone := frozenset(deleted):
+            self._plans.forget(lambda _, plan: plan.topic_name in gone)
+
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Forget the plans of deleted groups."""
+        if gone := frozenset(names) - self._groups.subscription_group_table.keys():
+            self._plans.forget(lambda _, plan: plan.group_name in gone)
+
+    def learn(
+        self,
+        header: PullMessageRequestHeader,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        subscription: SubscriptionData,
+        wanted: PropertyFilter | None,
+    ) -> None:
+        """Remember a pull that passed every check, and found messages or may wait for some. Nothing is remembered of a
+        static topic: its queue ids are not what the reader sends."""
+        if self._is_static(header.topic):
+            return
+        broker = self._settings.broker
+        from_heartbeat = not header.sys_flag & _SUBSCRIPTION
+        if (
+            (
+                wanted is not None
+                and from_heartbeat
+                and self._registered(header.topic, header.consumer_group) is not wanted
+            )
+            or not group.consume_broadcast_enable
+            or broker.reject_pull_consumer_enable
+            or (self.rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
+        ):
+            return
+        codes = tags_codes(subscription)
+        plan = PullPlan(
+            broker=broker,
+            store=self._settings.store,
+            group_name=header.consumer_group,
+            topic_name=header.topic,
+            queue_id=header.queue_id,
+            max_msg_nums=header.max_msg_nums,
+            max_msg_bytes=_MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
+            commits=bool(header.sys_flag & _COMMIT_OFFSET),
+            suspends=bool(header.sys_flag & _SUSPEND),
+            suspend_ms=header.suspend_timeout_millis,
+            topic=topic,
+            group=group,
+            subscription=subscription,
+            wanted=wanted,
+            from_heartbeat=from_heartbeat,
+            codes=None if codes is None else frozenset(codes),
+            head=(_HEAD % (topic.topic_sys_flag, group.group_sys_flag, CURRENT_VERSION)).encode(),
+        )
+        self._plans.keep(plan_key(header), plan)
+
+    def _registered(self, topic: str, group: str) -> PropertyFilter | None:
+        """Return the filter that the group's heartbeats registered."""
+        entry = self._filters.get(topic, group)
+        return None if entry is None else entry.wanted
+
+
+def plan_key(header: PullMessageRequestHeader) -> bytes:
+    """The key PullScanner reads off such a request."""
+    fields = (
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.sys_flag,
+        header.suspend_timeout_millis,
+        header.sub_version,
+        header.subscription or "",
+        header.expression_type or "",
+        "" if header.max_msg_bytes is None else header.max_msg_bytes,
+    )
+    return "".join(f"{field}\0" for field in fields).encode()
