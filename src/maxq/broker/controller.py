@@ -107,6 +107,7 @@ from maxq.remoting.tls import ServerTls
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_care import LogCare
+from maxq.runtime.background import FAILURES
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.holds import CURRENT
 from maxq.runtime.interfaces import Clock, Disk, Rng
@@ -653,6 +654,7 @@ class BrokerController:
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
         CURRENT.set(self.server.holds)
+        FAILURES.set(self.operations.failures)
         try:
             await self.pages.start()
             self.exports.start()

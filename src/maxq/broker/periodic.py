@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from maxq.runtime.background import count_failure
 from maxq.runtime.holds import watched
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class PeriodicTasks:
             try:
                 await watched(name, _once(work))
             except Exception:  # a task that failed once must not stop: tomorrow's clean-up is still wanted
+                count_failure(name)
                 log.exception("scheduled task %s failed", name)
             delay = _period(seconds)
 

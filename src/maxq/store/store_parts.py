@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from maxq.errors import StoreFailedError
+from maxq.runtime.background import supervise
 from maxq.runtime.holds import watched
 from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.message_writer import MessageWriter
@@ -61,7 +62,7 @@ class StoreServices:
         """Run `service` on the running loop until `stop`."""
         task = asyncio.get_running_loop().create_task(watched(name, service), name=f"store: {name}")
         task.add_done_callback(lambda _: service.close())  # one that was cancelled before it began
-        task.add_done_callback(self._ended)
+        supervise(task, self.failed)
         self.tasks.append(task)
 
     async def stop(self) -> None:
@@ -76,13 +77,6 @@ class StoreServices:
         log.critical("%s failed", name, exc_info=None if isinstance(error, StoreFailedError) else error)
         if self.on_failed is not None:
             self.on_failed(name, error)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            self.failed(task.get_name(), error)
 
 
 class StoreParts:

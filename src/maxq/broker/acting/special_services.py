@@ -10,6 +10,8 @@ Source:
 import logging
 from typing import Protocol
 
+from maxq.runtime.background import count_failure
+
 log = logging.getLogger(__name__)
 
 
@@ -67,4 +69,5 @@ class SpecialServices:
             else:
                 service.stop()
         except Exception:  # the others are still wanted
+            count_failure(name)
             log.exception("special service %s did not %s", name, "start" if self.is_running else "stop")

@@ -5,6 +5,7 @@ started and ended as a Feature is.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 
 from maxq.broker.bundles import Environment, Limits, Messages, Tables
@@ -27,6 +28,7 @@ class Operations:
     """See the module.
 
     Attributes:
+        failures: of background tasks, by name (runtime/background.py).
         retention: hides and frees what topics no longer keep.
     """
 
@@ -48,8 +50,10 @@ class Operations:
         self._stages = stages
         self._tasks = PeriodicTasks()
         self._holds: dict[int | str, Hold] = {}
+        self.failures: Counter[str] = Counter()
         self.retention = TopicRetention(tables.topics, messages.store)
         registry.observed_counter("maxq_refusals_total", self._refusals, ("cause",))
+        registry.observed_counter("maxq_background_failures_total", self._background_failures, ("task",))
         registry.observed_counter("maxq_loop_holds_total", self._held, ("cause",))
         registry.observed_counter("maxq_loop_held_milliseconds_total", self._held_ms, ("cause",))
         limits.quotas.register(registry)
@@ -58,6 +62,10 @@ class Operations:
     def _refusals(self) -> Iterator[Sample]:
         for cause, count in list(self._fast_failure.refused.by_cause.items()):
             yield (cause,), count
+
+    def _background_failures(self) -> Iterator[Sample]:
+        for name, count in list(self.failures.items()):
+            yield (name,), count
 
     def _held(self) -> Iterator[Sample]:
         for cause, hold in list(self._holds.items()):

@@ -18,6 +18,7 @@ from typing import Final
 
 from maxq.replication.dledger.dledger_server import DLedgerServer
 from maxq.replication.raft.outputs import Role, RoleChange
+from maxq.runtime.background import count_failure
 
 log: Final = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class DLedgerRoleChangeHandler:
             try:
                 await self._carry_out(change)
             except Exception:  # the next change is still wanted; until it comes this one is
+                count_failure("change of role")
                 log.exception("the broker could not follow its member, which is %s", change.role.value)
                 self._wanted = self._wanted or change
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._woken.set)

@@ -28,6 +28,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.pull import PullMessageRequestHeader
 from maxq.remoting.endpoint import failure_reply
 from maxq.remoting.server import Connection
+from maxq.runtime.background import count_failure
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.turns import Turns
 
@@ -298,6 +299,7 @@ async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
     try:
         await round_()
     except Exception:
+        count_failure(what)
         log.exception("%s failed, the next round comes", what)
 
 

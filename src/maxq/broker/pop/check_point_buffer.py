@@ -274,7 +274,7 @@ class CheckPointBuffer:
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
         """`bits` were not marked before."""
         if live.twins and (of_twins := self._mark_twins(live, bits)):
-            self._journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
+            self.journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
         self._mark_alone(live, bits)
 
     def _mark_alone(self, live: LiveCheckPoint, bits: int) -> None:

@@ -25,6 +25,7 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.pop import AckMsg, PopCheckPoint
+from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.passed_over import PassedOver
 from maxq.runtime.refusals import Cause
@@ -181,7 +182,7 @@ class PopService:
             if not self._stood_in or self._held_until_ms <= self._clock.monotonic_ms():
                 self._held_until_ms = 0
             self._task = asyncio.get_running_loop().create_task(self._run(), name="pop")
-            self._task.add_done_callback(self._ended)
+            supervise(self._task, self._on_failure, "pop")
 
     def stop(self) -> None:
         """Another one does."""
@@ -209,11 +210,6 @@ class PopService:
                 await self._hand_over([live for live in self._buffer.take_old(1 << 62, 0) if not live.has_twins])
             self._commit_journal(at_once=True)
         await self._save()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._on_failure("pop", error)
 
     # --- the task ----------------------------------------------------------------------------------------------------
 

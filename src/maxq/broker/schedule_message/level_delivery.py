@@ -21,6 +21,7 @@ from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLev
 from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
+from maxq.runtime.background import count_failure
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class LevelDelivery:
                     await self._deliver_due()
                     await self._wait()
                 except Exception:  # the level must live
+                    count_failure(f"delay level {self._level}")
                     log.exception("delivery of level %d failed, it goes on in %g s", self._level, _AFTER_FAILURE)
                     self._queue.forget_read_ahead()
                     await asyncio.sleep(_AFTER_FAILURE)

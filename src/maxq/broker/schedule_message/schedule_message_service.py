@@ -30,6 +30,7 @@ from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
+from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TABLES, run_blocking
 from maxq.store.store_results import PutMessageResult
 
@@ -103,7 +104,7 @@ class ScheduleMessageService:
             for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
                 self._note_end(level)
             self._task = asyncio.get_running_loop().create_task(self._run(self._task), name=SERVICE_NAME)
-            self._task.add_done_callback(self._ended)
+            supervise(self._task, self._on_failure, SERVICE_NAME)
 
     def stop(self) -> None:
         """Deliver no more. The table is written in the background; `shutdown` waits for it."""
@@ -134,11 +135,6 @@ class ScheduleMessageService:
 
     def _note_end(self, level: int) -> None:
         self._ends.setdefault(level, self._queue(level).taken_offset)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._on_failure(SERVICE_NAME, error)
 
     async def _run(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:

@@ -38,6 +38,7 @@ from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.runtime.background import count_failure
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.interfaces import Clock
 from maxq.store.compaction.compaction_store import CompactionStore
@@ -190,6 +191,7 @@ class SlaveSynchronize:
                 if await self.sync_all():
                     await self.sync_timer_check_point()
             except Exception:  # a slave whose tables stand still serves on; the next round may do better
+                count_failure("synchronisation with the master")
                 log.exception("a round of the slave's synchronisation failed")
             took = (self._clock.monotonic_ms() - began_ms) / 1000
             try:
@@ -237,6 +239,7 @@ class SlaveSynchronize:
             except (MaxQError, OSError) as error:
                 log.debug("master %s does not say what changes: %s", address, error)  # a round finds out why
             except Exception:
+                count_failure("changes of the master's tables")
                 log.exception("what master %s said of changes cannot be taken in, it is asked again", address)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY):

@@ -27,6 +27,7 @@ from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, 
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.broker.timer.unread_markers import UnreadMarkers
+from maxq.runtime.background import supervise
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -122,7 +123,7 @@ class TimerService:
         self._began_ms = self._clock.monotonic_ms()
         for name, run in (("", self._run()), (" checkpoint", self.checkpoints.run()), (" cleaning", self._clean())):
             task = asyncio.get_running_loop().create_task(run, name=SERVICE_NAME + name)
-            task.add_done_callback(self._ended)
+            supervise(task, self._on_failure)
             self._tasks.append(task)
 
     def start(self) -> None:
@@ -161,11 +162,6 @@ class TimerService:
             self._end_dequeue()
         await self.checkpoints.write(dequeues=dequeued, is_last=True)
         self.timer.release()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._on_failure(task.get_name(), error)
 
     def wake(self) -> None:
         """Something has come, or changed."""

@@ -45,6 +45,7 @@ from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.transaction_view import number
 from maxq.remoting.connection import Connection
+from maxq.runtime.background import supervise
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.durability.log_marks import NOT_LEADING
@@ -122,7 +123,7 @@ class TransactionalMessageCheckService:
         """This broker speaks for its group."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="transactions")
-            self._task.add_done_callback(self._ended)
+            supervise(self._task, self._on_failure, "transactions")
 
     @property
     def _is_slave(self) -> bool:
@@ -146,11 +147,6 @@ class TransactionalMessageCheckService:
         if ops.waiting and not self._is_slave:
             await self._store.flush()
             ops.write()
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._on_failure("transactions", error)
 
     async def _run(self) -> None:
         await self._transactions.begin()

@@ -8,6 +8,7 @@ from typing import cast
 from maxq.errors import RemoteProtocolError, ReplicationDamageError, ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
+from maxq.runtime.background import supervise
 from maxq.runtime.interfaces import Clock
 
 log = logging.getLogger(__name__)
@@ -65,14 +66,12 @@ class HAClientService:
         if self._task is None:
             self.client.state = HAConnectionState.READY
             self._task = asyncio.get_running_loop().create_task(self._run(), name="HA client")
-            self._task.add_done_callback(self._task_ended)
+            supervise(self._task, self._failed)
 
-    def _task_ended(self, task: "asyncio.Task[None]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            log.critical("%s failed", task.get_name(), exc_info=error)
-            if self.on_failed is not None:
-                self.on_failed(task.get_name(), error)
+    def _failed(self, name: str, error: BaseException) -> None:
+        log.critical("%s failed", name, exc_info=error)
+        if self.on_failed is not None:
+            self.on_failed(name, error)
 
     async def shutdown(self) -> None:
         """End the link; nothing is connected any more."""

@@ -25,6 +25,7 @@ from maxq.replication.ha.ha_client import FirstOffset, HAClient
 from maxq.replication.ha.ha_client_service import HAClientService
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
 from maxq.replication.ha.ha_connection_link import HAConnectionLink
+from maxq.runtime.background import supervise
 from maxq.runtime.interfaces import Clock
 from maxq.store.message_store import MessageStore
 
@@ -245,7 +246,7 @@ class HAService:
             self._offer = asyncio.get_running_loop().create_task(
                 self._take(self._on_offer(address), link), name="HA offer"
             )
-            self._offer.add_done_callback(_note_failure)
+            supervise(self._offer, _goes_on_without)
 
     async def _take(self, offer: Coroutine[None, None, bool], link: HAConnectionLink) -> None:
         try:
@@ -426,6 +427,6 @@ def _settle(future: "asyncio.Future[bool]", outcome: bool) -> None:
         future.set_result(outcome)
 
 
-def _note_failure(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.critical("%s failed", task.get_name(), exc_info=task.exception())
+def _goes_on_without(name: str, error: BaseException) -> None:
+    """The slave offers it again."""
+    log.critical("%s failed", name, exc_info=error)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from maxq.config.message_store_config import MessageStoreConfig
+from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.store.damage.damage import DamagedRange
@@ -53,7 +54,7 @@ class ScrubService:
     def start(self) -> None:
         """Begin; needs a running loop."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="scrub")
-        self._task.add_done_callback(_note_failure)
+        supervise(self._task, _goes_on_without)
 
     async def shutdown(self) -> None:
         """End; what is being read in this moment is waited for."""
@@ -156,6 +157,5 @@ class ScrubService:
         return True
 
 
-def _note_failure(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.critical("scrub failed; the log is not checked any more", exc_info=task.exception())
+def _goes_on_without(name: str, error: BaseException) -> None:
+    log.critical("%s failed; the log is not checked any more", name, exc_info=error)
