@@ -136,8 +136,8 @@ class _FaultyLives(CrashStory):
         store, disk = self._store, self.disk
         if disk.lost_process_only and store is not None and not store.flusher.is_sync:
             log = store.commit_log
-            staging = log._staging
-            self._kept_to = log.max_offset if staging is None else log.tail.file_from_offset + staging.settled
+            buffer = log._write_buffer
+            self._kept_to = log.max_offset if buffer is None else log.tail.file_from_offset + buffer.written
         elif not disk.lost_process_only:
             self._kept_to = None
             self._tear_heads()

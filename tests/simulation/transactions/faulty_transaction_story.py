@@ -73,4 +73,4 @@ class FaultyTransactionStory(TransactionStory):
     def _written_to(self, node: TransactionNode) -> int:
         log = node.store.commit_log
         buffer = log._write_buffer
-        return log.max_offset if buffer is None else log.tail.file_from_offset + buffer.settled
+        return log.max_offset if buffer is None else log.tail.file_from_offset + buffer.written

@@ -64,5 +64,5 @@ class TimerStory(DelayPowerStory):
 
     def _written_to(self, node: DelayNode) -> int:
         log = node.store.commit_log
-        staging = log._staging
-        return log.max_offset if staging is None else log.tail.file_from_offset + staging.settled
+        buffer = log._write_buffer
+        return log.max_offset if buffer is None else log.tail.file_from_offset + buffer.written
