@@ -11,6 +11,8 @@ from maxq.pipeline.session import local_session
 from tests.pipeline.spark_cluster import QUICK_START
 from tests.watched_processes import file_of_holds, no_process_held_its_loop
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
 __all__ = ["file_of_holds", "no_process_held_its_loop"]
 
 
@@ -27,8 +29,12 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(quick_java: None) -> Iterator[SparkSession]:
-    """Two cores, the formats registered."""
-    session = local_session("tests", master="local[2]")
+    """Two cores, the formats registered.
+
+    Each query is interpreted: to make and compile Java for it takes longer than to run it on a few rows. Sessions that
+    tests start as processes of their own compile theirs, as a user's does.
+    """
+    session = local_session("tests", master="local[2]", settings=INTERPRETED)
     register(session)
     yield session
     session.stop()
