@@ -57,7 +57,7 @@ class AccessSettings:
 
 
 class AccessControl:
-    """See the module.
+    """Access control of one server (see the module).
 
     Attributes:
         guard: stands before all processors; None: everything passes.
@@ -163,12 +163,12 @@ class AccessControl:
                     self.tables.update_acl(f"User:{user.username}", policies)
 
     def start(self) -> None:
-        """Watch files from now on."""
+        """Start watching the files of rules."""
         if self.plain is not None and self._settings.acl_enable:
             self.plain.start()
 
     async def shutdown(self) -> None:
-        """Watch no longer."""
+        """Stop watching the files of rules."""
         if self.plain is not None:
             await self.plain.shutdown()
 

@@ -54,7 +54,7 @@ class Audit:
         self._seldom = Seldom(clock)
 
     def note_refusal(self, connection: Connection, command: RemotingCommand, refused: Refused, source_ip: str) -> None:
-        """Count it, and say it if nothing like it was said lately."""
+        """Count a refusal, and log it unless a similar one was logged lately."""
         self.refused[refused.cause] += 1
         user = "" if refused.cause is Cause.UNKNOWN_USER else refused.user
         left_out = self._seldom.admits((refused.cause, user, source_ip), otherwise=refused.cause)

@@ -119,7 +119,7 @@ class AuthAdmin:
     # --- policies -----------------------------------------------------------------------------------------------------
 
     async def update_acl(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """3006 and 3007, which do the same: entries are added, or take the place of those for the same resource."""
+        """Handle requests 3006 and 3007: add entries, which replace those for the same resource."""
         info = _body(AclInfo, request)
         if not info.policies:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "The body of acl is null")

@@ -40,7 +40,7 @@ class Guard:
         self.audit = Audit(clock)
 
     def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """The refusal, or None: let it through."""
+        """Judge a request. Returns the refusal, or None to let it through."""
         session = self.session(connection)
         refused = self._judge.judge(command, session)
         if refused is not None:
@@ -75,7 +75,7 @@ class Guard:
 
     @property
     def rules(self) -> object:
-        """Another object after each change of the rules."""
+        """The present rules; another object after each change."""
         return self._judge.rules
 
     def again(self, connection: Connection, command: RemotingCommand, since: object) -> RemotingCommand | None:
@@ -123,7 +123,7 @@ class Guard:
         )
 
     def session(self, connection: Connection) -> Session:
-        """What this connection may, by the rules of now."""
+        """Returns what this connection may do by the present rules."""
         rules = self._judge.rules
         session = cast(Session | None, connection.attributes.get(_SESSION))
         if session is None or session.rules is not rules:

@@ -82,8 +82,7 @@ class PlainAclAdmin:
         )
 
     async def update_global_white(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53). Only in a file that counts already: the request names a path.
-        """
+        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53). Only in a file already in use: the request names a path."""
         addresses = _split(request.ext.get("globalWhiteAddrs", ""))
         try:
             await self._files.update_global_white(addresses, request.ext.get("aclFileFullPath", ""))
@@ -92,7 +91,7 @@ class PlainAclAdmin:
         return request.reply()
 
     def refuse_secrets(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """54 asks for all accounts with their secrets. RocketMQ took it out, too (4.9.5)."""
+        """Refuse request 54, which asks for all accounts with their secrets. RocketMQ 4.9.5 removed it, too."""
         remark = " request type 54 not supported: secrets of accounts are not told; look into the files of the server"
         return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 

@@ -84,12 +84,12 @@ class PlainAclFiles:
         return True
 
     def start(self) -> None:
-        """Look for changes from now on. Servers that share the files call it once each."""
+        """Start watching for changes. Servers that share the files call it once each."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._watch(), name="watch plain_acl.yml")
 
     async def shutdown(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -138,7 +138,7 @@ class PlainAclFiles:
 
     @property
     def main_file(self) -> str:
-        """Where accounts go that are new."""
+        """The file into which new accounts are written."""
         return str(self._main)
 
     async def update_account(self, values: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class PlainAclFiles:
         await self._change(self._file_of(name) or self._main, change)
 
     async def delete_account(self, name: str) -> bool:
-        """False: there is none of that name."""
+        """Delete an account. Returns False if there is none of that name."""
         path = self._file_of(name)
         if path is None:
             return False

@@ -45,7 +45,7 @@ class TableFile:
             ) from None
 
     def encode(self) -> bytes:
-        """The tables as they stand in the file."""
+        """Returns the tables as the bytes of their file."""
         tables = self._tables
         return json_dialect.dumps_pretty(
             {
@@ -59,7 +59,7 @@ class TableFile:
         self._disk.replace(self._path, self.encode(), private=True)
 
     async def save(self) -> None:
-        """Return when what the tables say now is durable. OSError if the disk refuses."""
+        """Write the present tables; returns when they are durable. Raises OSError if the disk refuses."""
         async with self._writing:
             await TABLES.run(self.persist)
 

@@ -19,4 +19,4 @@ class AclClientRPCHook:
         sign(request.ext, request.body_bytes, self._credentials, self._key)
 
     def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Nothing: answers are not signed."""
+        """Does nothing: answers are not signed."""

@@ -23,7 +23,7 @@ _EVERYBODY: Final = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 
 
 def address_pattern(text: str) -> AddressPattern:
-    """The pattern that a text means.
+    """Returns the test for addresses that a pattern text describes.
 
     Raises:
         ConfigError: it means none.
@@ -72,7 +72,7 @@ def _ranges(text: str) -> AddressPattern:
 
 
 def _parts(text: str, is_v6: bool) -> list[str]:
-    """`::` stands for as many zeros as are missing."""
+    """Returns the eight parts of an IPv6 address; `::` stands for as many zeros as are missing."""
     if not is_v6:
         return text.split(".")
     left, gap, right = text.partition("::")
@@ -96,7 +96,7 @@ def _limits(part: str, is_v6: bool, text: str) -> tuple[int, int]:
 
 
 def _normal(address: str) -> str | None:
-    """One spelling for one address; None if it is none."""
+    """Returns the canonical spelling of an address; None if the text is not an address."""
     try:
         return ipaddress.ip_address(address.strip("[]")).exploded
     except ValueError:

@@ -15,7 +15,7 @@ from maxq.protocol.json.json_body import JsonBody, json_body
 
 @json_body
 class UserInfo(JsonBody):
-    """A user in words."""
+    """A user in the JSON form of requests and answers."""
 
     username: str | None = None
     password: str | None = None
@@ -27,7 +27,7 @@ class UserInfo(JsonBody):
 
     @classmethod
     def of(cls, user: User, *, with_password: bool) -> "UserInfo":
-        """The words for a user."""
+        """Returns the JSON form of a user."""
         password = user.password if with_password else None
         return cls(user.username, password, user.user_type.value, user.user_status.value)
 
@@ -49,7 +49,7 @@ class UserInfo(JsonBody):
 
 @json_body
 class PolicyEntryInfo(JsonBody):
-    """One rule in words."""
+    """One rule in the JSON form of requests and answers."""
 
     resource: str | None = None
     actions: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class PolicyEntryInfo(JsonBody):
 
 @json_body
 class PolicyInfo(JsonBody):
-    """The rules of one kind in words."""
+    """The rules of one kind in the JSON form of requests and answers."""
 
     policy_type: str | None = None
     entries: list[PolicyEntryInfo] = field(default_factory=list)
@@ -84,14 +84,14 @@ class PolicyInfo(JsonBody):
 
 @json_body
 class AclInfo(JsonBody):
-    """All rules of a subject in words."""
+    """All rules of a subject in the JSON form of requests and answers."""
 
     subject: str | None = None
     policies: list[PolicyInfo] = field(default_factory=list)
 
     @classmethod
     def of(cls, acl: Acl) -> "AclInfo":
-        """The words for the rules of a subject."""
+        """Returns the JSON form of a subject's rules."""
         return cls(acl.subject, [_policy_info(policy) for policy in acl.policies])
 
     def acl(self, subject: str) -> Acl:

@@ -33,7 +33,7 @@ _MOST_REMEMBERED: Final = 10_000  # of one session
 
 
 class Cause(Enum):
-    """Why a request is refused, for counters."""
+    """Reasons for which requests are refused, for counters."""
 
     NO_CREDENTIALS = "noCredentials"
     UNKNOWN_USER = "unknownUser"
@@ -44,7 +44,7 @@ class Cause(Enum):
 
 
 class Refused(NamedTuple):
-    """Why not."""
+    """The refusal of a request."""
 
     cause: Cause
     user: str  # the access key that the request names, right or wrong
@@ -145,7 +145,7 @@ class Judge(Protocol):
         ...
 
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
-        """None: let it through."""
+        """Judge a request. Returns None to let it through, else the refusal."""
         ...
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:

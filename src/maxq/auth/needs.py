@@ -47,7 +47,7 @@ _NAMES_LIGHT_QUEUES: Final = re.compile(PROPERTY_INNER_MULTI_DISPATCH.encode() +
 
 
 class _Asked(NamedTuple):
-    """What a request says, and the cluster of the server that is asked."""
+    """A request, and the cluster of the server that received it."""
 
     ext: Mapping[str, str]
     body: bytes
@@ -105,7 +105,7 @@ def need_of_record(code: int, sent_to: str) -> Need:
 
 
 def _nothing(asked: _Asked) -> list[Need]:
-    """For every user whose signature is right."""
+    """Rule: the request needs nothing beyond a valid signature."""
     return []
 
 

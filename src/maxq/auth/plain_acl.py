@@ -54,7 +54,7 @@ _PERMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """One account."""
+    """One account of ACL 1.0."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -66,17 +66,17 @@ class PlainAccount:
     group_perms: Mapping[str, Permission] = field(default_factory=dict)
 
     def topic_permission(self, name: str) -> Permission:
-        """The one for this topic, or the default."""
+        """Returns the permission for this topic, or the default."""
         return self.topic_perms.get(name, self.default_topic_perm)
 
     def group_permission(self, name: str) -> Permission:
-        """The one for this group, or the default."""
+        """Returns the permission for this group, or the default."""
         return self.group_perms.get(name, self.default_group_perm)
 
 
 @dataclass(frozen=True, slots=True)
 class PlainAcl:
-    """All files together."""
+    """The accounts of all ACL 1.0 files together."""
 
     accounts: Mapping[str, PlainAccount] = field(default_factory=dict)
     white: tuple[AddressPattern, ...] = ()

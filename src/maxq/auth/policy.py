@@ -19,7 +19,7 @@ from maxq.lazy_dataclass import dataclass
 
 
 class Action(Enum):
-    """What is done with a resource."""
+    """The actions on a resource."""
 
     ALL = "All"
     ANY = "Any"
@@ -33,19 +33,19 @@ class Action(Enum):
 
     @classmethod
     def of(cls, name: str) -> Self | None:
-        """By its text, whatever the case; None if there is none such."""
+        """Returns the member with this text, ignoring case; None if there is none."""
         return next((action for action in cls if action.value.lower() == name.strip().lower()), None)
 
 
 class Decision(Enum):
-    """What an entry says."""
+    """The decision of an entry."""
 
     ALLOW = "Allow"
     DENY = "Deny"
 
     @classmethod
     def of(cls, name: str | None) -> Self | None:
-        """By its text, whatever the case; None if there is none such."""
+        """Returns the member with this text, ignoring case; None if there is none."""
         return next((decision for decision in cls if decision.value.lower() == (name or "").strip().lower()), None)
 
 
@@ -57,7 +57,7 @@ class PolicyType(Enum):
 
     @classmethod
     def of(cls, name: str | None) -> Self | None:
-        """By its text, whatever the case; None if there is none such."""
+        """Returns the member with this text, ignoring case; None if there is none."""
         return next((kind for kind in cls if kind.value.lower() == (name or "").strip().lower()), None)
 
 
@@ -89,19 +89,19 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The entries of one kind; no two have the same resource."""
+    """The entries of one policy type; no two have the same resource."""
 
     policy_type: PolicyType = PolicyType.CUSTOM
     entries: tuple[PolicyEntry, ...] = ()
 
     def updated(self, newer: Iterable[PolicyEntry]) -> "Policy":
-        """With these entries in the place of those for the same resources."""
+        """Returns a copy in which these entries replace those for the same resources."""
         table = {entry.resource: entry for entry in self.entries}
         table.update((entry.resource, entry) for entry in newer)
         return replace(self, entries=tuple(table.values()))
 
     def without(self, resource: Resource) -> "Policy":
-        """Without the entry for exactly this resource."""
+        """Returns a copy without the entry for exactly this resource."""
         return replace(self, entries=tuple(entry for entry in self.entries if entry.resource != resource))
 
 
@@ -113,11 +113,11 @@ class Acl:
     policies: tuple[Policy, ...] = field(default=())
 
     def policy(self, policy_type: PolicyType) -> Policy | None:
-        """The one of this kind."""
+        """Returns the policy of this type."""
         return next((policy for policy in self.policies if policy.policy_type is policy_type), None)
 
     def updated(self, newer: Sequence[Policy]) -> "Acl":
-        """With the entries of these policies added, or put in the place of those for the same resources."""
+        """Returns a copy with the entries of these policies added; they replace those for the same resources."""
         table = {policy.policy_type: policy for policy in self.policies}
         for policy in newer:
             old = table.get(policy.policy_type, Policy(policy.policy_type))
@@ -125,7 +125,7 @@ class Acl:
         return replace(self, policies=tuple(table.values()))
 
     def without(self, policy_type: PolicyType, resource: Resource) -> "Acl":
-        """Without the entry for this resource; a policy that loses its last entry goes."""
+        """Returns a copy without the entry for this resource; a policy that loses its last entry is removed."""
         left = (p.without(resource) if p.policy_type is policy_type else p for p in self.policies)
         return replace(self, policies=tuple(policy for policy in left if policy.entries))
 
@@ -160,7 +160,7 @@ def is_in_range(address: str, wanted: str) -> bool:
 
 
 def is_address_or_network(text: str) -> bool:
-    """May it stand in `sourceIps`?"""
+    """Returns whether the text may stand in `sourceIps`."""
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:

@@ -24,7 +24,7 @@ class ResourceType(IntEnum):
 
 
 class ResourcePattern(IntEnum):
-    """How its name is meant."""
+    """How a resource's name is to be matched."""
 
     ANY = 1
     LITERAL = 2
@@ -51,7 +51,7 @@ class Resource(NamedTuple):
 
     @classmethod
     def parse(cls, key: str) -> Self | None:
-        """From its text; None if it is none: no known type before the colon, or an empty text."""
+        """Returns the resource of a text; None if the text is empty or has no known type before the colon."""
         key = key.strip()
         if key == "*":
             return cls(ResourceType.ANY, "", ResourcePattern.ANY)
@@ -67,7 +67,7 @@ class Resource(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its text."""
+        """The text of the resource."""
         if self.type is ResourceType.ANY:
             return "*"
         name = {ResourcePattern.ANY: "*", ResourcePattern.PREFIXED: f"{self.name}*"}.get(self.pattern, self.name)
@@ -102,7 +102,7 @@ def cluster(name: str) -> Resource:
 
 
 def is_retry_topic(name: str | None) -> bool:
-    """Is it the topic of a group's retries?"""
+    """Whether it is the retry topic of a group."""
     return name is not None and name.startswith(RETRY_PREFIX)
 
 

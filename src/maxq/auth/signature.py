@@ -28,7 +28,7 @@ class Credentials:
     security_token: str = field(default="", repr=False)
 
     def signing_key(self) -> SigningKey:
-        """What requests are signed with."""
+        """Returns the key with which requests are signed."""
         return SigningKey(self.secret_key.encode("utf-8", "replace"))
 
 

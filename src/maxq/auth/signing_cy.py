@@ -287,7 +287,7 @@ def verify_arrivals(
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled
 
 

@@ -33,7 +33,7 @@ class Version:
 
 
 class AccessTables:
-    """See the module."""
+    """The tables of users and rules (see the module)."""
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
@@ -42,7 +42,7 @@ class AccessTables:
         self._secret_since: dict[str, int] = {}  # user → number of the version with which the password came
 
     def replace_all(self, users: Iterable[User], acls: Iterable[Acl]) -> None:
-        """What a file says."""
+        """Replace all users and rules with those of a file."""
         self.users = {user.username: user for user in users}
         self.acls = {acl.subject: acl for acl in acls}
         self._changed()
@@ -80,14 +80,14 @@ class AccessTables:
             self._secret_since[username] = self.version.number
 
     def delete_user(self, username: str) -> None:
-        """And all its policies; nothing if there is no such user."""
+        """Delete a user and all its policies; does nothing if there is no such user."""
         self.users.pop(username, None)
         self._secret_since.pop(username, None)
         self.acls.pop(subject_of(username), None)
         self._changed()
 
     def list_users(self, text: str | None) -> list[User]:
-        """Those whose name contains the text, by name."""
+        """Returns the users whose name contains the text, by name."""
         return [self.users[name] for name in sorted(self.users) if (text or "").strip() in name]
 
     # --- policies -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class UserType(Enum):
 
     @classmethod
     def of(cls, name: str | None) -> Self | None:
-        """By its text, whatever the case; None if there is none such."""
+        """Returns the member with this text, ignoring case; None if there is none."""
         return next((kind for kind in cls if kind.value.lower() == (name or "").lower()), None)
 
 
@@ -33,7 +33,7 @@ class UserStatus(Enum):
 
     @classmethod
     def of(cls, name: str | None) -> Self | None:
-        """By its text, whatever the case; None if there is none such."""
+        """Returns the member with this text, ignoring case; None if there is none."""
         return next((status for status in cls if status.value == (name or "").lower()), None)
 
 
@@ -55,7 +55,7 @@ class User:
         return self.user_status is UserStatus.DISABLE
 
     def changed(self, password: str | None, user_type: UserType | None, user_status: UserStatus | None) -> "User":
-        """The same user with what is given replaced."""
+        """Returns a copy of the user with the given values replaced."""
         return replace(
             self,
             password=password or self.password,
@@ -65,7 +65,7 @@ class User:
 
 
 def subject_of(username: str) -> str:
-    """How policies name a user."""
+    """Returns the name under which policies refer to a user."""
     return SUBJECT_PREFIX + username
 
 

@@ -20,7 +20,7 @@ from maxq.runtime.interfaces import Clock, Disk, Rng
 
 
 def broker_access(settings: BrokerSettings, *, disk: Disk, clock: Clock) -> AccessControl:
-    """The access control that a broker's settings ask for.
+    """Build the access control that a broker's settings ask for.
 
     Raises:
         ConfigError: they contradict each other.
@@ -42,7 +42,7 @@ def broker_access(settings: BrokerSettings, *, disk: Disk, clock: Clock) -> Acce
 def broker_client(
     settings: BrokerSettings, access: AccessControl, *, disk: Disk, clock: Clock, rng: Rng
 ) -> RemotingClient:
-    """What a broker asks name servers, its master and other brokers with."""
+    """Build the client with which a broker calls name servers, its master and other brokers."""
     tls = ClientTls(settings.client, disk) if settings.client.use_tls else None
     hooks = access.hooks()
     if hooks:
@@ -64,7 +64,7 @@ def refusal_of_record(
 
 
 def sent_to(record: MessageExt) -> str:
-    """The topic that a message was sent to, also while it waits in one of the broker's own."""
+    """Returns the topic that a message was sent to, also while it waits in a topic of the broker's own."""
     if is_system_topic(record.topic):
         return record.properties.get(const.PROPERTY_REAL_TOPIC, record.topic)
     return record.topic

@@ -10,7 +10,8 @@ from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
 from maxq.store.message_store import MessageStore
 
-#: The message is stored and stays, whatever disk or replicas lack. With any other code it may be gone tomorrow.
+#: Codes with which the message is stored and stays, whether or not disk and replicas have confirmed it. With any other
+#: code it may still be lost.
 STAYS = frozenset(
     (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
      ResponseCode.SLAVE_NOT_AVAILABLE)
@@ -41,7 +42,7 @@ class ReplicaAcks(Protocol):
         ...
 
     def asks(self) -> bool:
-        """Can `when` have to wait?"""
+        """Returns whether `when` may have to wait."""
         ...
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
@@ -51,7 +52,7 @@ class ReplicaAcks(Protocol):
 
 
 class Acknowledgement:
-    """One per broker. Without replicas only the disk counts."""
+    """What sends of one broker wait for. Without replicas only the disk counts."""
 
     refusal_code = ResponseCode.SYSTEM_ERROR  # of what `refusal` refuses
 
@@ -60,7 +61,7 @@ class Acknowledgement:
         self._replicas: ReplicaAcks | None = None
 
     def set_replicas(self, replicas: ReplicaAcks) -> None:
-        """From now on `replicas` are asked, too."""
+        """Wait for `replicas`, too, from now on."""
         self._replicas = replicas
 
     def refusal(self) -> str | None:
@@ -69,12 +70,10 @@ class Acknowledgement:
         return None if self._replicas is None else self._replicas.refusal()
 
     def may_wait(self) -> bool:
-        """Is there anything that `when` can have to wait for?"""
+        """Returns whether there is anything that `when` may have to wait for."""
         return self._store.waits_for_disk or (self._replicas is not None and self._replicas.asks())
 
-    def when(
-        self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None
-    ) -> bool:
+    def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:
         """Tell `done` what a producer whose message ends at `end_offset` is told: SUCCESS, FLUSH_DISK_TIMEOUT or
         FLUSH_SLAVE_TIMEOUT, which wins over the disk's; the message is stored in any case. `sample` hears of both.
 
@@ -109,7 +108,7 @@ class Acknowledgement:
 
 
 class _Both:
-    """What disk and replicas have said of one wait; None: nothing yet."""
+    """The answers of disk and replicas for one wait; None while an answer is missing."""
 
     __slots__ = ("_done", "_sample", "copied", "flushed")
 

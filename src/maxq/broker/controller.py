@@ -599,7 +599,7 @@ class BrokerController:
         self._failure_listener = listener
 
     def _not_ready(self) -> list[str]:
-        """Why clients cannot use this broker."""
+        """Returns why clients cannot use this broker; None if they can."""
         if not self._running:
             return ["the broker is starting or ending"]
         return [self.store.flags.why()] if not self.store.flags.writable else []
@@ -615,7 +615,7 @@ class BrokerController:
         )
 
     def _master_joined(self) -> None:
-        """This slave has found on a new connection that its log and its master's are one."""
+        """Called when this slave has found, on a new connection, that its log continues its master's."""
         self.slave_synchronize.wake()
         self.log_care.master_connected()
 
@@ -624,7 +624,7 @@ class BrokerController:
         return config is not None and config.attributes.get(QUEUE_TYPE) == BATCH_CQ
 
     def _take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """Topics were deleted at that physical offset, here or on the master."""
+        """Apply the deletion of topics at a physical offset, by this broker or its master."""
         self.offsets.take_deletion(topics, incarnation)
         self.transactions.metrics.forget(topics)
 
@@ -705,7 +705,7 @@ class BrokerController:
         log.info("%s", self.start_line())
 
     def start_line(self) -> str:
-        """Who and where this broker is, its role, and what a send waits for."""
+        """Returns one line with this broker's name, address and role, and what a send waits for."""
         return self.role.start_line()
 
     async def _resolve_address(self) -> None:
@@ -749,7 +749,8 @@ class BrokerController:
         self.store.set_store_host(self.address.store_host)
 
     async def _listen_vip(self, host: str, port: int) -> None:
-        """Old clients use a second port. Doing without it harms nobody else, so its failure stops nothing."""
+        """Listen on the second port that old clients use. A failure is only logged, because nobody else needs that
+        port."""
         try:
             await self.server.listen(host, port, excluded_codes=_VIP_EXCLUDED)
         except OSError as error:

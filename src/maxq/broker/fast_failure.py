@@ -108,7 +108,8 @@ class FastFailure:
         return remark
 
     def refuse_send(self) -> str | None:
-        """The same for a send that is not decoded yet. Nothing is counted: the general way meets it again."""
+        """Returns the same remark for a send that is not decoded yet. Nothing is counted, because the processor asks
+        again."""
         if not self._is_watched:
             now_ms = self._clock.monotonic_ms()
             # To hear of a turn's end costs a lone send a tenth of its time: one turn a millisecond is watched.
@@ -136,7 +137,7 @@ class FastFailure:
         return self._clock.monotonic_ms() - self._turn_began_ms if self._is_watched else 0
 
     def unfinished(self) -> list[RequestKind]:
-        """The kinds of which something is unfinished."""
+        """The kinds of requests of which some are unfinished."""
         return [kind for kind in (self.sends, self.pulls, self.replies) if kind.count]
 
     def report(self) -> None:
@@ -164,7 +165,7 @@ class FastFailure:
         return self._waited_too_long(kind, waited_ms)
 
     def _watch(self, began_ms: int) -> None:
-        """This turn began at `began_ms`: what is reached later in it has waited since then."""
+        """Note that this turn of the loop began at `began_ms`: requests reached later in it have waited since then."""
         self._turn_began_ms = began_ms
         self._is_watched = True
         if began_ms - self._last_turn_ended_ms >= _IN_A_ROW_MS:

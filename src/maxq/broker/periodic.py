@@ -31,7 +31,7 @@ class PeriodicTasks:
         return list(self._tasks)
 
     async def stop(self) -> None:
-        """No further turns; what runs is cancelled and has ended on return."""
+        """Stop: what runs is cancelled and has ended on return."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:

@@ -53,11 +53,11 @@ class PersistentManager(ConfigManager):
         """Take over what a file says. Raises RemoteProtocolError if it is not what `to_json` gives."""
 
     def encode(self) -> bytes:
-        """As Java writes it: tabs, unquoted integer keys."""
+        """Returns the table as Java writes it to the file: with tabs and unquoted integer keys."""
         return json_dialect.dumps_pretty(self.to_json())
 
     def encode_compact(self) -> bytes:
-        """As a body on the wire."""
+        """Returns the table as the body of an answer."""
         return json_dialect.dumps(self.to_json())
 
     def decode(self, data: bytes) -> None:

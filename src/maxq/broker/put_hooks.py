@@ -65,7 +65,7 @@ class PutHooks:
         self._hooks.append(hook)
 
     def apply(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """Run them; the first refusal ends it."""
+        """Run the hooks in order. The first refusal ends the run."""
         if self._half is not None and self._half(message):
             return lacks_room(message)
         for hook in self._hooks:

@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=JsonBody)
 
 
 class RowJson(Generic[Row]):
-    """Of one table by name, whose rows are replaced, never changed."""
+    """Caches the JSON of the rows of one table, whose rows are replaced and never mutated."""
 
     def __init__(self, member: str) -> None:
         """`member`: what the table is called in bodies."""
@@ -37,7 +37,7 @@ class RowJson(Generic[Row]):
         return filled(body, self._member, texts)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Rows that are no more."""
+        """Forget rows that were removed."""
         for name in names:
             self._kept.pop(name, None)
 

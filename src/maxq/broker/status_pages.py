@@ -66,20 +66,20 @@ class StatusPages:
         log.info("metrics, health and readiness: http://%s:%d/metrics /health /ready", host, self.port)
 
     async def shutdown(self) -> None:
-        """Serve nothing any more."""
+        """Stop serving."""
         await self._server.shutdown()
         self.port = 0
 
     def metrics(self) -> Page:
-        """All instruments, made in slices."""
+        """Returns the metrics, rendered in slices."""
         return Page(self._registry.lines(), content_type=_METRICS_TYPE)
 
     def health(self) -> Page:
-        """That somebody answers is the answer."""
+        """Returns the page of `/health`: a process that answers is alive."""
         return Page("ok\n")
 
     def ready(self) -> Page:
-        """Can clients use the broker?"""
+        """Returns the page of `/ready`: whether clients can use the broker, and if not, why."""
         reasons = self._not_ready()
         if reasons:
             return Page("".join(f"{reason}\n" for reason in reasons), 503)

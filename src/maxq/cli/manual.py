@@ -14,7 +14,7 @@ Made from the commands by `python -m maxq.cli.manual`; a test compares. What the
 
 
 def manual() -> str:
-    """The page."""
+    """Returns the manual page."""
     commands: dict[str, Any] = {name: group.get_command(None, name) for name in ENTRIES}
     shared = set.intersection(*({option.name for option in command.params} for command in commands.values()))
     first = next(iter(commands.values()))

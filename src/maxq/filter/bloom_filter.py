@@ -47,7 +47,7 @@ class BloomFilter:
         return BloomFilterData(tuple((~value if value < 0 else value) % self.m for value in combined), self.m)
 
     def is_valid(self, data: BloomFilterData) -> bool:
-        """Do these bits belong to this filter?"""
+        """Returns whether these bits belong to a filter of these sizes."""
         return data.bit_num == self.m and len(data.bit_pos) == self.k and all(0 <= p < self.m for p in data.bit_pos)
 
 
@@ -58,7 +58,7 @@ def set_bits(bits: bytearray, data: BloomFilterData) -> None:
 
 
 def has_bits(bits: bytes | memoryview, data: BloomFilterData) -> bool:
-    """Perhaps for this consumer? False is certain."""
+    """Returns False if the message is certainly not for this consumer, else True."""
     return all(bits[position >> 3] >> (position & 7) & 1 for position in data.bit_pos)
 
 

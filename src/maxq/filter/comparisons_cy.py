@@ -30,7 +30,7 @@ class Operand:
 
 @cython.cclass
 class Constant(Operand):
-    """A literal."""
+    """An operand that is a literal."""
 
     _value = cython.declare(object)
 
@@ -44,7 +44,7 @@ class Constant(Operand):
 
 @cython.cclass
 class Property(Operand):
-    """A property's text."""
+    """An operand that is the text of a property."""
 
     _slot = cython.declare(cython.int)
 
@@ -152,5 +152,5 @@ class OperandTextTest(Node):
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

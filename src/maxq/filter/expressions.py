@@ -53,7 +53,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A property: its place among the names."""
+    """A property, by its position in the list of names."""
 
     slot: int
 
@@ -85,7 +85,7 @@ class ExpressionBuilder:
         self._searches = 0
 
     def finish(self, operand: Operand) -> Predicate:
-        """The whole expression has been read."""
+        """Complete the predicate: the whole expression has been read."""
         root = self.as_truth(operand).node
         return Predicate([name.encode("utf-8", "surrogatepass") for name in self._slots], root, self._uses)
 

@@ -104,7 +104,7 @@ class PropertyScan:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def size(self, slot: cython.int) -> cython.longlong:
-        """Bytes of the value; -1: absent."""
+        """Returns the size of the value in bytes; -1 if the property is absent."""
         return self._spans[4 * slot + 3]
 
     @cython.cfunc
@@ -114,7 +114,7 @@ class PropertyScan:
 
     @cython.cfunc
     def value(self, slot: cython.int) -> bytes:
-        """The bytes of a value that is there."""
+        """Returns the bytes of a property that is present."""
         at: cython.longlong = self._spans[4 * slot + 2]
         n: cython.longlong = self._spans[4 * slot + 3]
         if cython.compiled:
@@ -123,7 +123,7 @@ class PropertyScan:
 
     @cython.cfunc
     def text(self, slot: cython.int) -> object:
-        """A value as Java sees it; None: absent."""
+        """Returns the value as Java sees it; None if the property is absent."""
         if self._spans[4 * slot + 3] < 0:
             return None
         return self.value(slot).decode("utf-8", "replace")
@@ -141,7 +141,7 @@ class Node:
 
 @cython.cclass
 class Fixed(Node):
-    """TRUE, FALSE, NULL."""
+    """A constant: TRUE, FALSE or NULL."""
 
     _outcome = cython.declare(cython.int)
 
@@ -461,5 +461,5 @@ class DoubleOrder(Node):
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

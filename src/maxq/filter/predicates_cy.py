@@ -97,7 +97,7 @@ class Predicate:
         return self._scan.names
 
     def test(self, properties: cython.const[cython.uchar][::1]):
-        """The outcome on a text of properties."""
+        """Returns the outcome for a text of properties."""
         buf: cython.p_uchar = None if not cython.compiled else cython.NULL
         if not cython.compiled:
             buf = memoryview(properties)
@@ -107,7 +107,7 @@ class Predicate:
         return self._root.test(self._scan)
 
     def matches(self, properties):
-        """Is it true of a text of properties?"""
+        """Returns whether the predicate is true for a text of properties."""
         return self.test(properties) == 1
 
     def matches_record(
@@ -203,5 +203,5 @@ class Predicate:
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

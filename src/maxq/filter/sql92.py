@@ -98,12 +98,12 @@ def compile_sql92(expression: str) -> Predicate:
 
 
 def load() -> None:
-    """Make the parser, which takes some 40 ms; the first expression would do it otherwise."""
+    """Build the parser, which takes some 40 ms. Otherwise the first expression builds it."""
     _compiler()
 
 
 def forget_outcomes() -> None:
-    """Compile all expressions anew; for those who measure it."""
+    """Forget compiled expressions, for measurements."""
     _outcome.cache_clear()
 
 

@@ -8,12 +8,12 @@ from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
 
-#: How long a broker that names no time of its own is believed in without a sign of life.
+#: Time in ms after which a broker that names none itself is forgotten without a heartbeat.
 DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS = 120_000
 
 
 class BrokerAddrInfo(NamedTuple):
-    """One broker process, as far as being alive goes."""
+    """The key of one broker process in the table of living brokers."""
 
     cluster_name: str
     broker_addr: str

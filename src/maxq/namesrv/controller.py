@@ -166,16 +166,16 @@ class _BrokerHousekeeping:
         self._notify = notify
 
     def on_connect(self, connection: Connection) -> None:
-        """Nothing: a connection becomes a broker's when it registers."""
+        """Does nothing: a connection becomes a broker's when the broker registers."""
 
     def on_close(self, connection: Connection) -> None:
         self._notify(self._routes.on_connection_closed(connection))
 
     def on_idle(self, connection: Connection) -> None:
-        """Nothing: the close that follows does it."""
+        """Does nothing: the close that follows handles it."""
 
     def on_exception(self, connection: Connection) -> None:
-        """Nothing: the close that follows does it."""
+        """Does nothing: the close that follows handles it."""
 
 
 def _path(text: str) -> PurePath | None:

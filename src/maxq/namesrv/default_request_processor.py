@@ -174,9 +174,7 @@ class DefaultRequestProcessor:
         if header.compressed or len(body) > _DECODED_AT_ONCE:
             return self._register_later(connection, request, header, digest)
         registration = _registration(header, request, body, connection, digest)
-        return self._entered(
-            request, self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms())
-        )
+        return self._entered(request, self._routes.register_broker(registration, now_ms=self._clock.monotonic_ms()))
 
     async def _register_later(
         self, connection: Connection, request: RemotingCommand, header: RegisterBrokerRequestHeader, digest: bytes
@@ -226,7 +224,7 @@ class DefaultRequestProcessor:
         return request.reply()
 
     async def _worked_off(self) -> None:
-        """What concerns all topics of a broker is answered when all of them have it."""
+        """Answer a request that concerns all topics of a broker when all of them have been changed."""
         turns = Turns()
         while self._routes.work_off():
             await turns.rest()

@@ -82,7 +82,7 @@ class RouteInfoManager:
     # --- brokers come -------------------------------------------------------------------------------------------
 
     def register_broker(self, new: BrokerRegistration, *, now_ms: int) -> RegisterBrokerResult | None:
-        """`registering`, to its end."""
+        """Register a broker completely (see `registering`)."""
         steps = self.registering(new, now_ms=now_ms)
         while True:
             try:
@@ -173,7 +173,7 @@ class RouteInfoManager:
 
     @property
     def has_brokers(self) -> bool:
-        """Is any broker registered?"""
+        """Whether any broker is registered."""
         return bool(self._groups)
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
@@ -519,7 +519,7 @@ class RouteInfoManager:
         return self._topics_where(FLAG_UNIT_SUB, FLAG_UNIT_SUB)
 
     def unit_sub_non_unit_topics(self) -> TopicList:
-        """The same, as far as they do not belong to a unit."""
+        """Topics that consumers of a unit subscribe to and that do not belong to a unit."""
         return self._topics_where(FLAG_UNIT_SUB | FLAG_UNIT, FLAG_UNIT_SUB)
 
     def _topics_where(self, mask: int, flags: int) -> TopicList:

@@ -36,18 +36,18 @@ class Threads:
         self._choosing = Lock()
 
     def start(self, work: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
-        """Begin `work(*args)`; its future on the running loop, which the caller never cancels."""
+        """Start `work(*args)`. Returns its future on the running loop, which the caller must not cancel."""
         with self._choosing:  # nobody ends them between the look and the submission
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=self._name)
             return asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
-        """`work(*args)`; its value or error. A cancellation waits for its end."""
+        """Run `work(*args)` and return its value or raise its error. A cancellation waits for its end."""
         return await ended(self.start(work, *args))
 
     def end(self) -> None:
-        """Let the threads end when what was begun is done. Does not wait. Who comes later has new ones."""
+        """Let the threads end when their work is done. Does not wait. Later work gets new threads."""
         with self._choosing:
             executor, self._executor = self._executor, None
         if executor is not None:
@@ -64,13 +64,14 @@ TOOLS: Final = Threads("maxq-tool", 2)
 
 
 def end_threads() -> None:
-    """A server of this process has ended: nobody should find idle threads of it."""
+    """End the idle threads of a server that has ended in this process."""
     for threads in (FLUSHES, VOTES, CHECKPOINTS, TABLES, FILES, COLD_READS, TOOLS):
         threads.end()
 
 
 async def run_blocking(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """`work(*args)` on the loop's executor; its value or error. A cancellation waits for its end."""
+    """Run `work(*args)` on the loop's executor and return its value or raise its error. A cancellation waits for its
+    end."""
     return await ended(asyncio.get_running_loop().run_in_executor(None, work, *args))
 
 

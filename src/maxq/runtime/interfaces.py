@@ -28,7 +28,7 @@ class Clock(Protocol):
 
 
 class Rng(Protocol):
-    """Chance."""
+    """A source of random numbers."""
 
     def below(self, bound: int) -> int:
         """A uniform integer in [0, bound)."""
@@ -146,7 +146,7 @@ class MappedRegion(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up this object's hold on the mapping. Nothing is flushed."""
+        """Release the mapping without flushing."""
 
 
 class DiskLock(Protocol):
@@ -213,7 +213,7 @@ class Disk(Protocol):
         ...
 
     def usage(self, path: PurePath) -> DiskUsage:
-        """Of the partition that holds `path` (or its nearest existing parent)."""
+        """Returns the usage of the partition that holds `path` (or its nearest existing parent)."""
         ...
 
     def lock(self, path: PurePath, content: bytes) -> DiskLock:

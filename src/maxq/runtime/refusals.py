@@ -82,7 +82,7 @@ class Refusals:
     _newest: dict[str, str] = field(default_factory=dict)
 
     def count(self, cause: str, remark: str, *, oneway: bool = False) -> None:
-        """One request was refused with this remark."""
+        """Count a request that was refused with this remark."""
         self.by_cause[cause] = self.by_cause.get(cause, 0) + 1
         self._newest[cause] = remark
         if oneway:

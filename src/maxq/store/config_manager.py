@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigManager(ABC):
-    """Subclasses say what the bytes mean."""
+    """A table that is stored in one file below `config`; subclasses encode and decode it."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._disk = disk
@@ -29,7 +29,7 @@ class ConfigManager(ABC):
 
     @abstractmethod
     def encode(self) -> bytes:
-        """The whole table as it stands in the file."""
+        """Returns the whole table as the bytes of its file."""
 
     @abstractmethod
     def decode(self, data: bytes) -> None:
@@ -37,7 +37,8 @@ class ConfigManager(ABC):
         then, and is filled anew from the .bak."""
 
     def persist(self) -> None:
-        """Write the table; blocks until it is durable. OSError if the disk refuses: the old content is still there."""
+        """Write the table; blocks until it is durable. Raises OSError if the disk refuses; the file then keeps its old
+        content."""
         data = self.encode()
         if self._disk.exists(self._file):
             self._disk.rename(self._file, self._backup)
@@ -65,7 +66,7 @@ class ConfigManager(ABC):
             )
 
     def _take(self, path: PurePath) -> str | None:
-        """None: taken over. "": there is no such file. Else what is wrong with it."""
+        """Load one file. Returns None on success, "" if there is no such file, else what is wrong with it."""
         try:
             data = self._disk.read(path)
         except FileNotFoundError:

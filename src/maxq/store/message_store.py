@@ -105,7 +105,7 @@ class MessageStore:
 
     @property
     def config(self) -> MessageStoreConfig:
-        """Its settings; replaced as a whole by `update_config`."""
+        """The store's settings. `update_config` replaces them as a whole."""
         return self._context.config
 
     def update_config(self, config: MessageStoreConfig) -> None:
@@ -125,12 +125,12 @@ class MessageStore:
 
     @property
     def flags(self) -> RunningFlags:
-        """Why nothing may be stored or read now, if so."""
+        """The reasons why nothing may be stored or read now."""
         return self._context.flags
 
     @property
     def topics(self) -> dict[bytes, TopicTail]:
-        """What the compiled path knows of each topic, by name."""
+        """What the compiled modules know of each topic, by name."""
         return self.queues.topics
 
     def load(self) -> RecoveryReport:
@@ -181,12 +181,12 @@ class MessageStore:
         return self._writer.put_batch(message)
 
     def appended(self) -> None:
-        """What `plain_writer.append_final` and `append_copy` stored goes its way: to queues, readers and slaves."""
+        """Publish records that `plain_writer.append_final` and `append_copy` stored: to queues, readers and slaves."""
         self._parts.appended()
 
     @property
     def waits_for_disk(self) -> bool:
-        """Can `when_durable` have to wait (SYNC_FLUSH), or say that the disk failed?"""
+        """Returns whether `when_durable` may have to wait (SYNC_FLUSH) or report a failed disk."""
         return self.flusher.is_sync or self.flusher.failure is not None
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
@@ -213,14 +213,16 @@ class MessageStore:
             await asyncio.sleep(_DISPATCH_LOOK)
 
     def write_buffered(self) -> None:
-        """Have all that is stored in the files: it then outlives the process, though not the machine."""
+        """Write everything that is stored to the files: it then survives the end of the process, but not a loss of
+        power."""
         try:
             self.commit_log.write_buffered(self.commit_log.max_offset)
         except OSError as error:
             self.flusher.fail(error)
 
     def refusal(self) -> PutMessageStatus | None:
-        """May messages be stored now? None if so. Cheap: ask before every batch."""
+        """Returns why no message can be stored now; None if messages can be stored. Cheap: call it before every
+        batch."""
         return self._admission.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
 
     def refusal_remark(self) -> str:
@@ -233,7 +235,7 @@ class MessageStore:
 
     @property
     def master_address(self) -> str:
-        """As `set_master_address` was told last."""
+        """The address that `set_master_address` was given last."""
         return self._context.master_address
 
     def set_master_address(self, address: str) -> None:
@@ -253,7 +255,7 @@ class MessageStore:
         return self._life.append_from_master(physical_offset, data)
 
     def drop_pending(self) -> None:
-        """A slave's connection broke: forget the bytes of a record that did not come whole."""
+        """Discard the bytes of an incomplete record, because the connection to the master ended."""
         self._life.drop_pending()
 
     @property
@@ -264,7 +266,7 @@ class MessageStore:
 
     @property
     def last_record_offset(self) -> int:
-        """Of a slave: physical offset of the last record; -1 if there is none."""
+        """Physical offset of the last record of a slave's log; -1 if there is none."""
         replica = self._life.replica
         return -1 if replica is None else replica.last_record_offset
 
@@ -339,11 +341,11 @@ class MessageStore:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Smallest queue offset still there; -1 for an unknown queue."""
+        """Returns the smallest queue offset still there; -1 for an unknown queue."""
         return self._topic_reader.min_offset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset behind the last visible message; 0 for an unknown queue."""
+        """Returns the queue offset behind the last visible message; 0 for an unknown queue."""
         return self._topic_reader.max_offset(topic, queue_id)
 
     def taken_offset(self, topic: str, queue_id: int) -> int:
@@ -376,7 +378,7 @@ class MessageStore:
         return self.reader.units(topic, queue_id, offset, count)
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
-        """The record at `physical_offset`; None if none starts there. The offset may come from anybody."""
+        """Returns the record at `physical_offset`; None if none starts there. The offset need not be trusted."""
         if physical_offset >= self.max_physical_offset:
             return None
         record = self.commit_log.record(physical_offset)
@@ -404,7 +406,8 @@ class MessageStore:
     # --- queues and topics ---
 
     def topic_tail(self, topic: str) -> TopicTail:
-        """What append and dispatch know of a topic; made if missing. The broker sets `plain`, `max_queue_id` …"""
+        """Returns what append and dispatch know of a topic, made if missing. The broker sets its attributes (`plain`,
+        `max_queue_id` …)."""
         return self.queues.topic_tail(topic)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -465,7 +468,7 @@ class MessageStore:
         return self.deletions.at(topic)
 
     def is_gone(self, topic: str, physical_offset: int) -> bool:
-        """Was the topic deleted after the record at `physical_offset` was stored?"""
+        """Returns whether the topic was deleted after the record at `physical_offset` was stored."""
         return self.deletions.is_gone(topic, physical_offset)
 
     def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
@@ -477,38 +480,38 @@ class MessageStore:
 
     @property
     def min_physical_offset(self) -> int:
-        """Where the log begins, bytes: what lies below was cleaned away."""
+        """Physical offset at which the log begins; older files were deleted."""
         return self.commit_log.min_offset
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the next record goes; of a DLedger log, where what is committed ends."""
+        """Physical offset of the next record; of a DLedger log, the end of what is committed."""
         return self._parts.max_physical_offset
 
     @property
     def appended_offset(self) -> int:
-        """Behind the last record that was stored, visible or not: what waits for an acknowledgement ends there."""
+        """Physical offset behind the last record that was stored, whether readers see it or not."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.end_position
 
     @property
     def leading_term(self) -> int:
-        """The term in which this member of a DLedger group takes messages as its leader; -1: it does not."""
+        """The term in which this member of a DLedger group takes messages as its leader; -1 if it does not."""
         return -1 if self.ledger is None else self.ledger.leading_term
 
     @property
     def newest_file(self) -> int:
-        """Where the log's last file begins, physical; -1 without one."""
+        """Physical offset at which the log's last file begins; -1 if there is none."""
         last = self.commit_log.files.last
         return -1 if last is None else last.file_from_offset
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is durable."""
+        """Physical offset below which everything is durable."""
         return self.commit_log.flushed_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Everything below may be seen by readers."""
+        """Physical offset below which readers may see everything."""
         return self.dispatch.dispatcher.dispatched_offset
 
     @property
@@ -531,4 +534,3 @@ class MessageStore:
             "damagedLogRanges": str(self.stats.damaged_ranges),
             "damagedQueueUnits": str(self.reader.damaged_units),
         }
-

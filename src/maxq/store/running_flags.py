@@ -33,34 +33,35 @@ class RunningFlags:
         self._reasons: dict[int, str] = {}
 
     def set(self, bit: int, reason: str, cause: Cause | None = None) -> None:
-        """From now on, for `reason`: measured value, limit, remedy. `cause`: if it is not the one that the bit says."""
+        """Set a bit for `reason` (measured value, limit, remedy). `cause` is needed only if it differs from the bit's
+        own."""
         self.bits |= bit
         self._reasons[bit] = f"[{cause or _CAUSES.get(bit, Cause.DISK_FAILED)}]{reason}"
 
     def clear(self, bit: int) -> None:
-        """No more."""
+        """Clear a bit and its reason."""
         self.bits &= ~bit
         self._reasons.pop(bit, None)
 
     def has(self, bit: int) -> bool:
-        """Is it set?"""
+        """Returns whether a bit is set."""
         return bool(self.bits & bit)
 
     @property
     def readable(self) -> bool:
-        """May queues be read?"""
+        """Whether queues may be read."""
         return not self.bits & NOT_READABLE
 
     @property
     def writable(self) -> bool:
-        """May messages be stored?"""
+        """Whether messages may be stored."""
         return not self.bits & _NOT_WRITABLE_MASK
 
     @property
     def cq_writable(self) -> bool:
-        """May queues grow? They may while a disk is full, for what is in the log must become visible."""
+        """Whether queues may grow. They may while a disk is full, because what is in the log must become visible."""
         return not self.bits & _NOT_CQ_WRITABLE_MASK
 
     def why(self) -> str:
-        """The reasons of all bits that are set, each behind its cause, for a remark; empty if none is."""
+        """Returns the reasons of all set bits, each behind its cause, as text for a remark; empty if no bit is set."""
         return "; ".join(self._reasons[bit] for bit in sorted(self._reasons))

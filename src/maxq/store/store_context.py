@@ -51,12 +51,12 @@ class StoreContext:
 
     @property
     def is_dledger(self) -> bool:
-        """Is the log a DLedger one?"""
+        """Whether the log is a DLedger log."""
         return self.config.enable_dleger_commit_log
 
     @property
     def commit_log_folder(self) -> PurePath:
-        """Where the log's files are, and new ones come."""
+        """Folder of the log's files."""
         if self.is_dledger:
             own = self.config.store_path_dledger_commit_log
             return PurePath(own) if own else self.dledger_folder / "data"
@@ -64,13 +64,13 @@ class StoreContext:
 
     @property
     def plain_log_folder(self) -> PurePath:
-        """Where a log without DLedger is."""
+        """Folder of a log without DLedger."""
         own = self.config.store_path_commit_log
         return PurePath(own) if own else self.root / "commitlog"
 
     @property
     def dledger_folder(self) -> PurePath:
-        """Index, term and checkpoint of a DLedger member."""
+        """Folder of the index, term and checkpoint of a DLedger member."""
         return self.root / f"dledger-{self.config.dleger_self_id}"
 
     @property

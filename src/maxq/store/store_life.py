@@ -82,7 +82,7 @@ class StoreLife:
         return report
 
     def _load_files(self, report: RecoveryReport) -> list[QueueFault]:
-        """Find the log, queues, checkpoint and index; nothing is changed. What is wrong with queues."""
+        """Find the log, queues, checkpoint and index without changing anything. Returns the faults of queues."""
         parts = self._parts
         context = parts.context
         written = [file.modified_ms for file in context.disk.list(context.commit_log_folder) if not file.is_dir]
@@ -170,7 +170,7 @@ class StoreLife:
         parts.dispatch_visible()
         for queue in parts.queues:  # copied records carry queue offsets: numbering goes on behind them
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
-        for message in self._not_dispatched():  # for want of room, say
+        for message in self._not_dispatched():  # for example for want of room on the disk
             parts.queues.count(message)
 
     def _not_dispatched(self) -> Iterator[MessageExt]:

@@ -66,14 +66,14 @@ class StoreServices:
         self.tasks.append(task)
 
     async def stop(self) -> None:
-        """End all of them."""
+        """Stop all services."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.tasks.clear()
 
     def failed(self, name: str, error: BaseException) -> None:
-        """Part `name` cannot go on."""
+        """Note that the part `name` failed and cannot continue."""
         log.critical("%s failed", name, exc_info=None if isinstance(error, StoreFailedError) else error)
         if self.on_failed is not None:
             self.on_failed(name, error)
@@ -137,11 +137,11 @@ class StoreParts:
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the next record goes; of a DLedger log, where what is committed ends."""
+        """Physical offset of the next record; of a DLedger log, the end of what is committed."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.committed_position
 
     def appended(self) -> None:
-        """Something new is in the log: it goes its way to slaves, disk, queues and readers."""
+        """Propagate an append: push it to slaves, schedule the flush, and dispatch it to queues."""
         if not self.flusher.is_sync and not self._write_buffered():
             return
         end = self.commit_log.max_offset
@@ -175,7 +175,7 @@ class StoreParts:
         self.dispatch_visible()
 
     def dispatch_visible(self) -> None:
-        """Dispatch what readers may see, all of it in this turn of the loop."""
+        """Dispatch everything that readers may see, in this turn of the loop."""
         self.dispatch.run(self._visible_end)
 
     @property
@@ -186,7 +186,7 @@ class StoreParts:
         return self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset
 
     def _dispatch_later(self) -> None:
-        """More is to be dispatched than in a turn of the loop; without a loop, now."""
+        """Dispatch the rest in later turns of the loop; at once if no loop runs."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -202,7 +202,7 @@ class StoreParts:
             self.dispatch.run(self._visible_end, in_turns=True)
 
     def deleted(self, topics: list[str], physical_offset: int) -> None:
-        """The record that deletes these topics was dispatched."""
+        """Called when the record that deletes these topics was dispatched."""
         for topic in topics:
             self.cleaner.hidden.forget(topic)
         self.compaction.begin_anew(topics)

@@ -10,7 +10,7 @@ from maxq.runtime.interfaces import MappedRegion
 
 
 class PutMessageStatus(Enum):
-    """PutMessageStatus.java, as far as it can happen here."""
+    """The values of PutMessageStatus.java that can occur here."""
 
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
@@ -122,7 +122,7 @@ class GetMessageResult:
     passed_over: list[int] = field(default_factory=list)
 
     def bring_in(self) -> None:
-        """Have all of it in memory. Blocks.
+        """Load all of it into memory. Blocks.
 
         Raises:
             OSError: the device cannot read it.

@@ -36,7 +36,7 @@ class StoreStats:
             self.get_bytes += size
 
     def sample(self, put_messages: int) -> None:
-        """Remember the counters now; called about once a second."""
+        """Sample the counters. Called about once a second."""
         now = self._context.clock.monotonic_ms()
         missed = self.get_times - self.get_found_times
         self._samples.append((now, put_messages, self.get_found_times, missed, self.get_messages))

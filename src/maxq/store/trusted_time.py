@@ -21,7 +21,7 @@ _JUMP_MS: Final = 24 * 3_600_000
 
 
 class TrustedTime:
-    """Of one store."""
+    """The clock that retention of one store goes by."""
 
     def __init__(self, clock: Clock, patience_ms: Callable[[], int]) -> None:
         """`patience_ms()`: for how long a jump ahead is not believed."""

@@ -28,7 +28,7 @@ class SimClock:
         return self._now_ns
 
     def advance_ns(self, duration_ns: int) -> None:
-        """Let virtual time pass. The loop does this; tests without a loop may."""
+        """Advance virtual time. The loop does this; tests without a loop may."""
         if duration_ns < 0:
             raise ValueError(f"time does not go back: {duration_ns} ns")
         self._now_ns += duration_ns

@@ -37,7 +37,7 @@ class SimDirectory:
         self._journal: list[_Change] = []
 
     def copy(self) -> "SimDirectory":
-        """The same for another process: files of its own, as durable as these."""
+        """Returns a copy for another process, with files of its own that are as durable as these."""
         inodes = [*self.live.values(), *self.durable.values(), *(change.inode for change in self._journal)]
         copies = {id(inode): inode.copy() for inode in inodes}
         twin = SimDirectory(in_order=self.in_order)
@@ -49,7 +49,7 @@ class SimDirectory:
     # -- changes --
 
     def put(self, path: str, inode: SimFile) -> None:
-        """A file that was always there."""
+        """Add a file that counts as having always existed."""
         self.live[path] = self.durable[path] = inode
 
     def create(self, path: str, inode: SimFile) -> None:
@@ -68,29 +68,29 @@ class SimDirectory:
                 self.durable[name] = new
 
     def rename(self, source: str, target: str) -> None:
-        """The file has another name."""
+        """Rename a file."""
         inode = self.live.pop(source)
         self.live[target] = inode
         self._journal.append(_Change("rename", source, inode, target))
 
     def swap(self, source: str, target: str) -> None:
-        """Two files have each other's names."""
+        """Exchange the names of two files."""
         inode = self.live[source]
         self.live[source], self.live[target] = self.live[target], inode
         self._journal.append(_Change("swap", source, inode, target))
 
     def unlink(self, path: str) -> None:
-        """The file has no name any more."""
+        """Remove the name of a file."""
         self._journal.append(_Change("unlink", path, self.live.pop(path)))
 
     # -- durability --
 
     def sync_folder(self, folder: str) -> None:
-        """What happened in a folder is durable."""
+        """Make what happened in a folder durable."""
         self._commit(lambda change: folder in (parent(change.path), parent(change.target)))
 
     def sync_file(self, inode: SimFile) -> None:
-        """What happened to a file is durable."""
+        """Make what happened to a file durable."""
         self._commit(lambda change: change.inode is inode)
 
     def _commit(self, wanted: Callable[[_Change], bool]) -> None:

@@ -1,11 +1,11 @@
 """A simulated machine among others on one loop: an address, a disk, a wall clock, and one process at a time.
 
-    master = SimMachine(loop, "10.0.0.1", rng)
-    master.boot()
-    store = await master.call(start_a_store)        # runs as a task of the machine's process
-    master.kill()                                   # kill -9: the disk keeps everything written
-    master.power_off()                              # the disk keeps what was flushed and a torn part of the rest
-    master.boot()                                   # the next process, on the disk that the last one left
+master = SimMachine(loop, "10.0.0.1", rng)
+master.boot()
+store = await master.call(start_a_store)        # runs as a task of the machine's process
+master.kill()                                   # kill -9: the disk keeps everything written
+master.power_off()                              # the disk keeps what was flushed and a torn part of the rest
+master.boot()                                   # the next process, on the disk that the last one left
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class SimMachine:
     # -- life --
 
     def boot(self) -> None:
-        """A new process, on the disk as the last one left it."""
+        """Start a new process on the disk as the last one left it."""
         assert self.process.is_dead, f"{self.address} runs already"
         if self._booted:
             self.disk = self.disk.boot()

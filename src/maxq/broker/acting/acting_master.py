@@ -100,21 +100,22 @@ class ActingMasterService:
 
     @property
     def is_isolated(self) -> bool:
-        """Does this broker prepare before it goes online? It registers nowhere meanwhile."""
+        """Whether this broker is still preparing to go online; it registers nowhere meanwhile."""
         return self._registration.is_isolated
 
     @property
     def is_acting_master(self) -> bool:
-        """Does this slave stand in for its master?"""
+        """Whether this slave stands in for its master."""
         return self.group.own_id != MASTER_ID and self._services.is_running
 
     @property
     def min_broker_id(self) -> int | None:
-        """The id that speaks for the group; None while no name server told, or without enableSlaveActingMaster."""
+        """The id of the group's active broker; None until a name server has named it, or without
+        enableSlaveActingMaster."""
         return self.group.min_broker_id if self.group.min_broker_addr else None
 
     def doubt(self) -> str | None:
-        """Why this broker cannot be sure that it still speaks for its group; None: it can."""
+        """Why this broker cannot be sure that it still is its group's active broker; None if it can."""
         broker = self._settings.broker
         if not broker.enable_slave_acting_master:
             return None
@@ -165,13 +166,14 @@ class ActingMasterService:
         self._services.change(False)
 
     def role_changed(self) -> None:
-        """This broker was made a master, or a slave, while it runs."""
+        """Follow a change of this broker's role, master or slave, while it runs."""
         self._services.change(self.group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Give a sign of life; before it, if this broker stood still for long, find out who speaks for the group."""
+        """Send a heartbeat to the name servers. If this process was paused for long, first find out which broker of
+        the group is active."""
         began_ms = self._clock.monotonic_ms()
         why = self.doubt()
         if why is not None and not self.is_isolated:
@@ -221,7 +223,7 @@ class ActingMasterService:
     async def _heard(give: Callable[[str], Awaitable[None]], name_server: str) -> None:
         """Raises MaxQError, which is logged."""
         try:
-            await give(name_server)  # made here: who is cancelled before its first step would leave it behind
+            await give(name_server)  # called here: a task cancelled before its first step must not leave it un-awaited
         except MaxQError as error:
             log.warning("name server %s did not take a sign of life: %s", name_server, error)
             raise
@@ -229,7 +231,7 @@ class ActingMasterService:
     # --- who speaks for the group -----------------------------------------------------------------------------------
 
     async def sync_member_group(self) -> None:
-        """Look who lives, and follow."""
+        """Fetch the living members of the group, and follow a change."""
         try:
             members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
         except MaxQError as error:
@@ -240,7 +242,7 @@ class ActingMasterService:
         await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
-        """A name server told of a new smallest id (905)."""
+        """Handle a name server's notice of a new smallest id (905)."""
         log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
                  self.group.min_broker_id)  # fmt: skip
         if self._settings.broker.enable_slave_acting_master:
@@ -310,7 +312,8 @@ class ActingMasterService:
         return True
 
     def _on_master_offline(self) -> None:
-        """What the master was asked fails, so that no copy of its tables comes after this broker's own commits."""
+        """Fail all requests to the lost master, so that no copy of its tables arrives after this broker's own
+        commits."""
         master = self._sync.master_address
         self._sync.set_master_address("")
         self._ha.update_master_ha_address("")

@@ -63,11 +63,12 @@ class BrokerGroup:
         return self.min_broker_id, self.min_broker_addr
 
     def on_online(self, min_broker_id: int, min_broker_addr: str) -> None:
-        """What this broker knew when it went online."""
+        """Take over what this broker found out when it went online."""
         self.min_broker_id, self.min_broker_addr = min_broker_id, min_broker_addr
 
     def on_members(self, members: Mapping[int, str]) -> MinBrokerChange | None:
-        """A name server named the members. An empty answer says nothing: a name server that was just started."""
+        """Take a name server's list of members. An empty list is ignored: it comes from a name server that was just
+        started."""
         if not members:
             return None
         self.members = dict(members)
@@ -75,7 +76,7 @@ class BrokerGroup:
         return self._on_smallest(MinBrokerChange(smallest, members[smallest]))
 
     def on_notice(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> MinBrokerChange | None:
-        """A name server told that the smallest id changed."""
+        """Take a name server's notice that the smallest id changed."""
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
     def pass_over(self, before: tuple[int, str]) -> None:
@@ -83,7 +84,7 @@ class BrokerGroup:
         self.min_broker_id, self.min_broker_addr = before
 
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:
-        """A master never gives way to another broker."""
+        """Follow a new smallest id. A master never gives way to another broker."""
         if self.own_id == MASTER_ID:
             return None
         if change[:2] == self.smallest:

@@ -51,8 +51,9 @@ _DEFAULT_TOPIC: Final = "TBW102"
 _DEFAULT_QUEUES: Final = 8
 _MOST_ROUTES: Final = 10_000
 
-#: Of the copy here. The other group's tell of its own hosts; a Java broker takes these as they come, and a record whose
-#: flags name longer hosts than it has cannot be read.
+#: sysFlag bits that describe the hosts of the copy stored here. They are cleared before the message is sent to another
+#: group: a Java broker takes the bits as they come, and a record whose flags name longer hosts than it has cannot be
+#: read.
 _HOST_BITS: Final = MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6
 
 _STATUS_OF: Final = {
@@ -172,7 +173,7 @@ class EscapeBridge:
         return PutMessageResult(status, queue_offset=stored.queue_offset, msg_id=stored.msg_id, message_count=1)
 
     async def _select(self, topic: str, global_id: int | None) -> RemoteQueue:
-        """The queue that is wanted, else the next in turn."""
+        """Returns the queue that is wanted, else the next in turn."""
         now_ms = self._clock.monotonic_ms()
         route = self._routes.get(topic)
         if route is None or now_ms - route.read_ms > self._settings.broker.load_balance_poll_name_server_interval:

@@ -77,7 +77,7 @@ class GroupApi:
         return await self._client.invoke_name_server(request, _CALL_TIMEOUT_MS)
 
     async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
-        """A sign of life (904), one-way."""
+        """Send a heartbeat (904), one-way."""
         own = self._own
         header = BrokerHeartbeatRequestHeader(own.cluster, own.address, own.broker_name)
         await self._client.invoke_oneway(
@@ -112,7 +112,7 @@ class GroupApi:
         await self._invoke(slave, RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, info.encode()))
 
     def drop_connection(self, address: str) -> None:
-        """The master there is gone: what it was asked and has not answered fails now."""
+        """Drop the connection to a master that is gone; its unanswered requests fail now."""
         self._client.close_connection(address, "the master of this group is gone")
 
     async def _invoke(self, address: str, request: RemotingCommand) -> RemotingCommand:

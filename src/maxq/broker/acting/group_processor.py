@@ -22,7 +22,7 @@ from maxq.remoting.connection import Connection, Processor
 
 
 class BrokerGroupProcessor(RequestProcessor):
-    """See the module."""
+    """Answers the requests among the brokers of a group (see the module)."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BrokerGroupProcessor(RequestProcessor):
         }
 
     async def notify_min_broker_id_change(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """905."""
+        """Handle request 905: a name server's notice of a new smallest id."""
         header = NotifyMinBrokerIdChangeRequestHeader.decode(request.ext)
         if header.min_broker_id is not None and header.min_broker_addr:
             await self._acting.on_min_broker_id_changed(
@@ -71,7 +71,7 @@ class BrokerGroupProcessor(RequestProcessor):
         return request.reply()
 
     def reset_master_flush_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """908. A master has none."""
+        """Handle request 908: set the flush offset of this slave's master. A master refuses it."""
         if self._own.broker_id != MASTER_ID:
             self._flush_offset.reset(ResetMasterFlushOffsetHeader.decode(request.ext).master_flush_offset)
         return request.reply()

@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class HALink(Protocol):
-    """Replication (HAService)."""
+    """The replication service, as the failover services use it (HAService)."""
 
     def update_master_ha_address(self, address: str) -> None:
-        """Copy from `host:port` at once; an empty text: from nobody."""
+        """Copy from `host:port` from now on; with an empty text, from nobody."""
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
         """On a master: does a slave at `host` copy within that time? On a slave: does this broker itself?"""
@@ -38,11 +38,11 @@ class MetadataSync(Protocol):
         """`host:port`; empty while none is known."""
 
     def set_master_address(self, address: str) -> None:
-        """Copy from `host:port` at once; an empty text: from nobody."""
+        """Copy from `host:port` from now on; with an empty text, from nobody."""
 
 
 class MasterFlushOffset:
-    """The number in the store's checkpoint.
+    """The master's flush offset that a slave keeps in its store's checkpoint.
 
     Attributes:
         own: physical offset where this broker's log ended when it was loaded; a slave is told so as its master's.
@@ -60,11 +60,11 @@ class MasterFlushOffset:
 
     @property
     def is_wanted(self) -> bool:
-        """Is there none yet, although there should be?"""
+        """Returns whether this slave should have the number and has not."""
         return self._settings.store.sync_master_flush_offset_when_startup and not self._checkpoint.master_flushed_offset
 
     def learn(self, offset: int | None) -> None:
-        """A master says `offset`; taken if it is wanted."""
+        """Take the `offset` that a master names, if `is_wanted`."""
         if self.is_wanted and offset is not None:
             self.reset(offset)
 

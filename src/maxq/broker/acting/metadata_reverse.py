@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class MetadataReverse:
-    """One master's tables."""
+    """Takes over, for one master, the tables that its slave kept while it acted for the master."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MetadataReverse:
         self._pops: list[bytes] = []
 
     def take_pops(self) -> list[bytes]:
-        """What slaves said of messages given to consumers, once; pop consumption takes it in when it starts."""
+        """Returns, once, what slaves reported of popped messages. Pop consumption takes it over when it starts."""
         taken, self._pops = self._pops, []
         return taken
 
@@ -140,7 +140,7 @@ class MetadataReverse:
 def _delivered_by_either(
     ours: DelayOffsetSerializeWrapper, theirs: DelayOffsetSerializeWrapper
 ) -> DelayOffsetSerializeWrapper:
-    """What is not delivered in one of two tables, and not postponed there, is delivered."""
+    """Merge two tables: a message counts as delivered unless both tables have it as undelivered."""
     offsets = dict(ours.offset_table)
     for level, offset in theirs.offset_table.items():
         offsets[level] = max(offset, offsets.get(level, 0))
@@ -159,11 +159,11 @@ def _delivered_by_either(
 
 
 def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
-    """Does a table call this message of a level undelivered?"""
+    """Returns whether a table has this message of a level as undelivered."""
     return offset >= table.offset_table.get(level, 0) or offset in (table.postponed or {}).get(level, ())
 
 
 def _version_of(value: Any) -> DataVersion:
-    """The data version that a table names; the oldest of all if it names none."""
+    """Returns the data version of a table; the oldest possible one if the table names none."""
     version = value.get("dataVersion") if isinstance(value, dict) else None
     return DataVersion() if version is None else DataVersion.from_json(version)

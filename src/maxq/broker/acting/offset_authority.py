@@ -28,7 +28,7 @@ VERSION_JUMP: Final = 10_000
 
 
 class OffsetAuthority:
-    """The consumer offsets of one broker as a special service."""
+    """Lets the consumer offsets of one broker be the group's while it is the active broker."""
 
     def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
         self._offsets = offsets
@@ -36,7 +36,7 @@ class OffsetAuthority:
         self._clock = clock
 
     def start(self) -> None:
-        """A slave's offsets are the group's from now on."""
+        """Make this slave's offsets the group's, from now on."""
         self._offsets.has_the_say = True
         if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version
@@ -45,7 +45,7 @@ class OffsetAuthority:
             )
 
     def stop(self) -> None:
-        """The master's count again: the copies that follow replace what is here."""
+        """Let the master's offsets count again: the copies that follow replace those here."""
         self._offsets.has_the_say = False
 
 

@@ -31,7 +31,7 @@ _RETRY_MS: Final = 1_000
 
 
 class TakesBack(Protocol):
-    """MetadataReverse."""
+    """What PreOnline needs of MetadataReverse."""
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take what the slave at `address` kept for this master, whose return has a name.
@@ -69,7 +69,7 @@ class PreOnline:
         self._compatible = env.settings.broker.compatible_with_old_name_srv
 
     async def run(self) -> GroupSeen:
-        """Return when this broker may go online."""
+        """Run the preparation; returns when this broker may go online."""
         others = await self._others()
         if self._own.broker_id == MASTER_ID:
             for broker_id in sorted(others):
@@ -88,7 +88,7 @@ class PreOnline:
         return GroupSeen(smallest, others[smallest])
 
     async def _others(self) -> Mapping[int, str]:
-        """Who else is there; nobody, if no name server says it in time."""
+        """Returns the other living members of the group; none if no name server answers in time."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:
@@ -125,7 +125,7 @@ class PreOnline:
             await asyncio.sleep(_RETRY_MS / 1000)
 
     async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:
-        """Tell the slave, again while it cannot be told, and wait until it copies."""
+        """Tell the slave to copy, again while it cannot be reached, and wait until it copies."""
         host, _ = split_address(address)
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:

@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 class SpecialService(Protocol):
-    """One such service. Neither call blocks; a call that changes nothing does nothing."""
+    """A service that runs only on the group's active broker. No call blocks; a repeated call does nothing."""
 
     def start(self) -> None:
-        """This broker speaks for its group from now on."""
+        """Start: this broker is its group's active broker from now on."""
 
     def stop(self) -> None:
-        """Another broker does, or this one is going away."""
+        """Stop: another broker is active now, or this one shuts down."""
 
 
 class SpecialServices:
@@ -37,7 +37,7 @@ class SpecialServices:
         self.is_running = False
 
     def register(self, name: str, service: SpecialService) -> None:
-        """Have `service` follow; it is brought into the present state at once."""
+        """Register a service, which is started at once if this broker is active."""
         assert name not in self._services, f"{name} is registered already"
         self._services[name] = service
         self._apply(name, service)
@@ -53,13 +53,13 @@ class SpecialServices:
             self._apply(name, service)
 
     def begin_again(self) -> None:
-        """Another broker may have spoken for a moment, and be gone again."""
+        """Stop and start all services, because another broker may have been active in between."""
         if self.is_running:
             self.change(False)
             self.change(True)
 
     def names(self) -> list[str]:
-        """What is registered."""
+        """Names of the registered services."""
         return list(self._services)
 
     def _apply(self, name: str, service: SpecialService) -> None:

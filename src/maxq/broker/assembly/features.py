@@ -25,10 +25,10 @@ class Feature(Protocol):
     """One of them."""
 
     def register(self, server: RemotingServer) -> None:
-        """Take the request codes that belong to it."""
+        """Register the processors of its request codes."""
 
     async def load(self) -> None:
-        """Read its files; the store is loaded. OSError or MaxQError if that cannot be."""
+        """Read its files, when the store is loaded. Raises OSError or MaxQError if that fails."""
 
     def start(self) -> None:
         """Begin what every broker of a group does. What only one of them does, SpecialServices starts."""

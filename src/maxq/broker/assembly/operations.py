@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Operations:
-    """See the module.
+    """Metrics, quotas, and what explains slow requests (see the module).
 
     Attributes:
         failures: of background tasks, by name (runtime/background.py).
@@ -96,17 +96,17 @@ class Operations:
     # ---- connections ------------------------------------------------------------------------------------------
 
     def on_close(self, connection: Connection) -> None:
-        """A client that did not read was refused, too."""
+        """Count the end of a connection, which may mean that a client that did not read was dropped."""
         self._fast_failure.refused.heard(connection.close_reason, oneway=False)
 
     def on_connect(self, connection: Connection) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_idle(self, connection: Connection) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def on_exception(self, connection: Connection) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,8 @@ class Operations:
 
 
 def _cause_text(cause: int | str) -> str:
-    """How `why-slow` names what held the loop: a request by its name and code, a background task by its name."""
+    """Returns how `why-slow` names what held the event loop: a request by its name and code, a background task by its
+    name."""
     if isinstance(cause, str):
         return cause
     try:

@@ -79,17 +79,17 @@ class BrokerSchedule:
         await self._tasks.stop()
 
     def names(self) -> list[str]:
-        """What is scheduled."""
+        """Names of the scheduled tasks."""
         return self._tasks.names()
 
     # ---- the tasks --------------------------------------------------------------------------------------------
 
     def sample_store(self) -> None:
-        """The rates that GET_BROKER_RUNTIME_INFO shows."""
+        """Sample the counters of which GET_BROKER_RUNTIME_INFO shows the rates."""
         self._store.stats.sample(self._broker_stats.now().put)
 
     def protect_broker(self) -> None:
-        """Switch off groups that read so far behind that they cost everybody else the page cache."""
+        """Disable groups that read so far behind that they drive the other readers' data out of the page cache."""
         broker = self._settings.broker
         if not broker.disable_consume_if_consumer_read_slowly:
             return
@@ -140,7 +140,7 @@ class BrokerSchedule:
 
 
 def seconds_until_midnight(wall_ms: int, zone: tzinfo = UTC) -> float:
-    """From `wall_ms` (milliseconds since 1970) to the next midnight, at least a second."""
+    """Returns the seconds from `wall_ms` (milliseconds since 1970) to the next local midnight, at least one."""
     now = datetime.fromtimestamp(wall_ms / 1000, zone)
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return max(1.0, (midnight - now).total_seconds())

@@ -10,7 +10,7 @@ from maxq.remoting.connection import Connection
 
 @dataclass(slots=True, eq=False)
 class ClientChannelInfo:
-    """Who speaks on `connection`, and when it was last heard."""
+    """The client on `connection`, and when it was last heard of."""
 
     connection: Connection
     client_id: str

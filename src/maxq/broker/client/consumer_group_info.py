@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerGroupInfo:
-    """One group. All members are expected to consume alike; what the newest heartbeat says is taken for all."""
+    """One consumer group. All members are expected to consume alike; the newest heartbeat's settings count for all."""
 
     def __init__(self, data: ConsumerData) -> None:
         self.group_name: str = data.group_name

@@ -39,7 +39,7 @@ class ConsumerIdsNotifier:
         consumers.add_change_listener(self._on_change)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop notifying."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -72,7 +72,7 @@ class ConsumerIdsNotifier:
             self._arm(group, self._tell(group) * FRAME_INTERVAL_MS)
 
     def _tell(self, group: str) -> int:
-        """Returns the number of frames."""
+        """Notify members. Returns the number of frames sent."""
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
             return 0
@@ -91,7 +91,7 @@ class ConsumerIdsNotifier:
 
 
 async def _tell_in_turns(members: list[Connection], request: bytes) -> None:
-    """Each costs a system call, and a group may have thousands."""
+    """Notify the members of a large group in several turns of the loop: each notice costs a system call."""
     turns = Turns()
     for connection in members:
         connection.write([request])

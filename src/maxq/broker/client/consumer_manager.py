@@ -60,7 +60,7 @@ class ConsumerManager:
         return None if info is None else info.find_channel(client_id)
 
     def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's heartbeats say, else what its pops say."""
+        """Returns the group's subscription to a topic from its heartbeats, else from its pops."""
         info = self._groups.get(group)
         found = None if info is None else info.subscription_table.get(topic)
         return self.silent.find(group, topic) if found is None else found
@@ -113,13 +113,13 @@ class ConsumerManager:
         return changed
 
     def unregister_consumer(self, group: str, connection: Connection) -> None:
-        """A client says that it leaves the group."""
+        """Remove a client that leaves the group."""
         info = self._groups.get(group)
         if info is not None:
             self._remove(info, connection)
 
     def do_channel_close_event(self, connection: Connection) -> bool:
-        """The connection closed, failed or fell silent; True when a consumer was behind it."""
+        """Remove the members on a connection that closed, failed or fell silent. Returns True if there was one."""
         groups = self._groups_of.pop(connection, None)
         for group in groups or ():
             info = self._groups.get(group)

@@ -48,7 +48,7 @@ class ClientHousekeepingService:
         self._count_event("IDLE")
 
     def scan(self) -> None:
-        """Every SCAN_INTERVAL_MS."""
+        """Remove silent clients. Called every SCAN_INTERVAL_MS."""
         self._consumers.scan_not_active_channel()
         self._producers.scan_not_active_channel()
         self._locks.drop_expired()

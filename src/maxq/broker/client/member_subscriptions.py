@@ -38,7 +38,7 @@ class MemberSubscriptions:
         self.is_different = False
 
     def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> None:
-        """A heartbeat lists what a member subscribes to."""
+        """Take a member's subscriptions from its heartbeat."""
         wanted = {subscription.topic: subscription_text(subscription) for subscription in subscriptions}
         known = self._members.get(channel.connection)
         if known != (channel.client_id, wanted):
@@ -49,7 +49,7 @@ class MemberSubscriptions:
             self._judge()
 
     def remove(self, connection: Connection) -> None:
-        """A member is gone."""
+        """Remove a member."""
         known = self._members.pop(connection, None)
         if known is not None:
             self._forget(known[1])
@@ -62,7 +62,7 @@ class MemberSubscriptions:
             del self._views[view]
 
     def describe(self) -> str:
-        """Who wants what, as far as they differ."""
+        """Returns text that tells which members subscribe to what, as far as they differ."""
         views = [dict(view) for view in islice(self._views, _DESCRIBED)]
         topics = sorted({topic for wanted in views for topic in wanted})
         differing = [topic for topic in topics if len({wanted.get(topic) for wanted in views}) > 1]
@@ -73,7 +73,7 @@ class MemberSubscriptions:
         )
 
     def _some_members(self) -> Iterable[tuple[str, Wanted]]:
-        """All of them, or of a large group the newest ones and one that wants something else."""
+        """Returns all members; of a large group, the newest ones and one that subscribes differently."""
         members = list(islice(reversed(self._members.values()), _DESCRIBED))
         if len(self._members) > _DESCRIBED:
             newest = members[0][1]

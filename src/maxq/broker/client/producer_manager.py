@@ -34,7 +34,7 @@ class ProducerManager:
         return self._groups
 
     def find_channel(self, client_id: str) -> Connection | None:
-        """Where the producer with this client id is connected (replies are pushed there)."""
+        """Returns the connection of the producer with this client id, to which replies are pushed."""
         channel = self._clients.get(client_id)
         return None if channel is None else channel.connection
 
@@ -52,7 +52,8 @@ class ProducerManager:
         return next((member for member in in_turn if member.unsent_bytes < _BUSY_BYTES), in_turn[0])
 
     def register_producer(self, group: str, channel: ClientChannelInfo) -> None:
-        """One producer group of one heartbeat. The client id stays another user's while its connection lives."""
+        """Register one producer group of a heartbeat. A client id that another user holds stays theirs while its
+        connection lives."""
         members = self._groups.get(group, {})
         known = members.get(channel.connection)
         if known is not None:
@@ -70,11 +71,11 @@ class ProducerManager:
             self._clients[channel.client_id] = channel
 
     def unregister_producer(self, group: str, connection: Connection) -> None:
-        """A client says that it leaves the group."""
+        """Remove a client that leaves the group."""
         self._remove(group, connection)
 
     def do_channel_close_event(self, connection: Connection) -> bool:
-        """The connection closed, failed or fell silent; True when a producer was behind it."""
+        """Remove the members on a connection that closed, failed or fell silent. Returns True if there was one."""
         client_ids = self._client_ids.pop(connection, {})
         for group in client_ids:
             self._leave(group, connection)

@@ -18,7 +18,7 @@ LOCK_MAX_LIVE_MS: Final = 60_000
 
 @dataclass(slots=True)
 class LockEntry:
-    """Who holds a queue, and since when without a refresh (monotonic milliseconds)."""
+    """The holder of a queue's lock, and when it was refreshed last (monotonic milliseconds)."""
 
     client_id: str
     last_update_ms: int
@@ -41,11 +41,11 @@ class RebalanceLockManager:
         self._has_authority = True
 
     def start(self) -> None:
-        """This broker grants the locks of its group."""
+        """Start granting the locks of the group."""
         self._has_authority = True
 
     def stop(self) -> None:
-        """Another broker does, and does not know of the locks granted here."""
+        """Stop granting locks: another broker does so now, and it does not know of those granted here."""
         self._has_authority = False
         self._locks.clear()
 
@@ -73,7 +73,7 @@ class RebalanceLockManager:
         return locked
 
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Give up the caller's locks; those of others stay."""
+        """Release the caller's locks; those of others stay."""
         table = self._locks.get(group)
         if table is None:
             return

@@ -24,7 +24,7 @@ class SilentConsumers:
         self._groups: dict[str, dict[str, tuple[SubscriptionData, int]]] = {}
 
     def says(self, group: str, subscription: SubscriptionData) -> None:
-        """A request of the group says what it wants of a topic."""
+        """Note the subscription that a request of the group states for a topic."""
         table = self._groups.get(group)
         if table is None:
             table = self._groups[group] = {}
@@ -35,7 +35,7 @@ class SilentConsumers:
         return None if found is None else found[0]
 
     def topics(self) -> dict[str, list[str]]:
-        """What the groups subscribe to."""
+        """Returns the topics that the groups subscribe to."""
         return {group: list(table) for group, table in self._groups.items()}
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
@@ -45,7 +45,7 @@ class SilentConsumers:
         self._drop(lambda topic, said_ms: topic in topics)
 
     def expire(self) -> None:
-        """Forget what was not said for subscriptionExpiredTimeout."""
+        """Forget subscriptions that were not stated again within subscriptionExpiredTimeout."""
         oldest_ms = self._clock.monotonic_ms() - self._settings.broker.subscription_expired_timeout
         self._drop(lambda topic, said_ms: said_ms < oldest_ms)
 

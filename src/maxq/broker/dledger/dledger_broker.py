@@ -28,9 +28,9 @@ from maxq.store.message_store import MessageStore
 
 log: Final = logging.getLogger(__name__)
 
-#: So long after a change of leader a slave asks the name servers again and again where the master is.
+#: Time after a change of leader during which a slave keeps asking the name servers where the master is.
 _ASK_MS: Final = 15_000
-#: So long after its start clients may still send to a member because it led before it ended.
+#: Time after the start of a member during which clients may still send to it because it led before.
 _REMEMBERED_MS: Final = 20_000
 
 
@@ -103,7 +103,7 @@ class DLedgerBroker:
     def follow(
         self, change_to_master: Callable[[], Awaitable[None]], change_to_slave: Callable[[int], Awaitable[None]]
     ) -> None:
-        """From now on the broker becomes what its member is."""
+        """Let the broker's role follow that of its member from now on."""
         assert self._roles is not None, "it has started"
         self._roles.start(change_to_master, change_to_slave, self._refuse_writes)
 
@@ -113,7 +113,8 @@ class DLedgerBroker:
         self._store.update_config(settings.store)
 
     async def leave(self) -> None:
-        """Another member leads from here on, if one can; no more changes of role. The member goes on."""
+        """Give the leadership to another member if one can lead, and stop following changes of role. The member itself
+        goes on."""
         if self._roles is not None:
             if self.member is not None:
                 await self.member.resign()
@@ -153,14 +154,14 @@ class DLedgerBroker:
 
     @property
     def is_client_connected(self) -> bool:
-        """Is it sure where the master is? A name server may answer with the old one for a while."""
+        """Whether this slave is sure where the master is. A name server may name the old one for a while."""
         return self._clock.monotonic_ms() - self._leader_changed_ms > _ASK_MS
 
     def update_master_ha_address(self, address: str) -> None:
-        """Nothing: the group knows its members."""
+        """Does nothing: the group knows its members."""
 
     def rule(self) -> str:
-        """What sends wait for, in a sentence."""
+        """Returns what sends wait for, as a sentence."""
         facts = self.facts()
         return f"{facts['role']} ({facts['members']}): sends {facts['sends']}"
 
@@ -174,10 +175,10 @@ class DLedgerBroker:
         }
 
     async def change_to_master(self) -> None:
-        """Nothing: the group has copied the log."""
+        """Does nothing: the group has copied the log."""
 
     def change_to_slave(self, address: str) -> None:
-        """Nothing: the leader finds its followers."""
+        """Does nothing: the leader finds its followers."""
 
 
 def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowledgement:

@@ -36,21 +36,22 @@ _REASONS: Final = {
 
 
 class Quorum(Protocol):
-    """What is asked of the group (DLedgerServer)."""
+    """What this module needs of the group (DLedgerServer)."""
 
     @property
     def is_leader(self) -> bool:
-        """Does this member lead?"""
+        """Whether this member leads."""
 
     def append_refusal(self) -> DLedgerResponseCode | None:
         """Why nothing may be appended here now."""
 
     def when_committed(self, end_position: int, done: Callable[[DLedgerResponseCode], None]) -> bool:
-        """Call `done` when what ends there is committed, or nobody can say. False: it is committed."""
+        """Call `done` when the entry that ends there is committed, or when that can no longer be known. Returns False
+        if it is committed already."""
 
 
 class QuorumAcknowledgement(Acknowledgement):
-    """One per broker. Nothing is asked before the member has joined its group."""
+    """What sends of one DLedger broker wait for. They wait for nothing before the member has joined its group."""
 
     refusal_code = ResponseCode.SERVICE_NOT_AVAILABLE
 
@@ -59,11 +60,12 @@ class QuorumAcknowledgement(Acknowledgement):
         self._quorum: Quorum | None = None
 
     def set_quorum(self, quorum: Quorum) -> None:
-        """From now on sends wait for `quorum`."""
+        """Let sends wait for `quorum` from now on."""
         self._quorum = quorum
 
     def refusal(self) -> str | None:
-        """Why this leader takes nothing just now. A member that does not lead says nothing: its store refuses."""
+        """Returns why this leader takes no messages now. None on a member that does not lead, whose store refuses them
+        itself."""
         quorum = self._quorum
         code = None if quorum is None or not quorum.is_leader else quorum.append_refusal()
         if code is None:
@@ -71,10 +73,8 @@ class QuorumAcknowledgement(Acknowledgement):
         reason = _REASONS.get(code, "no quorum of the group answers this leader")
         return f"[{code.name}] {reason}; send it again"
 
-    def when(
-        self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None
-    ) -> bool:
-        """See the table above."""
+    def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:
+        """Call back when a put is acknowledged (see the table of the module)."""
         assert self._quorum is not None, "nothing was stored before"
 
         def heard(code: DLedgerResponseCode) -> None:
@@ -85,4 +85,5 @@ class QuorumAcknowledgement(Acknowledgement):
         return self._quorum.when_committed(end_offset, heard)
 
     def without_waiting(self) -> None:
-        """A producer who waits for nobody is told now: the leader may lose what he sent, as Java's may."""
+        """Acknowledge at once to a producer that waits for nobody; as with Java, a leader that ends may lose such a
+        message."""

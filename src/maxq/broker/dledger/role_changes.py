@@ -26,10 +26,10 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class DLedgerRoleChangeHandler:
-    """Runs between `start` and `stop`."""
+    """Changes the broker's role when its member's role changes; works between `start` and `stop`."""
 
     def __init__(self, member: DLedgerServer, slave_id: int) -> None:
-        """Hears what happens from now on. `slave_id`: the broker id while another member leads."""
+        """Begin to listen for changes. `slave_id` is the broker's id while another member leads."""
         self._member = member
         self._slave_id = slave_id
         self._change_to_master: Callable[[], Awaitable[None]] = _nothing
@@ -49,14 +49,15 @@ class DLedgerRoleChangeHandler:
         change_to_slave: Callable[[int], Awaitable[None]],
         refuse_writes: Callable[[], None],
     ) -> None:
-        """Carry out what was and will be heard. `refuse_writes`: nothing is stored until it becomes master again."""
+        """Apply the changes heard so far and from now on. With `refuse_writes` nothing is stored until the broker
+        becomes master again."""
         self._refuse_writes = refuse_writes
         self._change_to_master = change_to_master
         self._change_to_slave = change_to_slave
         self._task = asyncio.get_running_loop().create_task(self._run(), name="DLedgerRoleChangeHandler")
 
     async def stop(self) -> None:
-        """The broker stays what it is."""
+        """Stop applying changes; the broker keeps its role."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -89,7 +90,7 @@ class DLedgerRoleChangeHandler:
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._woken.set)
 
     def _may_lead(self, term: int) -> bool:
-        """Is all that was there when this member was elected committed?"""
+        """Returns whether everything that was in the log when this member was elected is committed."""
         store = self._member.store
         committed = store.committed_index
         return committed >= max(store.begin_index, 0) and store.term_of(committed) == term
@@ -107,4 +108,4 @@ class DLedgerRoleChangeHandler:
 
 
 async def _nothing(*_: object) -> None:
-    """Before `start`."""
+    """Does nothing: placeholder before `start`."""

@@ -51,7 +51,7 @@ _NOT_TAKEN: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY)
 
 
 class SendRelay:
-    """One per member; stands before the processors of sends."""
+    """Passes sends on from a member that does not lead to the leader. It wraps the processors of sends."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class SendRelay:
         self._kept_bytes = 0
 
     def register(self, server: RemotingServer) -> None:
-        """Stand before the processors that are registered now."""
+        """Wrap the processors that are registered now."""
         for code in SENDS:
             self._behind[code] = server.processor(code)
             server.register(code, self)
 
     def keeps(self, request: RemotingCommand) -> bool:
-        """Is this a send that is kept for the leader, rather than refused?"""
+        """Returns whether this send is kept for the next leader instead of being refused."""
         return (
             request.code in self._behind
             and request.language != LanguageCode.PYTHON
@@ -99,7 +99,7 @@ class SendRelay:
         )
 
     def leader_changed(self) -> None:
-        """Another member leads, or none: the next send looks for it."""
+        """Forget the leader, because another member leads or none; the next send looks for it."""
         self._leader = ""
 
     def __call__(

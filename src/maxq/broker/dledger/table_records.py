@@ -71,7 +71,7 @@ class TableRecords:
         tables.offsets.when_set.append(self._offsets_set)
 
     def start(self) -> None:
-        """Take what the log said while it was loaded, and begin."""
+        """Apply the records read while the store was loaded, and begin."""
         offsets = self._tables.offsets
         log_end = self._store.commit_log.max_offset  # a loss of power may have taken what lay behind it
         offsets.set_up_to = min(offsets.set_up_to, log_end - 1)
@@ -81,13 +81,13 @@ class TableRecords:
         self._tasks.every("tables in the log", _LOOK, self.write)
 
     async def stop(self) -> None:
-        """End; what is dispatched from now on is still taken."""
+        """Stop writing; records that are dispatched later are still applied."""
         await self._tasks.stop()
 
     # --- a leader -----------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Have the log say what it does not say yet. Nothing on a member that takes no messages as the leader."""
+        """Write what changed in the tables to the log. Does nothing on a member that does not lead."""
         term = self._store.leading_term
         if term < 0 or self._waiting is not None or self._acknowledgement.refusal() is not None:
             return
@@ -106,7 +106,7 @@ class TableRecords:
         self._remember()
 
     async def are_safe(self) -> bool:
-        """Is what the tables say now committed? False: nobody can say."""
+        """Returns whether the present content of the tables is committed; False if that cannot be known."""
         self.write()
         if self._is_unsaid or self._term != self._store.leading_term:
             return False
@@ -169,7 +169,8 @@ class TableRecords:
     # --- all members --------------------------------------------------------------------------------------------------
 
     def _dispatched(self, message: MessageExt) -> None:
-        """A record of the tables is committed. A leader's own say what it did already, and may be behind it."""
+        """Apply a committed record of the tables. A leader's own records tell what it did already and may be older
+        than its tables."""
         if self._waiting is not None:
             self._waiting.append(message)
             return
@@ -230,7 +231,7 @@ class TableRecords:
 
 
 def _part(version: DataVersion, table: Mapping[str, _Row], known: Mapping[str, _Row]) -> dict[str, Any]:
-    """Rows are replaced, never changed: one that is the same object says the same."""
+    """Returns the rows that changed. Rows are replaced, never mutated, so an identical object is unchanged."""
     return {
         "version": version.to_json(),
         "rows": {name: row.to_json() for name, row in table.items() if known.get(name) is not row},

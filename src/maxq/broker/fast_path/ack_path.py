@@ -52,12 +52,12 @@ NOT_STORED_REMARK: Final = (
 
 
 def unsafe_remark(code: ResponseCode) -> str:
-    """Of an ack that is not as safe as the settings promise."""
+    """Returns the remark for an ack that is not as durable as the settings promise."""
     return remark_of(code, "the ack", "the message may come again")
 
 
 class AckPath:
-    """One per broker."""
+    """Answers batches of acks straight from the receive buffer. One per broker."""
 
     def __init__(self, env: Environment, messages: Messages, buffer: CheckPointBuffer) -> None:
         self._buffer = buffer
@@ -69,7 +69,7 @@ class AckPath:
         self._opaques: dict[Connection, list[int]] = {}
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
-        """Answer the leading acks of buffer[start:end]; the position behind them."""
+        """Answer the leading acks of buffer[start:end]. Returns the position behind them."""
         position, opaques = start, list[int]()
         while True:
             if buffer.startswith(_START, position + _PREFIX_SIZE, end):
@@ -93,7 +93,7 @@ class AckPath:
         return position
 
     def _take(self, connection: Connection, buffer: bytearray, position: int, behind: int) -> int | None:
-        """The opaque of the ack at `position`, which is marked; None: not one for this path."""
+        """Mark the ack at `position`. Returns its opaque; None if the processor must handle it."""
         length = int.from_bytes(buffer[position + 5 : position + 8], "big")
         if length != behind - position - _PREFIX_SIZE:
             return None
@@ -110,7 +110,8 @@ class AckPath:
 
     @staticmethod
     def _may(guard: Guard, connection: Connection, ext: dict[str, Any]) -> bool:
-        """Has the guard let such an ack through on this connection, and is this one signed by the same user?"""
+        """Returns whether the guard has allowed such an ack on this connection, and this one is signed by the same
+        user."""
         try:
             signed = _Signed(ext.get(ACCESS_KEY, "").encode(), ext.get(SIGNATURE, "").encode(), signed_content(ext))
             fields = ext["consumerGroup"].encode(), ext["topic"].encode()
@@ -133,7 +134,8 @@ class AckPath:
         return True
 
     def _take_batch(self, connection: Connection, buffer: bytearray, position: int, behind: int) -> int | None:
-        """The opaque of the batch at `position`, whose messages are marked; None: not one for this path."""
+        """Mark the messages of the batch ack at `position`. Returns its opaque; None if the processor must handle
+        it."""
         body_at = position + _PREFIX_SIZE + int.from_bytes(buffer[position + 5 : position + 8], "big")
         if body_at >= behind:
             return None
@@ -146,7 +148,8 @@ class AckPath:
         return opaque
 
     def _those(self, body: Any) -> list[tuple[LiveCheckPoint, int]] | None:
-        """The check points that a batch names, with bits for the distances of its messages; None if one is not here."""
+        """Returns the check points that a batch names, with bits for the distances of its messages; None if one is not
+        in memory."""
         found = []
         try:
             broker_name = body.get("brokerName") or self._own.broker_name
@@ -163,7 +166,8 @@ class AckPath:
         return found
 
     def _answer(self) -> None:
-        """The acks of this turn are noted, and told when that is as safe as the settings promise."""
+        """Write the acks of this turn to the journal, and answer them when that is as durable as the settings
+        promise."""
         bits, opaques = self._bits, self._opaques
         self._bits, self._opaques = {}, {}
         end_offset = self._buffer.acked({live: mask for live, mask in bits.items() if mask})
@@ -184,7 +188,7 @@ class AckPath:
 
 
 def _loads(buffer: bytearray, start: int, end: int) -> Any:
-    """The JSON of buffer[start:end]; None if it is none."""
+    """Returns the JSON value of buffer[start:end]; None if the bytes are not JSON."""
     with memoryview(buffer) as view:
         try:
             return orjson.loads(view[start:end])
@@ -193,7 +197,7 @@ def _loads(buffer: bytearray, start: int, end: int) -> Any:
 
 
 def _opaque(header: Any) -> int | None:
-    """Of a request that wants an answer; None: it is another, or no header."""
+    """Returns the opaque of a request that wants an answer; None for any other request or an unreadable header."""
     if type(header) is not dict or header.get("flag", 0) != 0:
         return None
     opaque = header.get("opaque")

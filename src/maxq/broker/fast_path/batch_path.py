@@ -39,7 +39,7 @@ class BatchPath:
             self._pulls.take(arrivals)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
-        """The position behind the leading frames of buffer[start:end] that were answered."""
+        """Answer the leading frames of buffer[start:end]. Returns the position behind them."""
         if self._authority.doubt() is not None:
             return start
         while True:

@@ -33,7 +33,7 @@ _CAME_NOW = -1  # it did not wait
 
 
 class PullPath:
-    """One per broker."""
+    """Answers repeated pulls straight from the receive buffer. One per broker."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class PullPath:
         self._answers = PullAnswers(env, tables, clients, messages.store, plans.rules)
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
-        """Take the leading pulls of buffer[start:end] for which there is a plan; the position behind the last one."""
+        """Answer the leading pulls of buffer[start:end] whose checks are cached. Returns the position behind the last
+        one."""
         scanner, quotas = self._scanner, self._quotas
         position = start
         while position < end:
@@ -86,7 +87,7 @@ class PullPath:
         return position
 
     def take(self, arrivals: BatchedReads) -> None:
-        """The same for what is left of all arrivals of a turn."""
+        """Do the same for what is left of all arrivals of a turn."""
         table, connections = arrivals.table, arrivals.connections
         for number in untaken(table, len(connections)):
             row = number * ARRIVAL_WIDTH
@@ -107,7 +108,7 @@ class PullPath:
         return not (self._quotas.limits_pulls and self._quotas.is_limited_reader(plan.group_name, connection))
 
     def _take(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
-        """Answer the pull that was scanned, or let it wait. False: the processor knows what to do."""
+        """Answer the scanned pull or park it. Returns False if the processor must handle it."""
         scanner, answers = self._scanner, self._answers
         if plan.wanted is None:
             if answers.answer(connection, plan, scanner.queue_offset, scanner.commit_offset, scanner.opaque, _CAME_NOW):
@@ -117,7 +118,7 @@ class PullPath:
         return self._read_further(connection, plan)
 
     def _read_further(self, connection: Connection, plan: PullPlan) -> bool:
-        """Answer with what only the store's general way finds."""
+        """Answer with what MessageStore.get_message finds."""
         scanner = self._scanner
         began_ms = self._clock.monotonic_ms()
         result = self._store.get_message(
@@ -153,7 +154,7 @@ class PullPath:
     # ---- waiting ----------------------------------------------------------------------------------------------
 
     def _park(self, connection: Connection, plan: PullPlan, buffer: bytearray, start: int, end: int) -> bool:
-        """Let a pull wait that finds nothing yet. False: it may not, or is a slave's."""
+        """Park a pull that finds nothing yet. Returns False if it may not wait, or comes from a slave."""
         broker = plan.broker
         if (
             not plan.suspends

@@ -119,7 +119,7 @@ class PullPlans:
 
 
 def plan_key(header: PullMessageRequestHeader) -> bytes:
-    """The key PullScanner reads off such a request."""
+    """Returns the key that PullScanner reads from such a request."""
     fields = (
         header.consumer_group,
         header.topic,

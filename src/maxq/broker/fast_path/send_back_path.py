@@ -97,7 +97,7 @@ class SendBackPath:
         return done
 
     def _may_append(self, connection: Connection) -> bool:
-        """Anything to refuse is the processor's: it knows the remark."""
+        """Returns whether sends can be stored now. The processor makes all refusals, with their remarks."""
         return (
             self._own.broker_id == MASTER_ID
             and bool(self._settings.broker.broker_permission & PERM_WRITE)
@@ -107,7 +107,8 @@ class SendBackPath:
         )
 
     def _may_give_back(self, connection: Connection) -> bool:
-        """Has the guard let such a request through on this connection, and is this one signed by the same user?"""
+        """Returns whether the guard has allowed such a request on this connection, and this one is signed by the same
+        user."""
         guard = self._guard
         scanner = self._scanner
         return guard is None or guard.session(connection).admits(
@@ -162,7 +163,7 @@ class SendBackPath:
             later(ResponseCode.SUCCESS)
 
     def _answer(self, connection: Connection, opaques: list[tuple[int, bool]], code: ResponseCode) -> None:
-        """As the processor answers."""
+        """Answer as the processor does."""
         answers, remark = bytearray(), unsafe_remark(code)
         for opaque, binary in opaques:
             if not remark and not binary:

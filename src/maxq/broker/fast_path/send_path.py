@@ -104,7 +104,7 @@ class SendPath:
         return taken
 
     def take(self, arrivals: BatchedReads) -> None:
-        """Take the leading plain sends of all arrivals of a turn; what they are all answered, when, is one thing."""
+        """Store the leading sends of all arrivals of a turn. They are all answered together."""
         if not self._may_append() or self._quotas.limits_users:
             return  # with quotas of users each connection is looked at
         if self._settings.broker is not self._broker:
@@ -153,19 +153,19 @@ class SendPath:
         return scanner.rows[verified * ROW_WIDTH + R_FRAME]
 
     def _verify_arrivals(self, guard: Guard, arrivals: BatchedReads) -> bool:
-        """The same for each arrival of a turn. False: nothing is left."""
+        """Verify the signatures of each arrival of a turn. Returns False if nothing is left."""
         scanner = self._scanner
         sends = [guard.session(connection).sends for connection in arrivals.connections]
         rows, table = scanner.rows, arrivals.table
         return verify_arrivals(arrivals.buffer, scanner.content, scanner.signed_rows, rows, table, sends) > 0
 
     def _follow(self) -> StageSample:
-        """It is the turn of this arrival."""
+        """Start timing this arrival, one in ONE_IN."""
         self._until_followed = ONE_IN
         return self._stages.begin(self._fast_failure.head_wait_ms())
 
     def _now_ms(self) -> int:
-        """For the latency of what must wait; 0 where nobody wants to know it."""
+        """Returns the time in ms for the latency of sends that wait; 0 where no metric needs it."""
         return 0 if self._rpc_latency is None else self._clock.monotonic_ms()
 
     def _answered(self, rows: int, took_ms: int, sample: StageSample | None) -> None:
@@ -176,7 +176,7 @@ class SendPath:
             sample.finish(rows)
 
     def _may_append(self) -> bool:
-        """Anything to refuse is the general processor's: it knows the remark."""
+        """Returns whether sends can be stored now. SendMessageProcessor makes all refusals, with their remarks."""
         begins_ms = self._settings.broker.start_accept_send_request_time_stamp
         return (
             self._store.refusal() is None
@@ -186,7 +186,7 @@ class SendPath:
         )
 
     def _append(self, connection: Connection, buffer: bytearray, first: int, sample: StageSample | None) -> int:
-        """Append and answer the rows from `first` on that go into one file of the log; how many."""
+        """Append and answer the rows from `first` on that fit into the current file of the log. Returns how many."""
         scanner = self._scanner
         appended = self._store.plain_writer.append_rows(
             buffer, scanner.scratch, scanner.rows, first, scanner.count - first, connection.remote_host, self._suffix
@@ -227,7 +227,7 @@ class SendPath:
                 self._half_stored(buffer[topic : topic + rows[row + R_TOPIC_SIZE]].decode())
 
     def _somebody_waits(self, first: int, count: int) -> bool:
-        """Has one of the rows not WAIT=false? It is the first one, nearly always."""
+        """Returns whether a row does not have WAIT=false; nearly always the first one."""
         rows = self._scanner.rows
         for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the row, nearly always the first
             if not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT:
@@ -266,7 +266,7 @@ class _Wait(NamedTuple):
 
 
 def with_code(answers: bytearray, code: ResponseCode) -> bytearray:
-    """The same answers with `code`: stored, but the disk or the replicas did not say so in time."""
+    """Returns the same answers with `code`: stored, but the disk or the replicas did not confirm it in time."""
     changed = bytearray()
     position = 0
     while position < len(answers):

@@ -42,7 +42,7 @@ _DEAD_SINCE_MS: Final = 30_000  # how long consumers count as dead when a broker
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterEntry:
-    """What a group wants of a topic: as registered, and compiled."""
+    """The filter of a group for a topic, as registered and compiled."""
 
     data: ConsumerFilterData
     wanted: PropertyFilter
@@ -83,15 +83,15 @@ class ConsumerFilterManager(PersistentManager):
     # --- what is known ---
 
     def get(self, topic: str, group: str) -> FilterEntry | None:
-        """What a group registered for a topic."""
+        """Returns the filter that a group registered for a topic."""
         return self._entries.get(topic, {}).get(group)
 
     def of_topic(self, topic: str) -> Iterable[FilterEntry]:
-        """Everybody's entries for a topic, dead ones too."""
+        """Returns all groups' entries for a topic, including dead ones."""
         return self._entries.get(topic, {}).values()
 
     def of_group(self, group: str) -> Iterator[FilterEntry]:
-        """A group's entries."""
+        """Returns a group's entries."""
         for entries in self._entries.values():
             if group in entries:
                 yield entries[group]
@@ -119,7 +119,7 @@ class ConsumerFilterManager(PersistentManager):
     # --- heartbeats ---
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """All that a group subscribes to now."""
+        """Register all filters of a group's present subscriptions."""
         topics = set()
         for subscription in subscriptions:
             topics.add(subscription.topic)
@@ -137,7 +137,7 @@ class ConsumerFilterManager(PersistentManager):
                 self._forget(topic, group)
 
     def unregister(self, group: str) -> None:
-        """The group's last member is gone."""
+        """Mark the group's entries dead: its last member is gone."""
         for entry in list(self.of_group(group)):
             self._bury(entry)
 
@@ -211,7 +211,7 @@ class ConsumerFilterManager(PersistentManager):
     # --- the file ---
 
     def clean_and_persist(self) -> None:
-        """From time to time: forget what has been dead for long, and write what changed."""
+        """Forget entries that have long been dead, and write what changed. Called periodically."""
         oldest = self._clock.wall_ms() - self._settings.broker.filter_data_clean_time_span
         for entries in list(self._entries.values()):
             for entry in entries.values():

@@ -96,7 +96,7 @@ _ROLE: Final = (
     RequestCode.GET_TOPIC_STATS_INFO,
     RequestCode.GET_CONSUME_STATS,
     RequestCode.QUERY_CORRECTION_OFFSET,
-    # a pull commits an offset, and a reader who is told that he is behind the end goes back
+    # a pull commits an offset, and a reader that is told it is behind the end goes back
     RequestCode.PULL_MESSAGE,
     RequestCode.LITE_PULL_MESSAGE,
     RequestCode.PEEK_MESSAGE,
@@ -231,7 +231,7 @@ class Authority:
         return ask() if self._own.broker_id == MASTER_ID or self._speaks() else None
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
-        """The answer that refuses `request` before anything is done; None: go on."""
+        """Returns the answer that refuses `request` before anything is done; None to go on."""
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if promise is Promise.NOTHING:
             return None

@@ -46,7 +46,7 @@ class BrokerAddress:
 
     @property
     def store_host(self) -> bytes:
-        """As records carry it: 8 or 20 bytes."""
+        """The address in the form of records: 8 or 20 bytes."""
         return encode_host(self.resolved_ip or self.ip, self.port)
 
 

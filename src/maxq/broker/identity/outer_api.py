@@ -101,7 +101,7 @@ class BrokerOuterApi:
         )
 
     async def unregister_broker(self, address: str, broker: BrokerAddress) -> None:
-        """This broker is going away (104)."""
+        """Unregister this broker, which shuts down (104)."""
         header = UnRegisterBrokerRequestHeader(broker.broker_name, broker.address, broker.cluster, broker.broker_id)
         await self._invoke(address, RemotingCommand(RequestCode.UNREGISTER_BROKER, header.encode()), _CALL_TIMEOUT_MS)
 
@@ -115,7 +115,7 @@ class BrokerOuterApi:
         return QueryDataVersionResponseHeader.decode(answer.ext).changed
 
     async def register_topic(self, address: str, broker: BrokerAddress, topic: TopicConfig, *, timeout_ms: int) -> None:
-        """Tell a name server of one topic without a registration (217)."""
+        """Register a single topic at a name server (217)."""
         route = TopicRouteData(
             queue_datas=[
                 QueueData(
@@ -133,20 +133,21 @@ class BrokerOuterApi:
         await self._invoke(address, request, timeout_ms)
 
     async def holder(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> str:
-        """Whom a name server has under this broker's name and id, `host:port` (106); empty if nobody."""
+        """Returns the address `host:port` that a name server has under this broker's name and id (106); empty if
+        none."""
         answer = await self._invoke(address, RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_ms)
         group = ClusterInfo.decode(answer.body_bytes).broker_addr_table.get(broker.broker_name)
         return "" if group is None else group.broker_addrs.get(broker.broker_id, "")
 
     async def is_called(self, address: str, broker: BrokerAddress, *, timeout_ms: int) -> bool:
-        """Does a broker answer at `address` whose settings give it the name and id of `broker` (26)?"""
+        """Returns whether a broker with the name and id of `broker` answers at `address` (26)."""
         answer = await self._invoke(address, RemotingCommand(RequestCode.GET_BROKER_CONFIG), timeout_ms)
         text = bytes(answer.body_bytes).decode("utf-8", "replace")
         lines = dict(line.partition("=")[::2] for line in text.split("\n"))
         return (lines.get("brokerName"), lines.get("brokerId")) == (broker.broker_name, str(broker.broker_id))
 
     async def topic_route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic is, from any name server; None if nowhere."""
+        """Returns the route of a topic from any name server; None if there is none."""
         header = GetRouteInfoRequestHeader(topic, accept_standard_json_only=True)
         request = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
         answer = await self._client.invoke_name_server(request, _CALL_TIMEOUT_MS)

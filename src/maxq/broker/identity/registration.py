@@ -42,7 +42,7 @@ _READ_WRITE = PERM_READ | PERM_WRITE
 
 @dataclass(slots=True)
 class _NameServer:
-    """What one name server still has to be told."""
+    """What one name server has not been told yet."""
 
     address: str
     changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
@@ -97,7 +97,7 @@ class BrokerRegistration:
 
     @property
     def is_isolated(self) -> bool:
-        """Does this broker keep away from the name servers for now (BrokerPreOnlineService)?"""
+        """Whether this broker registers nowhere for now (BrokerPreOnlineService)."""
         return self._is_isolated
 
     def set_isolated(self, isolated: bool) -> None:
@@ -116,16 +116,16 @@ class BrokerRegistration:
 
     @property
     def registered_with(self) -> list[str]:
-        """The name servers that know this broker, as far as we were told."""
+        """The name servers that have accepted a registration of this broker."""
         return [server.address for server in self._servers.values() if server.registered]
 
     @property
     def silent_servers(self) -> list[str]:
-        """The name servers that do not know this broker yet."""
+        """The name servers that have not accepted a registration of this broker yet."""
         return [server.address for server in self._servers.values() if not server.registered]
 
     async def known(self) -> None:
-        """Returns when a name server knows this broker, and the others have had a moment for it."""
+        """Wait until one name server knows this broker and the others have had a moment to answer."""
         await self._is_known.wait()
         await asyncio.sleep(SILENT_SECONDS)
 
@@ -213,7 +213,7 @@ class BrokerRegistration:
         return await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)
 
     async def _if_called(self, holder: str) -> str:
-        """`holder`, if it is another broker that answers to this name and id; one that is silent is none."""
+        """Returns `holder` if another broker answers there with this name and id; None also if it does not answer."""
         if holder in ("", self._broker.address):
             return ""
         try:
@@ -238,7 +238,7 @@ class BrokerRegistration:
             await self._repeat(server, topic)
 
     def connection_lost(self, address: str) -> None:
-        """The connection to this server broke: a name server that goes forgets this broker."""
+        """Note that the connection to a name server broke: a name server that ends forgets this broker."""
         server = self._servers.get(address)
         if server is not None and server.registered:
             server.everything = True
@@ -270,7 +270,7 @@ class BrokerRegistration:
             await self._register(server)
 
     async def unregister(self) -> None:
-        """Leave every name server; the first step of a shutdown."""
+        """Unregister from all name servers; the first step of a shutdown."""
         self._stopped = True
         for task in list(self._running):
             task.cancel()
@@ -401,7 +401,8 @@ class BrokerRegistration:
         return result
 
     def _parts(self, table: dict[str, TopicConfig], config: BrokerConfig) -> Iterable[dict[str, TopicConfig]]:
-        """The table in the sizes it is sent in. Each part needs a data version of its own, or it would be ignored."""
+        """Split the table into parts of the size that is sent. Each part needs a data version of its own, or name
+        servers ignore it."""
         size = config.split_registration_size
         if not config.enable_split_registration or len(table) <= size:
             yield table
@@ -418,7 +419,7 @@ class BrokerRegistration:
 
     @staticmethod
     def _with_broker_permission(topics: Mapping[str, TopicConfig], config: BrokerConfig) -> dict[str, TopicConfig]:
-        """What clients may do is what both the topic and the broker allow."""
+        """Returns the topic with the permissions that both it and the broker allow."""
         permission = config.broker_permission
         if permission & _READ_WRITE == _READ_WRITE:
             return dict(topics)

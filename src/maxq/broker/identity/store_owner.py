@@ -90,7 +90,7 @@ class StoreOwner:
                 log.warning("%s does not say that this broker is %s: %s", self._root / FILE_NAME, role, error)
 
     def _owner(self) -> tuple[str, tuple[str, str] | None]:
-        """The file that says it, and (cluster, broker name)."""
+        """Returns the file that names the owner, and its (cluster, broker name)."""
         data = self._read(FILE_NAME)
         if data is not None:
             try:

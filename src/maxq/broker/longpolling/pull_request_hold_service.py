@@ -34,7 +34,8 @@ from maxq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 
-#: Then other work of the loop gets its turn: 200 pulls without filters take some 5 ms, one with a long filter more.
+#: Pulls answered before other work of the loop gets its turn: 200 without filters take some 5 ms, one with a long
+#: filter more.
 _PULLS_PER_TURN = 200
 _TURN_NS = 5_000_000
 _CHECK_MS = 5_000
@@ -55,7 +56,7 @@ class WatchedStore(Protocol):
     """The part of MessageStore used here."""
 
     def watch(self, topic: str, queue_id: int) -> None:
-        """Say once when the queue grows."""
+        """Notify once when the queue grows."""
         ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
@@ -145,7 +146,7 @@ class PullRequestHoldService:
         self.held_count += 1
 
     def messages_arrived(self, queues: Iterable[ArrivingQueue]) -> None:
-        """Queues grew: answer who waits for them. Called by the store within the append."""
+        """Answer the pulls that wait for these queues, which grew. Called by the store during the append."""
         began_ns = 0
         for queue in queues:
             key = (queue.topic, queue.queue_id)
@@ -167,7 +168,7 @@ class PullRequestHoldService:
         self._try_turn(pulls, 0, lambda: None, last=True)
 
     def drop(self, connection: Connection) -> None:
-        """The connection is gone, and its pulls with it."""
+        """Drop the pulls of a connection that is gone."""
         for held in list(self._by_connection.get(connection, ())):
             self._forget(held)
 
@@ -201,7 +202,7 @@ class PullRequestHoldService:
             done()
 
     def _try_some(self, pulls: list[HeldPull], last: bool = False) -> int:
-        """Try the first of these pulls, and more of them while the turn lasts; how many."""
+        """Try these pulls until the turn's time is used up. Returns how many were tried."""
         began_ns = self._clock.monotonic_ns() if len(pulls) > 1 else 0
         for number, held in enumerate(pulls):
             if number and self._clock.monotonic_ns() - began_ns > _TURN_NS:
@@ -219,7 +220,7 @@ class PullRequestHoldService:
         return len(pulls)
 
     def _refuses(self, held: HeldPull) -> bool:
-        """Have rules changed, and may it not wait any more? It is told then."""
+        """Refuse a parked request that changed rules no longer allow to wait. Returns whether it was refused."""
         guard = self._guard
         if guard is None or held.rules is guard.rules:
             return False
@@ -256,7 +257,7 @@ class PullRequestHoldService:
             await _survive(self.check, "looking at the parked pulls")
 
     async def check(self) -> None:
-        """The safety net: every queue that somebody waits for, compared with what the store says."""
+        """Compare every queue that is waited for with the store, in case a notification was missed."""
         done, turns = 0, Turns()
         for key in list(self._by_queue):
             parked = self._by_queue.get(key)
@@ -284,7 +285,7 @@ class PullRequestHoldService:
             await _survive(self.expire, "answering parked pulls whose time is over")
 
     async def expire(self) -> None:
-        """Answer the pulls whose time is over, at most half a second late."""
+        """Answer the pulls whose time has run out, at most half a second late."""
         now_slot = self._clock.monotonic_ms() // _EXPIRY_MS
         turns = Turns()
         while self._expired_slot < now_slot:
@@ -295,7 +296,7 @@ class PullRequestHoldService:
 
 
 async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
-    """One round of a loop that must go on: without it parked pulls would never be answered."""
+    """Run one round of a loop and log its failure: without the loop parked pulls would never be answered."""
     try:
         await round_()
     except Exception:

@@ -91,7 +91,7 @@ class BrokerMetrics:
         registry.number("rocketmq_consumer_group_number", lambda: len(self._groups.subscription_group_table))
 
     def _water_marks(self) -> Iterator[Sample]:
-        """Unfinished requests by kind. What is worked off at once never waits in a queue: 0."""
+        """Returns the unfinished requests by kind; 0 for kinds that are answered at once and never wait."""
         unfinished = self._fast_failure
         waiting = {
             "send": unfinished.sends.count,
@@ -185,7 +185,7 @@ def register_own(
         return
 
     def slaves(number: Callable[[list[HAConnectionRuntimeInfo]], int]) -> Iterator[Sample]:
-        """Of a master; a slave shows nothing."""
+        """Returns the numbers of a master's slaves; nothing on a slave."""
         info = ha_service.runtime_info()
         if info.master:
             yield (), number(info.ha_connection_info)

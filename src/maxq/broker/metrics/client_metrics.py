@@ -27,7 +27,7 @@ _MINORS_OF_4: Final = 9  # 4.1 to 4.9; the majors behind it have ten
 
 
 class ClientMetrics:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(self, registry: MetricsRegistry, *, consumers: ConsumerManager, producers: ProducerManager) -> None:
         self._consumers = consumers

@@ -89,8 +89,7 @@ def portions(found: Iterable[Family], most: int) -> Iterator[list[Family]]:
 
 def _labels(text: str) -> dict[str, str]:
     return {
-        match[1]: _ESCAPE.sub(_unescaped, match[2]) if "\\" in match[2] else match[2]
-        for match in _LABEL.finditer(text)
+        match[1]: _ESCAPE.sub(_unescaped, match[2]) if "\\" in match[2] else match[2] for match in _LABEL.finditer(text)
     }
 
 

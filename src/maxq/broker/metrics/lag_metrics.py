@@ -41,7 +41,7 @@ class Lag:
 
 
 class LagMetrics:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(
         self,

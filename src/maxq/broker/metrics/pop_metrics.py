@@ -18,7 +18,7 @@ from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 
 
 class PopMetrics:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(
         self,

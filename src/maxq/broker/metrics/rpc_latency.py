@@ -41,7 +41,7 @@ class _Counts:
 
 
 class RpcLatency:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._counts: dict[_Key, _Counts] = {}

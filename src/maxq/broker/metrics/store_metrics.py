@@ -27,7 +27,7 @@ _LOOK_AGAIN_MS: Final = 60_000
 
 
 class StoreMetrics:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(
         self, registry: MetricsRegistry, *, config: MessageStoreConfig, store: MessageStore, disk: Disk, clock: Clock

@@ -71,7 +71,7 @@ class _Block:
 
 
 class TrafficMetrics:
-    """Registers itself."""
+    """Registers its metrics with the registry it is given."""
 
     def __init__(
         self, registry: MetricsRegistry, *, store: MessageStore, stats: BrokerStatsManager, topics: TopicConfigManager

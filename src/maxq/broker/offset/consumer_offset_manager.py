@@ -82,7 +82,7 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- commit and query ---------------------------------------------------------------------------------------------
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group goes on at `offset` of the queue. One smaller than before is taken too, with a warning."""
+        """Set the group's offset of a queue. An offset smaller than before is taken, too, with a warning."""
         key = f"{topic}@{group}"
         table = self.offset_table.get(key)
         if table is None:
@@ -113,7 +113,7 @@ class ConsumerOffsetManager(PeriodicManager):
             self.data_version = next_version(self.data_version, self._clock.wall_ms())
 
     def commit_pull_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The group was given everything before `offset`; shown by tools."""
+        """Note that everything before `offset` was delivered to the group; tools show it."""
         key = f"{topic}@{group}"
         table = self._pull_offset_table.get(key)
         if table is None:
@@ -122,7 +122,7 @@ class ConsumerOffsetManager(PeriodicManager):
         table[queue_id] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group goes on: a pending reset first, else what was committed; -1 if nothing was."""
+        """Returns where the group continues: a pending reset, else the committed offset; -1 if there is neither."""
         key = f"{topic}@{group}"
         if self._reset_offset_table and self._settings.broker.use_server_side_reset_offset:
             reset = self._reset_offset_table.get(key)
@@ -145,7 +145,7 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- reset on the server's side -----------------------------------------------------------------------------------
 
     def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Let the group go on at `offset`. Also committed, for groups that are offline."""
+        """Reset the group's offset. It is also committed, for groups that are offline."""
         key = f"{topic}@{group}"
         self._reset_offset_table.setdefault(key, {})[queue_id] = offset
         self._table(key)[queue_id] = offset
@@ -158,7 +158,7 @@ class ConsumerOffsetManager(PeriodicManager):
 
     @property
     def any_reset(self) -> bool:
-        """Does any reset wait?"""
+        """Whether any reset is pending."""
         return bool(self._reset_offset_table)
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
@@ -274,14 +274,14 @@ class ConsumerOffsetManager(PeriodicManager):
         self._on_commit()
 
     def has_set(self, at: int) -> None:
-        """The table has what operators set in the log up to physical offset `at`."""
+        """Note that the table includes what operators set in the log up to physical offset `at`."""
         if at > self.set_up_to:
             self.set_up_to, self._is_dirty = at, True
 
     # --- in a group whose slave acts as master ------------------------------------------------------------------------
 
     def take_version(self, version: DataVersion) -> None:
-        """Count from `version` on: this table is the group's now, or another's was merged into it."""
+        """Continue from data version `version`: this table is the group's now, or another's was merged into it."""
         self.data_version = version
         self._is_dirty = True
 
@@ -328,7 +328,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return smallest
 
     def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
-        """Let `target_group` stand where `source_group` stands; nothing if that never committed."""
+        """Copy the offsets of `source_group` to `target_group`; does nothing if the source never committed."""
         offsets = self.offset_table.get(f"{topic}@{source_group}")
         if offsets is not None:
             key = f"{topic}@{target_group}"

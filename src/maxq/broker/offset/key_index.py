@@ -21,7 +21,7 @@ class KeyIndex:
             self.add(key)
 
     def add(self, key: str) -> None:
-        """The table has this key; perhaps it had it before."""
+        """Add a key that the table has; it may be in the index already."""
         topic, group = split_key(key)
         self.topics.setdefault(group, {})[topic] = None
         self.groups.setdefault(topic, {})[group] = None

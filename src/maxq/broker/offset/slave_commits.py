@@ -20,7 +20,7 @@ FILE_NAME: Final = "slaveCommits.json"
 
 
 class SlaveCommit(NamedTuple):
-    """One queue of one group."""
+    """A commit of one group for one queue."""
 
     topic: str
     group: str
@@ -29,7 +29,7 @@ class SlaveCommit(NamedTuple):
 
 
 class SlaveCommits(PeriodicManager):
-    """What this slave has to tell its master."""
+    """Commits made at this slave of which its master does not know yet."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
@@ -50,12 +50,12 @@ class SlaveCommits(PeriodicManager):
         return table
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A client committed this here. The newest counts, also if it is smaller."""
+        """Note a client's commit. The newest one counts, even if it is smaller."""
         self._pending[topic, group, queue_id] = offset
         self._is_dirty = True
 
     def settle(self, commit: SlaveCommit) -> None:
-        """The master knows it, or does not want it. One that was noted meanwhile stays."""
+        """Forget a commit that the master has taken or refused. A newer one for the queue stays."""
         key = commit.topic, commit.group, commit.queue_id
         if self._pending.get(key) == commit.offset:
             del self._pending[key]
@@ -71,13 +71,13 @@ class SlaveCommits(PeriodicManager):
                 yield commit
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted."""
+        """Forget the commits of a deleted topic."""
         for key in [key for key in self._pending if key[0] == topic]:
             del self._pending[key]
             self._is_dirty = True
 
     def forget(self) -> None:
-        """This broker is a master now: its own table counts."""
+        """Forget everything: this broker is a master now and its own table counts."""
         if self._pending:
             self._pending.clear()
             self._is_dirty = True

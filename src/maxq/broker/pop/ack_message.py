@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class AckMessageProcessor(RequestProcessor):
-    """Of one broker."""
+    """Handles acknowledgements of popped messages for one broker."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AckMessageProcessor(RequestProcessor):
     # --- acks --------------------------------------------------------------------------------------------------------
 
     async def ack(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """One message."""
+        """Acknowledge one message."""
         await self._ready()
         header = AckMessageRequestHeader.decode(request.ext)
         self._checks.message(
@@ -87,7 +87,7 @@ class AckMessageProcessor(RequestProcessor):
         return request.reply()
 
     async def batch_ack(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Many messages, by check point. Those that are not there are passed over."""
+        """Acknowledge many messages by check point. Unknown ones are skipped."""
         await self._ready()
         broker_name, acks = decode_batch_acks(request.body_bytes)
         if not acks:

@@ -78,7 +78,7 @@ class LiveCheckPoint:
 
     @property
     def has_twins(self) -> bool:
-        """Does another one that has not ended hold some of its messages?"""
+        """Returns whether another open check point holds some of its messages."""
         return any(not twin.ended for twin in self.twins)
 
 
@@ -136,7 +136,7 @@ class CheckPointBuffer:
     # --- pop ---------------------------------------------------------------------------------------------------------
 
     def latest_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the next pop goes on; -1: where the committed offset says."""
+        """Returns the queue offset at which the next pop continues; -1 for the committed offset."""
         cursor = self._cursors.get((topic, group, queue_id))
         return cursor[-1].next_begin if cursor else -1
 
@@ -187,7 +187,7 @@ class CheckPointBuffer:
         return Acked(1, end)
 
     def move_cursor(self, queue: QueueKey, next_begin: int) -> None:
-        """What lies before `next_begin` is nothing for the group."""
+        """Move the group's position to `next_begin`; nothing before it is for the group."""
         cursor = self._cursors.get(queue)
         if not cursor:
             self._offsets.commit_offset(_NOBODY, queue[1], queue[0], queue[2], next_begin)
@@ -240,11 +240,11 @@ class CheckPointBuffer:
     # --- ack ---------------------------------------------------------------------------------------------------------
 
     def find(self, key: tuple[str, str, int, int, int, str]) -> LiveCheckPoint | None:
-        """The check point that acks name so, if it is here."""
+        """Returns the check point that an ack names, if it is in memory."""
         return self._live.get(key) if self.is_open else None
 
     def those(self, keys: Iterable[tuple[str, str, int, int, int, str]]) -> list[LiveCheckPoint]:
-        """Of these keys, those that are here."""
+        """Returns those of these check points that are in memory."""
         return [live for key in keys if (live := self._live.get(key)) is not None]
 
     def mark(self, live: LiveCheckPoint, queue_offset: int) -> int:
@@ -346,7 +346,7 @@ class CheckPointBuffer:
         return old
 
     def finish(self, lives: list[LiveCheckPoint]) -> None:
-        """They were revived or handed over; the journal is told."""
+        """Finish check points that were revived or handed over, and note it in the journal."""
         open_ones = [live for live in lives if not live.ended]
         if not open_ones:
             return
@@ -399,7 +399,7 @@ class CheckPointBuffer:
         return min((at for at in (first, *(live.needed_from for live in self._late)) if at >= 0), default=-1)
 
     def clear(self) -> None:
-        """Forget everything; another broker speaks for the group."""
+        """Forget everything, because another broker of the group is active now."""
         for table in (self._live, self._by_number, self._slots, self._cursors, self.in_flight):
             table.clear()
         self._late = []
@@ -407,7 +407,7 @@ class CheckPointBuffer:
         self._passed_on = []
 
     def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
-        """Topic or group is gone: so are its check points."""
+        """Forget the check points of a deleted topic or group."""
         gone = set(queues)
         for queue in gone:
             self._cursors.pop(queue, None)

@@ -22,7 +22,7 @@ Key = tuple[str, str, int, int, int, str]
 
 
 class InterruptedWork:
-    """Of one start."""
+    """What a kill left half done, as found at one start."""
 
     def __init__(self, store: MessageStore, noted_until: int) -> None:
         """`noted_until`: physical offset of the journal's last record."""
@@ -32,14 +32,14 @@ class InterruptedWork:
         self._copies: dict[tuple[str, int], list[MessageExt]] = {}
 
     def handed_over(self, revive_topic: str, revive_queues: int) -> set[Key]:
-        """Check points whose record is in the log."""
+        """Returns the check points whose record is in the log."""
         records = self._records(TIMER_TOPIC, 0)
         for queue_id in range(revive_queues):
             records += self._records(revive_topic, queue_id)
         return set(_keys(record for record in records if _for(record, revive_topic)))
 
     def has(self, copy: MessageExtBrokerInner) -> bool:
-        """Was this copy of a message stored before the kill? True once for each that was."""
+        """Returns whether this copy of a message was stored before the kill; True once for each that was."""
         place = copy.topic, copy.queue_id
         stored = self._copies.get(place)
         if stored is None:

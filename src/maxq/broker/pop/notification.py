@@ -28,7 +28,7 @@ _MOVED: Final = (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVER
 
 
 class NotificationProcessor(RequestProcessor):
-    """Of one broker."""
+    """Handles notifications that a pop would find messages, for one broker."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class NotificationProcessor(RequestProcessor):
         return any(code in codes for _, _, code in self._store.queue_units(topic, queue_id, offset, _UNITS))
 
     def _retry_topics(self, topic: str, group: str) -> list[TopicConfig]:
-        """Those that a pop reads."""
+        """Returns the retry topics that a pop reads."""
         broker = self._settings.broker
         newer, older = retry_topic_v2(topic, group), retry_topic_v1(topic, group)
         if self._groups.has_retry_topic(older):

@@ -173,9 +173,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
             self.is_dirty = True
 
-    def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, committed: int
-    ) -> int:
+    def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, committed: int) -> int:
         """A message is acknowledged. Returns the offset to commit, NO_COMMIT for an ack of an earlier delivery, ILLEGAL
         for a message that was not given out. Of a delivery that nobody knows, the first message behind `committed`
         counts alone: who knows whether those before another one were acknowledged?"""
@@ -205,7 +203,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         return True
 
     def put(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        """What the journal says."""
+        """Take a delivery from the journal."""
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = info
         self.is_dirty = True
 
@@ -222,7 +220,7 @@ class ConsumerOrderInfoManager(PersistentManager):
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> None:
-        """Forget what is gone, and what nobody consumed for a day."""
+        """Forget deliveries of deleted topics and groups, and those that nobody consumed for a day."""
         oldest_ms = now_ms - _KEPT_MS
         for key, table in list(self._table.items()):
             queues = self._is_there(*_split(key))

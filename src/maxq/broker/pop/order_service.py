@@ -160,12 +160,12 @@ class OrderService:
     # --- when a queue may be read again ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look after the queues that are blocked now."""
+        """Watch the queues that are blocked now."""
         for topic, group, queue_id, until_ms in self.table.blocks():
             self._set_timer((topic, group, queue_id), until_ms)
 
     def stop(self) -> None:
-        """No more timers."""
+        """Stop all timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -22,7 +22,7 @@ _CACHED_TEXT: Final = 1 << 20  # characters of all expressions together
 
 
 class Allowed(NamedTuple):
-    """What was found of topic and group."""
+    """The topic and group that a request names."""
 
     topic: TopicConfig
     group: SubscriptionGroupConfig
@@ -117,7 +117,7 @@ class PopChecks:
         return Allowed(config, found)
 
     def topic(self, topic: str) -> TopicConfig:
-        """The topic."""
+        """Returns the topic."""
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise RequestRefusedError(

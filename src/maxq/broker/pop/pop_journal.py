@@ -64,7 +64,7 @@ _MOST_LATE: Final = 100_000
 
 
 class PopJournal:
-    """Writes and reads it. Nothing is written where this broker may not write, or while the store takes nothing."""
+    """Writes and reads the journal of pops. Nothing is written while this broker or its store may not write."""
 
     def __init__(
         self, store: MessageStore, offsets: ConsumerOffsetManager, clock: Clock, *, may_write: Callable[[], bool]
@@ -106,7 +106,7 @@ class PopJournal:
         return NOT_NOTED if self._late else self._written_end
 
     def takes_nothing(self) -> bool:
-        """Is this broker's journal the one to note things in, and can it not?"""
+        """Returns whether this broker should write its journal and cannot."""
         return self._may_write() and (self.noted_end() == NOT_NOTED or self._store.refusal() is not None)
 
     def forget_late(self) -> None:
@@ -114,7 +114,7 @@ class PopJournal:
         self._late.clear()
 
     def catch_up(self) -> None:
-        """Write what the store did not take before, if it does now."""
+        """Write what the store refused before, if it takes it now."""
         if self._late and self.may_write:
             self.write(self._late.pop())
 
@@ -130,12 +130,12 @@ class PopJournal:
 
     @property
     def may_write(self) -> bool:
-        """Can something be noted now?"""
+        """Returns whether the journal can be written now."""
         return self._may_write() and self._store.refusal() is None
 
     @property
     def last_physical_offset(self) -> int:
-        """Of the newest readable record; 0: there is none."""
+        """Physical offset of the newest readable record; 0 if there is none."""
         units = self._store.queue_units(JOURNAL_TOPIC, 0, self.end - 1, 1) if self.end > 0 else ()
         return units[0][0] if units else 0
 

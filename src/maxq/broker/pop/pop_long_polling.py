@@ -37,7 +37,7 @@ WaitKey = tuple[str, str, int]
 
 
 class PollingResult(Enum):
-    """What became of a request that wants to wait."""
+    """The outcome for a request that asks to wait."""
 
     POLLING_SUC = auto()
     POLLING_FULL = auto()
@@ -56,7 +56,7 @@ class WatchedStore(Protocol):
     """The part of MessageStore used here."""
 
     def watch(self, topic: str, queue_id: int) -> None:
-        """Say once when the queue grows."""
+        """Notify once when the queue grows."""
         ...
 
 
@@ -109,7 +109,7 @@ class PopLongPollingService:
         self.total = 0
 
     def waiting(self, key: WaitKey) -> int:
-        """How many wait under this key."""
+        """Returns how many requests wait under this key."""
         return len(self._parked.get(key, ()))
 
     # --- parking -----------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class PopLongPollingService:
                 self.poke(queue.topic, group, queue.queue_id)
 
     def poke(self, topic: str, group: str, queue_id: int = ANY_QUEUE) -> None:
-        """There may be something for who waits for this queue, or for any of the topic."""
+        """Try the requests that wait for this queue or for any queue of the topic."""
         if group not in self._groups.get(topic, ()):
             return
         self._pokes[topic, group, queue_id] = None
@@ -223,7 +223,7 @@ class PopLongPollingService:
         return done
 
     def _refuses(self, request: PopRequest) -> bool:
-        """Have rules changed, and may it not wait any more? It is told then."""
+        """Refuse a parked request that changed rules no longer allow to wait. Returns whether it was refused."""
         guard = self._guard
         if guard is None or request.rules is guard.rules:
             return False
@@ -247,7 +247,7 @@ class PopLongPollingService:
             self.poke(topic, group, queue_id)
 
     def stop(self) -> None:
-        """Forget all; their clients notice when the connection closes."""
+        """Forget all parked requests; their clients notice when the connection closes."""
         self._is_stopped = True
         if self._working is not None:
             self._working.cancel()

@@ -34,7 +34,7 @@ CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
 
 
 class PopMessageProcessor(RequestProcessor):
-    """Of one broker."""
+    """Handles pops for one broker."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class PopMessageProcessor(RequestProcessor):
         }
 
     def _again(self, waiting: PopRequest, last: bool) -> bool:
-        """A later pass of a request that waits."""
+        """Process a parked request again."""
         connection, request = waiting.connection, waiting.request
         header = PopMessageRequestHeader.decode(request.ext)
         header.born_time = self._clock.wall_ms()  # it was in time when it came

@@ -115,7 +115,7 @@ class PopMessages:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def register(self, server: RemotingServer) -> None:
-        """The codes of pop, acks and notifications."""
+        """Register the request codes of pop, acks and notifications."""
         hand_back = HandBackProcessor(self.service.hand_back, self._rest)
         for processor in (self._pops, self._acks, self._notifications, hand_back):
             processor.register(server)
@@ -138,7 +138,7 @@ class PopMessages:
             )
 
     def start(self) -> None:
-        """The safety net of long polling."""
+        """Start the periodic check of parked requests."""
         self._tasks.every("waiting pops", _SAFETY_NET_SECONDS, self._look_again)
 
     async def shutdown(self) -> None:
@@ -156,7 +156,7 @@ class PopMessages:
         self.notified.poke(topic, group, queue_id)
 
     def _ended(self, queue: QueueKey) -> None:
-        """Who waits because too many messages of a queue are open may get more."""
+        """Wake the requests that wait because too many messages of a queue are open."""
         if self._settings.broker.enable_pop_message_threshold:
             topic, group, queue_id = queue
             self._wake(normal_topic(topic, group), group, queue_id)

@@ -106,7 +106,7 @@ class PopFound:
 
 
 class PopReader:
-    """Of one broker.
+    """Reads messages for pops of one broker.
 
     Attributes:
         orders: what groups that consume in order have, and must not be given yet.
@@ -130,7 +130,8 @@ class PopReader:
         self._began_ns = 0  # the read that is under way
 
     def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
-        """Give the group what there is. `may_wait`: properties that are not in memory are not waited for here."""
+        """Read what there is for the group. With `may_wait` properties that are not in memory are not waited for
+        here."""
         revive_qid = POP_ORDER_REVIVE_QUEUE
         if not ask.order:
             revive_qid = self._turn % self._settings.broker.revive_queue_num
@@ -336,14 +337,14 @@ class PopReader:
         return self.offset(topic, group, queue_id, ask.init_mode)
 
     def offset(self, topic: str, group: str, queue_id: int, init_mode: int = INIT_MIN) -> int:
-        """Where the next pop begins."""
+        """Returns the queue offset at which the next pop begins."""
         committed = self._offsets.query_offset(group, topic, queue_id)
         if committed < 0:
             committed = self._first_offset(topic, queue_id, init_mode)
         return max(committed, self._buffer.latest_offset(topic, group, queue_id))
 
     def _first_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
-        """Where a group begins that was never there."""
+        """Returns the queue offset at which a new group begins."""
         low = max(0, self._store.min_offset(topic, queue_id))
         if init_mode == INIT_MIN or topic.startswith(RETRY_PREFIX):
             return low

@@ -134,7 +134,7 @@ class PopReviveService:
         return min((next(iter(queue.done.values())) for queue in self._queues if queue.done), default=-1)
 
     def stop(self) -> None:
-        """Another broker of the group does it."""
+        """Stop, because another broker of the group is active now."""
         self._queues = []
         self._noted = {}
 

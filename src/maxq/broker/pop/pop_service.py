@@ -174,7 +174,7 @@ class PopService:
     # --- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """This broker speaks for its group from now on."""
+        """Start: this broker is its group's active broker from now on."""
         if self._task is None:
             self.reign += 1
             self._knows = False
@@ -185,7 +185,7 @@ class PopService:
             supervise(self._task, self._on_failure, "pop")
 
     def stop(self) -> None:
-        """Another one does."""
+        """Stop: another broker of the group is active now."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -352,7 +352,7 @@ class PopService:
             await asyncio.sleep(0)
 
     async def _revive_one(self, live: LiveCheckPoint) -> bool:
-        """False: it stays, and is tried again."""
+        """Revive one check point. Returns False if that failed and is to be tried again."""
         failed = live.point.open_offsets()
         with self._passed_over("the check point of messages %d… of %s-%d for %s, which is tried again",
                                live.point.start_offset, *live.queue[::2], live.point.group):  # fmt: skip
@@ -382,8 +382,8 @@ class PopService:
         await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
-        """Make records of the revive topic of them, with what is open only. Not of twins, which would be two messages
-        there: the journal keeps them until their time is over."""
+        """Write check points to the revive topic, with their open messages only. Not of twins, which would be two
+        messages there: the journal keeps them until their time is over."""
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:
@@ -457,7 +457,7 @@ class PopService:
 
 
 def _only(point: PopCheckPoint, offsets: list[int]) -> PopCheckPoint:
-    """The same check point with these messages alone."""
+    """Returns the same check point with only these messages."""
     return PopCheckPoint(
         point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.invisible_time,
         point.broker_name, [offset - point.start_offset for offset in offsets], len(offsets), suspend=point.suspend,

@@ -40,7 +40,7 @@ ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
 
 
 class Reviver:
-    """Of one broker."""
+    """Writes messages whose time is over to the retry topic, for one broker."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Reviver:
         return failed
 
     async def _read(self, point: PopCheckPoint, offset: int, messages: dict[int, MessageExt]) -> None:
-        """Add the message, unless it is gone. MaxQError or OSError: not now."""
+        """Add the message unless it no longer exists. Raises MaxQError or OSError if it cannot be read now."""
         message = await self._message(point, offset)
         if message is None:
             log.warning("message %d of %s-%d is gone, it is not revived", offset, point.topic, point.queue_id)
@@ -129,7 +129,7 @@ class Reviver:
         self._stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
 
     async def _message(self, point: PopCheckPoint, offset: int) -> MessageExt | None:
-        """None: it is gone for good. MaxQError: not now."""
+        """Returns the message; None if it no longer exists. Raises MaxQError if it cannot be read now."""
         if point.broker_name not in ("", self._own.broker_name):
             return await self._read_elsewhere(point.broker_name, point.topic, point.queue_id, offset)
         result = self._store.get_message(_READER, point.topic, point.queue_id, offset, 1, None)

@@ -9,7 +9,8 @@ FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further detai
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not. The remark names the cause, the measured value, the limit and what to do, where there are such."""
+    """A refusal: response code and remark. The remark names the cause, the measured value, the limit and the remedy,
+    as far as they exist."""
 
     code: ResponseCode
     remark: str

@@ -33,7 +33,7 @@ _FEATURES: Final[dict[str, Iterable[RequestCode]]] = {
 
 
 class UnsupportedProcessor(RequestProcessor):
-    """Code 3, and why."""
+    """Answers unsupported requests with code 3 and the reason."""
 
     def __init__(self) -> None:
         self._feature_of = {int(code): feature for feature, codes in _FEATURES.items() for code in codes}

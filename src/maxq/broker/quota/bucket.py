@@ -7,7 +7,7 @@ _BURST_MS: Final = 1000
 
 
 class Bucket:
-    """`rate` per second of one thing."""
+    """A token bucket that allows `rate` per second."""
 
     __slots__ = ("_at_ms", "_level", "rate")
 
@@ -22,14 +22,14 @@ class Bucket:
         self._level -= amount
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until more may be taken; 0: now."""
+        """Returns the ms until more may be taken; 0 for now."""
         self._refill(now_ms)
         if self._level > 0:
             return 0
         return int(-self._level * 1000 / self.rate) + 1
 
     def used(self, now_ms: int) -> int:
-        """How much of the last second's worth is taken."""
+        """Returns the share of one second's rate that is used."""
         self._refill(now_ms)
         return round(self.rate - self._level)
 

@@ -9,7 +9,7 @@ from maxq.runtime.refusals import Cause, explain
 
 
 class Limits(NamedTuple):
-    """Per second; 0: no limit."""
+    """Limits per second; 0 means no limit."""
 
     size: int = 0
     messages: int = 0
@@ -26,7 +26,7 @@ def _number(text: str | None) -> int:
 
 
 class Quota:
-    """One quota at work.
+    """The use of one quota.
 
     Attributes:
         charged_messages, charged_bytes: since it was set.
@@ -47,7 +47,7 @@ class Quota:
         self._messages = Bucket(limits.messages, now_ms) if limits.messages else None
 
     def charge(self, messages: int, size: int, now_ms: int) -> None:
-        """So much was sent, or given out."""
+        """Charge messages and bytes that were sent or delivered."""
         self.charged_messages += messages
         self.charged_bytes += size
         if self._bytes is not None:
@@ -56,13 +56,13 @@ class Quota:
             self._messages.take(messages, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until it allows something again; 0: now."""
+        """Returns the ms until the quota allows something again; 0 for now."""
         by_bytes = 0 if self._bytes is None else self._bytes.wait_ms(now_ms)
         by_messages = 0 if self._messages is None else self._messages.wait_ms(now_ms)
         return max(by_bytes, by_messages)
 
     def remark(self, now_ms: int) -> str:
-        """Why not now."""
+        """Returns the remark of a refusal by this quota."""
         name, bucket = "messages", self._messages
         if self._bytes is not None and (bucket is None or self._bytes.wait_ms(now_ms) >= bucket.wait_ms(now_ms)):
             name, bucket = "bytes", self._bytes

@@ -58,7 +58,7 @@ class _TopicQuota:
         self.is_shut = False
 
     def settle(self, now_ms: int) -> int:
-        """Charge what was put since the last time; how long to wait now."""
+        """Charge what was put since the last call. Returns the ms to wait now."""
         tail = self.tail
         nums, size = tail.put_nums - self.nums, tail.put_bytes - self.size
         self.nums, self.size = tail.put_nums, tail.put_bytes
@@ -101,19 +101,19 @@ class Quotas:
         self.limits_users = False
 
     def register(self, registry: MetricsRegistry) -> None:
-        """Show limits and what was charged against them."""
+        """Register metrics for limits and charges."""
         labels = ("kind", "name", "unit")
         registry.gauge("maxq_quota_per_second", self._limits, labels)
         registry.observed_counter("maxq_quota_charged_total", self._charged, labels)
 
     def load(self) -> None:
-        """The tables are loaded: take their quotas."""
+        """Read the quotas from the tables, which are loaded."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
         self.groups_changed(self._groups.subscription_group_table)
         self.users_changed()
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop checking periodically."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -178,7 +178,7 @@ class Quotas:
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._look)
 
     def _look(self) -> None:
-        """Shut the topics that are above their quota, and open those that are no longer."""
+        """Block the topics that exceed their quota, and unblock those that no longer do."""
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         for topic, limited in self._of_topic.items():
@@ -193,7 +193,7 @@ class Quotas:
             self._look_later()
 
     def send_refusal(self, topic: str, request: RemotingCommand) -> Refusal | None:
-        """Why a send that takes the general way must wait; None: it need not."""
+        """Returns why a send must wait; None if it need not."""
         if not self._of_topic and not self._of_user:
             return None
         now_ms = self._clock.monotonic_ms()
@@ -210,7 +210,7 @@ class Quotas:
     # ---- pulls ------------------------------------------------------------------------------------------------
 
     def pull_wait_ms(self, group: str, request: RemotingCommand) -> int:
-        """How long a pull must wait; 0: not at all."""
+        """Returns the ms that a pull must wait; 0 for not at all."""
         if not self.limits_pulls:
             return 0
         now_ms = self._clock.monotonic_ms()
@@ -223,12 +223,12 @@ class Quotas:
         return wait_ms
 
     def pull_remark(self, group: str, request: RemotingCommand) -> str:
-        """Why a pull was not served."""
+        """Returns the remark for a pull that was not served."""
         quota = self._of_group.get(group) or self._of_user.get(request.ext.get(ACCESS_KEY, ""))
         return "" if quota is None else quota.remark(self._clock.monotonic_ms())
 
     def delivered(self, group: str, request: RemotingCommand, messages: int, size: int) -> None:
-        """A reader was given so much."""
+        """Charge what was delivered to a reader."""
         if not self.limits_pulls:
             return
         now_ms = self._clock.monotonic_ms()
@@ -237,7 +237,7 @@ class Quotas:
                 quota.charge(messages, size, now_ms)
 
     def is_limited_reader(self, group: str, connection: Connection) -> bool:
-        """Must pulls of this group on this connection go the general way?"""
+        """Returns whether pulls of this group on this connection are limited and must go to the processor."""
         return group in self._of_group or self._user_of(connection) is not None
 
     # ---- users on the plain paths -----------------------------------------------------------------------------
@@ -252,12 +252,12 @@ class Quotas:
         return self._of_user.get(connection.attributes.get(_USER, "")) if self.limits_users else None
 
     def must_wait(self, connection: Connection) -> bool:
-        """Is the user of this connection above his quota? Then his plain sends go the general way."""
+        """Returns whether the user of this connection exceeds their quota; their sends then go to the processor."""
         user = self._user_of(connection)
         return user is not None and user.wait_ms(self._clock.monotonic_ms()) > 0
 
     def sent(self, connection: Connection, messages: int, size: int) -> None:
-        """Plain sends of this connection were stored. Call it while `limits_users`."""
+        """Charge the sends of this connection that were stored. Call it only while `limits_users`."""
         user = self._user_of(connection)
         if user is not None:
             user.charge(messages, size, self._clock.monotonic_ms())

@@ -59,7 +59,7 @@ class DelayLevelQueue:
         self.next_offset = next_offset
 
     def take_due(self) -> DelayedUnit | None:
-        """The next message if it is due; it counts as taken."""
+        """Returns the next message if it is due, and counts it as taken."""
         unit = self._head()
         if unit is None or self._remaining_ms(unit) > 0:
             return None
@@ -68,7 +68,7 @@ class DelayLevelQueue:
         return unit
 
     def wait_ms(self) -> int | None:
-        """How long until the next one is due, 0 if it is now; None: nothing waits."""
+        """Returns the ms until the next message is due, 0 if it is due now; None if nothing waits."""
         unit = self._head()
         return None if unit is None else max(0, self._remaining_ms(unit))
 

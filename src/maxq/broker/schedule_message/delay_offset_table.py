@@ -41,22 +41,22 @@ class DelayOffsetTable:
         return dict(self._offsets)
 
     def state(self) -> tuple[dict[int, int], set[tuple[int, int]]]:
-        """What the file would say: offsets, and what is postponed."""
+        """Returns the table as the file stores it: offsets, and what is postponed."""
         return dict(self._offsets), set(self.postponed)
 
     def update(self, level: int, offset: int) -> None:
-        """Everything of this level below `offset` is delivered, or postponed."""
+        """Note that everything of this level below `offset` was delivered or postponed."""
         if self._offsets.get(level) != offset:
             self._offsets[level] = offset
             self._changed()
 
     def postpone(self, level: int, offset: int) -> None:
-        """This one could not be delivered, and others go before it."""
+        """Note a message that could not be delivered, so that others are delivered before it."""
         self.postponed.add((level, offset))
         self._changed()
 
     def settle(self, level: int, offset: int) -> None:
-        """It is delivered now, or given up."""
+        """Remove a postponed message that was delivered or given up."""
         self.postponed.discard((level, offset))
         self._changed()
 
@@ -79,7 +79,7 @@ class DelayOffsetTable:
             self._version = read.data_version
 
     def encode(self, physical_offset: int) -> bytes:
-        """The file's text; every delivery below `physical_offset` is in the table."""
+        """Returns the file's text. Every delivery below `physical_offset` is in the table."""
         postponed: dict[int, list[int]] = {}
         for level, offset in sorted(self.postponed):
             postponed.setdefault(level, []).append(offset)

@@ -72,7 +72,8 @@ def own_properties(message: MessageExt) -> dict[str, str]:
 
 
 def looks_delivered(record: MessageExt) -> bool:
-    """May this record have come from a delay level? It lies where its properties say that it was to go."""
+    """Returns whether this record may have been delivered from a delay level: it lies where its properties say that it
+    was to go."""
     properties = record.properties
     return (
         record.topic != SCHEDULE_TOPIC
@@ -82,7 +83,7 @@ def looks_delivered(record: MessageExt) -> bool:
 
 
 def is_delivery_of(record: MessageExt, delayed: MessageExt) -> bool:
-    """Is `record`, which `looks_delivered`, what `delayed` became?"""
+    """Returns whether `record`, for which `looks_delivered` is true, is the delivered copy of `delayed`."""
     return (
         record.body_crc == delayed.body_crc
         and len(record.body) == len(delayed.body)

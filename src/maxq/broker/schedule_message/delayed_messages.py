@@ -32,7 +32,7 @@ class DelayedMessages:
         self.hook = DelayHook(self.levels, self.service.wake)
 
     def register(self, server: RemotingServer) -> None:
-        """No request code is theirs alone."""
+        """Registers nothing: delayed messages have no request code of their own."""
 
     async def load(self) -> None:
         """The service reads its file when it starts: a slave's is written by its master until then."""

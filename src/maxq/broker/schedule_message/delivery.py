@@ -50,7 +50,7 @@ class Undelivered(NamedTuple):
 
 
 class Delivery:
-    """One message of one level.
+    """The delivery of one message of one level.
 
     Attributes:
         tries: how often the store could not take it so far.

@@ -78,7 +78,7 @@ class _Pending(NamedTuple):
 
 
 class LevelDelivery:
-    """One level."""
+    """Delivers the messages of one level."""
 
     def __init__(self, level: int, queue: DelayLevelQueue, ports: DeliveryPorts) -> None:
         self._level = level
@@ -92,7 +92,7 @@ class LevelDelivery:
         self._woken.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Deliver until cancelled."""
         try:
             while True:
                 try:
@@ -117,7 +117,8 @@ class LevelDelivery:
             await asyncio.sleep(0)
 
     async def _deliver_here(self) -> bool:
-        """A slice, up to the first message that is not plain, and that one. False: there was none."""
+        """Deliver a slice of messages, up to and including the first that needs single delivery. Returns False if
+        nothing was due."""
         count = size = next_offset = 0
         plain = self._ports.plain
         is_possible = plain.is_possible()
@@ -145,7 +146,7 @@ class LevelDelivery:
         return Delivery(self._level, unit, self._ports.look, self._ports.put)
 
     async def _deliver(self, delivery: Delivery) -> PutMessageResult | Undelivered:
-        """When it returns, the level may go on."""
+        """Deliver one message; returns when the level may continue."""
         while True:
             result = await delivery.run()
             if not isinstance(result, Undelivered) or result.is_final or self._ports.has_room():
@@ -158,7 +159,7 @@ class LevelDelivery:
             self._ports.plain.delivered()
 
     async def _deliver_elsewhere(self) -> bool:
-        """Likewise, to another broker group."""
+        """Deliver one message to another broker group; returns when the level may continue."""
         for count in range(_GENERAL_SLICE):
             unit = None if self._is_blocked() else self._queue.take_due()
             if unit is None:
@@ -172,7 +173,8 @@ class LevelDelivery:
         return True
 
     def _is_blocked(self) -> bool:
-        """As many are under way as may be, or the first of them does not get through."""
+        """Returns whether the level must wait: too many deliveries are under way, or the first of them keeps
+        failing."""
         self._settle()
         if not self._pending:
             return False
@@ -196,7 +198,7 @@ class LevelDelivery:
         self._ports.delivered(self._level, unit, result)
 
     async def _wait(self) -> None:
-        """Until something may be due, or under way no longer."""
+        """Wait until a message may be due or a delivery has ended."""
         wait_ms = self._queue.wait_ms()
         if self._pending:
             await asyncio.wait([self._pending[0].task], timeout=_LONGEST_WAIT)

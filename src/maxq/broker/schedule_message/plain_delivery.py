@@ -17,14 +17,14 @@ _NOWHERE: Final = (b"", SCHEDULE_TOPIC.encode(), TRANS_HALF_TOPIC.encode())
 
 
 class PlainDelivery:
-    """Of one broker."""
+    """Delivers runs of due messages by copying their records. One per broker."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._copy = RecordCopy()
 
     def is_possible(self) -> bool:
-        """Does the store take messages now?"""
+        """Returns whether the store takes messages now."""
         return self._store.refusal() is None
 
     def deliver(self, physical_offset: int) -> int:
@@ -44,5 +44,5 @@ class PlainDelivery:
         )
 
     def delivered(self) -> None:
-        """What was stored goes its way."""
+        """Publish what was stored."""
         self._store.appended()

@@ -122,7 +122,7 @@ class ScheduleMessageService:
 
     @property
     def is_running(self) -> bool:
-        """Is there anything that delivers, or has not ended yet?"""
+        """Whether a delivery runs or has not ended yet."""
         return self._task is not None and not self._task.done()
 
     def wake(self, level: int) -> None:
@@ -187,7 +187,7 @@ class ScheduleMessageService:
         self._files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
-        """The file, else its backup; without either the log alone tells what was delivered."""
+        """Read the file, else its backup. Without either, only the log tells what was delivered."""
         for backup in (False, True):
             try:
                 text = await run_blocking(self._files.read_delay_offsets, backup)
@@ -201,7 +201,7 @@ class ScheduleMessageService:
         self._table.decode(None)
 
     def _known_levels(self) -> list[int]:
-        """Those of the table, and those of an earlier, longer table in which messages still wait."""
+        """Returns the configured levels, and those of an earlier, longer configuration in which messages still wait."""
         levels = list(self._levels.levels())
         for level in range(len(levels) + 1, SCHEDULE_QUEUE_NUMS + 1):
             if self._queue(level).max_offset > self._table.offset(level):
@@ -289,7 +289,7 @@ class ScheduleMessageService:
             await self._persist()
 
     async def _persist(self) -> None:
-        """Write the table as it is now, once what it calls delivered can be lost no more."""
+        """Write the table of this moment as soon as what it calls delivered can no longer be lost."""
         store = self._store
         state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
         text = self._table.encode(end)

@@ -8,7 +8,7 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 class StoreScheduleQueue:
-    """One level's."""
+    """The queue of one delay level in the store."""
 
     def __init__(self, store: MessageStore, level: int) -> None:
         self._store = store

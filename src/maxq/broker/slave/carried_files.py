@@ -30,11 +30,11 @@ class RunningTimer(Protocol):
     """A timer that runs here. Called in other threads than the loop's."""
 
     def checkpoint(self) -> TimerCheckpoint:
-        """How far it is."""
+        """Returns the current checkpoint."""
         ...
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
-        """How far the other broker of the group is that delivers. False if that is known."""
+        """Take the checkpoint of the group's delivering broker. Returns False if nothing changed."""
         ...
 
     def metrics(self) -> bytes:
@@ -42,12 +42,12 @@ class RunningTimer(Protocol):
         ...
 
     def take_metrics(self, text: bytes) -> bool:
-        """What the master says of them. False if that is known."""
+        """Take the master's metrics. Returns False if nothing changed."""
         ...
 
 
 class CarriedFiles:
-    """The files of one store."""
+    """The files of one store that slaves copy from their master."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:
         self._disk = disk
@@ -99,7 +99,7 @@ class CarriedFiles:
         return self._write(DELAY_OFFSETS, text)
 
     def write_timer_metrics(self, text: bytes) -> bool:
-        """Likewise; a timer that runs writes it itself."""
+        """Write the master's metrics; a running timer writes the file itself."""
         if self._timer is not None:
             return self._timer.take_metrics(text)
         return self._write(TIMER_METRICS, text)

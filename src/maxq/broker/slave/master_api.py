@@ -45,7 +45,7 @@ _Table = TypeVar("_Table", TopicConfigAndMappingSerializeWrapper, SubscriptionGr
 
 @dataclass(frozen=True, slots=True)
 class _Paging(Generic[_Table]):
-    """How one table is asked for in parts."""
+    """How one table is requested in pages."""
 
     code: RequestCode
     sequence_field: str

@@ -31,11 +31,11 @@ _ASK_SECONDS: Final = 2.0
 
 
 class Replication(Protocol):
-    """What a role needs of HAService."""
+    """What RoleService needs of HAService."""
 
     @property
     def is_client_connected(self) -> bool:
-        """This slave has a link to its master."""
+        """Whether this slave has a link to its master."""
         ...
 
     def update_master_ha_address(self, address: str) -> None:
@@ -136,14 +136,14 @@ class RoleService:
         return f"{text}; id {address.broker_id}, copies {master}"
 
     def start(self) -> None:
-        """Begin what the role at start asks for."""
+        """Start the services of the initial role."""
         self._is_running = True
         self._tasks.every("master address", _ASK_SECONDS, self._ask_master)
         if self.is_slave:
             self._synchronize.start()
 
     async def stop(self) -> None:
-        """End what `start` began. Replication itself is its owner's to end."""
+        """Stop what `start` began, except replication, which its owner stops."""
         self._is_running = False
         await self._tasks.stop()
         await self._synchronize.stop()

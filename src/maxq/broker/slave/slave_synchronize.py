@@ -72,7 +72,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaveTables:
-    """Where the copies go."""
+    """The tables into which the copies go."""
 
     topics: TopicConfigManager
     mappings: TopicQueueMappingManager
@@ -246,14 +246,14 @@ class SlaveSynchronize:
                     await self._joined.wait()
 
     async def _take_tables(self, address: str) -> bool:
-        """Topics and groups: are both taken?"""
+        """Take topics and groups. Returns whether both were taken."""
         if not self._may_take(address):
             return False
         is_done = await self._try("topics", address, self._sync_topics)
         return await self._try("subscription groups", address, self._sync_groups) and is_done
 
     async def _take_offsets(self, address: str) -> bool:
-        """Consumer offsets: are they taken, and on the disk?"""
+        """Take consumer offsets. Returns whether they were taken and are on the disk."""
         if not self._may_take(address) or not await self._try("consumer offsets", address, self._sync_consumer_offsets):
             return False
         self._tables.offsets.request_persist()
@@ -362,7 +362,7 @@ class SlaveSynchronize:
         log.info("topics of master %s taken, %d", address, len(table.topic_config_table))
 
     def _tell_missing(self, address: str, gone: set[str]) -> None:
-        """A master whose tables were lost looks like one on which all this was deleted."""
+        """Log topics that the master lacks: a master that lost its tables looks like one on which they were deleted."""
         if gone:
             names = ", ".join(sorted(gone)[:_NAMED]) + (", …" if len(gone) > _NAMED else "")
             log.warning("master %s has %d topics no longer, they go here, too: %s", address, len(gone), names)
@@ -395,7 +395,7 @@ class SlaveSynchronize:
             offsets.took_from_master(first)
 
     async def _ahead_of(self, address: str) -> list[SlaveCommit]:
-        """What clients committed here and the master's table does not say."""
+        """Returns the offsets that clients committed here and the master's table lacks."""
         offsets = self._tables.offsets
         page, following = await self._ask(self._api.consumer_offsets(address))
         masters = offsets.of_slave_commits(page)
@@ -405,7 +405,7 @@ class SlaveSynchronize:
         return offsets.ahead_of_master(masters)
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
-        """Clients committed here while they could not reach the master."""
+        """Hand over the offsets that clients committed here while they could not reach the master."""
         for commit in commits:
             try:
                 await self._api.update_consumer_offset(address, commit)
@@ -421,7 +421,7 @@ class SlaveSynchronize:
         self._tables.request_modes.take_from_master(await self._ask(self._api.message_request_modes(address)))
 
     async def _take_compacted(self, address: str) -> None:
-        """Messages of compaction topics that are older than this broker's log."""
+        """Copy messages of compaction topics that are older than this broker's log."""
         assert self._compaction is not None
         for queue in self._compaction.lacking():
             offset = queue.next_offset

@@ -70,7 +70,7 @@ class StagedDelivery:
         self._on_stored = on_stored
 
     async def read(self, piece: Piece) -> Staged | None:
-        """None: it is not there any more, or was never."""
+        """Returns the staged request; None if it is not there."""
         found = self._store.get_message(_READER, STAGED_TOPIC, 0, piece.queue_offset, 1, None)
         if not found.buffers:
             return None

@@ -46,7 +46,7 @@ class Run(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """One staged request."""
+    """The place of one staged request."""
 
     attempt: str
     sequence: int
@@ -145,7 +145,7 @@ class Application:
 
 
 class Ledger:
-    """The entries, taken together."""
+    """The state that results from all entries of the ledger."""
 
     def __init__(self) -> None:
         self.applications: dict[str, Application] = {}

@@ -36,7 +36,7 @@ from maxq.remoting.connection import Connection, Processor
 
 
 class StagedProcessor(RequestProcessor):
-    """All five."""
+    """Handles requests 30070 to 30074, which the exactly-once sink uses."""
 
     def __init__(
         self, env: Environment, tables: Tables, messages: Messages, checks: SendChecks, service: StagedService
@@ -59,7 +59,7 @@ class StagedProcessor(RequestProcessor):
         }
 
     async def stage(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30070. The answer says that the messages are as safe as sent ones; nobody sees them."""
+        """Handle request 30070: stage messages. They are stored as durably as sent ones, and no consumer sees them."""
         header = StageMessagesRequestHeader.decode(request.ext)
         remark = self._acknowledgement.refusal()
         refuse_if(remark, ResponseCode.SYSTEM_ERROR)
@@ -91,13 +91,13 @@ class StagedProcessor(RequestProcessor):
         return reply
 
     async def known(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30071."""
+        """Handle request 30071: the state of an application."""
         found = await self._service.application(HeaderFields(request.ext).required_str("application"))
         ext = {} if found.batch is None else {"batch": str(found.batch)}
         return request.reply(ext=ext | ({"coordinator": found.coordinator} if found.coordinator else {}))
 
     async def claim(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30074."""
+        """Handle request 30074: claim an attempt."""
         fields = HeaderFields(request.ext)
         coordinator = fields.required_str("coordinator")
         if not coordinator:
@@ -106,7 +106,7 @@ class StagedProcessor(RequestProcessor):
         return request.reply(ext={"coordinator": noted})
 
     async def decide(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30072."""
+        """Handle request 30072: decide which attempt counts."""
         fields = HeaderFields(request.ext)
         decision = _json(request)
         brokers = decision.get("brokers")

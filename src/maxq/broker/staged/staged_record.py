@@ -63,7 +63,7 @@ class Staged:
 
 
 def staged_message(request: StageMessagesRequestHeader, body: bytes, born_host: bytes) -> MessageExtBrokerInner:
-    """What is stored for a request."""
+    """Returns the message that is stored for a request."""
     properties = {
         const.PROPERTY_REAL_TOPIC: request.topic,
         const.PROPERTY_REAL_QUEUE_ID: str(request.queue_id),
@@ -78,7 +78,7 @@ def staged_message(request: StageMessagesRequestHeader, body: bytes, born_host: 
 
 
 def read_staged(message: MessageExt) -> Staged | None:
-    """None: it is no staged record."""
+    """Returns the staged request in a record; None if the record is not one."""
     properties = message.properties
     try:
         return Staged(

@@ -82,7 +82,7 @@ class StagedService:
         self._reading = asyncio.Lock()
 
     def start(self) -> None:
-        """What a master before us has written is in the log."""
+        """Re-read the ledger: an earlier master may have written entries."""
         self._is_current = False
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class StagedService:
     # --- requests ---
 
     async def application(self, name: str) -> Application:
-        """What is known here of an application."""
+        """Returns the state of an application."""
         await self._read()
         return self._ledger.applications.get(name, Application())
 
@@ -205,7 +205,7 @@ class StagedService:
     # --- the ledger ---
 
     async def _alone(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """One at a time for each application, with the ledger read."""
+        """Run one operation at a time for each application, after the ledger was read."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         async with lock:
             await self._read()
@@ -223,7 +223,7 @@ class StagedService:
             raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
 
     def _append(self, entry: dict[str, Any]) -> PutMessageResult:
-        """Write an entry and take it in. Raises RequestRefusedError."""
+        """Write an entry and apply it. Raises RequestRefusedError."""
         self._refuse_if_slave()
         remark = self._acknowledgement.refusal()
         if remark is not None:
@@ -255,7 +255,8 @@ class StagedService:
             self._snapshot_at, self._snapshot_ms, self._entries = entry["offset"], store_ms, 0
 
     async def _be_safe(self, end_offset: int, *, on_disk: bool = False) -> None:
-        """As safe as the settings promise; `on_disk`: and on the disk, with ASYNC_FLUSH too."""
+        """Wait until the entry is as durable as the settings promise; with `on_disk`, on the disk also under
+        ASYNC_FLUSH."""
         outcome = self._acknowledgement.outcome(end_offset)
         if outcome is not None and (code := await outcome) != ResponseCode.SUCCESS:
             raise RequestRefusedError(code, "stored, but disk or replicas did not say so in time; ask again")

@@ -95,7 +95,7 @@ class _Rewriting:
 
 
 class StaticTopicGate:
-    """One per broker; `place` puts it before the processors."""
+    """Translates requests about static topics. `place` wraps the processors. One per broker."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class StaticTopicGate:
         self._inner: dict[int, Processor] = {}
 
     def place(self, server: RemotingServer) -> None:
-        """Before the processors that are registered now."""
+        """Wrap the processors that are registered now."""
         handlers: dict[int, tuple[str, Callable[[GlobalQueue, Connection, RemotingCommand], Answer]]] = {
             RequestCode.SEND_MESSAGE: ("topic queueId", self._send),
             RequestCode.SEND_MESSAGE_V2: ("b e", self._send),

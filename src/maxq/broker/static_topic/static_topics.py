@@ -37,11 +37,11 @@ class StaticTopics:
         )
 
     def register(self, server: RemotingServer) -> None:
-        """Stand before the processors that are registered now."""
+        """Wrap the processors that are registered now."""
         self._gate.place(server)
 
     async def load(self) -> None:
-        """The table is loaded with the others."""
+        """Loads nothing: the table is loaded with the others."""
 
     def start(self) -> None:
         self._cleaner.start()

@@ -27,10 +27,10 @@ class StatsSource(Protocol):
     """Counts puts itself, and adds to the manager what came since it was last asked."""
 
     def sample(self, stats: "BrokerStatsManager") -> Iterator[None]:
-        """Of all topics; the loop may turn at each yield."""
+        """Sample all topics; other work may run at each yield."""
 
     def sample_topic(self, topic: str, stats: "BrokerStatsManager") -> None:
-        """Of one topic."""
+        """Sample one topic."""
 
 
 class PutCounter:

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from maxq.runtime.interfaces import Clock
 
-#: One arrival in so many is followed.
+#: One arrival in this many is timed.
 ONE_IN: Final = 128
 _KEPT: Final = 1024
 
 
 class Stage(IntEnum):
-    """In order."""
+    """Stages of a send, in the order in which they happen."""
 
     QUEUE = 0
     RECEIVE = 1
@@ -34,7 +34,7 @@ class Stage(IntEnum):
 
 
 class StageSample:
-    """One arrival, nanoseconds a stage."""
+    """The times of one arrival, in nanoseconds by stage."""
 
     __slots__ = ("_clock", "_kept", "_last_ns", "messages", "stages", "total_ns", "wall_ms")
 
@@ -49,37 +49,37 @@ class StageSample:
         self._last_ns = clock.monotonic_ns()
 
     def ended(self, stage: Stage) -> None:
-        """The stage has ended now, and the next one begins."""
+        """Note that a stage has ended and the next one begins."""
         now_ns = self._clock.monotonic_ns()
         self.stages[stage] += now_ns - self._last_ns
         self.total_ns += now_ns - self._last_ns
         self._last_ns = now_ns
 
     def heard(self, stage: Stage) -> None:
-        """The disk, or the replicas, have said it: both are waited for side by side."""
+        """Note that the disk or the replicas have confirmed; both are waited for at the same time."""
         self.stages[stage] = self._clock.monotonic_ns() - self._last_ns
 
     def waited(self) -> None:
-        """Both have; the time since the append counts once."""
+        """Note that disk and replicas have both confirmed; the wait since the append counts once."""
         now_ns = self._clock.monotonic_ns()
         self.total_ns += now_ns - self._last_ns
         self._last_ns = now_ns
 
     def finish(self, messages: int) -> None:
-        """It was answered."""
+        """Add the sample, which was answered, to the statistics."""
         self.messages = messages
         self._kept.append(self)
 
 
 class StageTimes:
-    """The samples of one broker."""
+    """The sampled stage times of one broker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.kept: deque[StageSample] = deque(maxlen=_KEPT)
 
     def begin(self, queue_ms: int) -> StageSample:
-        """Follow an arrival that is worked off now, after `queue_ms` in the turn."""
+        """Start to time an arrival that is processed now, after `queue_ms` in this turn of the loop."""
         return StageSample(self._clock, self.kept, queue_ms * 1_000_000)
 
     def to_json(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class StatsSnapshot:
 
 
 def _sampled(history: _History, now_ms: int, value: int, times: int, period_ms: int, kept: int) -> _History:
-    """The history with a snapshot of now."""
+    """Returns the history with a snapshot of this moment."""
     if not history:  # so that the very first sample already shows something
         return now_ms - period_ms, 0, 0, now_ms, value, times
     if history[1] == value and history[2] == times:
@@ -75,11 +75,11 @@ class StatsItem:
         self._minute = _sampled(self._minute, now_ms, self.value, self.times, MINUTE_SAMPLE_MS, _MINUTE_KEPT)
 
     def sample_hour(self, now_ms: int) -> None:
-        """Likewise for an hour."""
+        """Keep the totals of now for the view of an hour."""
         self._hour = _sampled(self._hour, now_ms, self.value, self.times, HOUR_SAMPLE_MS, _HOUR_KEPT)
 
     def sample_day(self, now_ms: int) -> None:
-        """Likewise for a day."""
+        """Keep the totals of now for the view of a day."""
         self._day = _sampled(self._day, now_ms, self.value, self.times, DAY_SAMPLE_MS, _DAY_KEPT)
 
     @property
@@ -94,10 +94,10 @@ class StatsItem:
 
     @property
     def hour(self) -> StatsSnapshot:
-        """… the last hour."""
+        """Sum, rate and times within the last hour."""
         return _view(self._hour)
 
     @property
     def day(self) -> StatsSnapshot:
-        """… the last day."""
+        """Sum, rate and times within the last day."""
         return _view(self._day)

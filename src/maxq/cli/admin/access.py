@@ -29,7 +29,7 @@ def _known_actions(text: str) -> str:
 
 
 def _known_decision(text: str) -> str:
-    """As `_known_actions`."""
+    """Check a decision as `_known_actions` checks actions."""
     if Verdict.of(text) is None:
         raise typer.BadParameter(f"{text!r} is no decision: give Allow or Deny")
     return text

@@ -116,7 +116,7 @@ def _state(cluster: str, name: str, number: int, address: str, state: dict[str, 
 
 
 def _row(state: dict[str, Any]) -> tuple[Any, ...]:
-    """The same as mqadmin's columns have it."""
+    """Returns the values in the form of mqadmin's columns."""
     put = f"{state['inTps']:.2f}({state['inQueueSize']},{state['inQueueWaitMs']}ms)"
     out = f"{state['outTps']:.2f}({state['outQueueSize']},{state['outQueueWaitMs']}ms)"
     timer = f"{state['timerReadBehind']}-{state['timerOffsetBehind']}"

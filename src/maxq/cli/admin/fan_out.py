@@ -19,7 +19,7 @@ _AT_ONCE = 32
 
 @dataclass
 class Outcomes(Generic[Answer]):
-    """By address, in the order that was asked for."""
+    """Results by address, in the order of the addresses."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)

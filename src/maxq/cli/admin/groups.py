@@ -308,7 +308,7 @@ async def consumer_status(
 
 
 def compared_subscriptions(subscriptions: dict[str, dict[str, str]]) -> list[str]:
-    """Who wants what, where members (by client id) subscribe differently; empty if they do not."""
+    """Returns the subscriptions of members (by client id) that subscribe differently; empty if all subscribe alike."""
     topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
     return [
         f"  {topic}: {name} wants {wanted.get(topic, 'nothing')}"

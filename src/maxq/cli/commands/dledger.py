@@ -34,7 +34,7 @@ app = typer.Typer(
 
 
 class _Asked(NamedTuple):
-    """What the options before a command say."""
+    """The options that stand before a command."""
 
     group: str
     peers: str

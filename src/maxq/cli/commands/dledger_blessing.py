@@ -53,7 +53,7 @@ class Blessing:
     others: tuple[Other, ...]
 
     def refusal(self) -> str:
-        """Why it must not be; empty if it may."""
+        """Returns why the command is refused; empty if it is allowed."""
         own, quorum = self.own, self.members // 2 + 1
         if not own.is_amnesiac:
             return f"{self.member} has forgotten nothing that it knows of: start it"
@@ -80,7 +80,7 @@ class Blessing:
         return max([self.own.term, self.own.end_term, *(other.term for other in self.others)]) + 1
 
     def lines(self) -> list[str]:
-        """What it means."""
+        """Returns lines that explain what the command will do."""
         own = self.own
         left = f"entries up to {own.end_index} of term {own.end_term}" if own.end_index >= 0 else "no entry"
         had = f"; it had some up to {own.lost_until}" if own.lost_until > own.end_index else ""

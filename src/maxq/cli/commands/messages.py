@@ -100,7 +100,7 @@ class _LineError(ConfigError):
 
 
 class _Sent:
-    """What was acknowledged, of a send that may fail half way."""
+    """The acknowledged messages of a send that may fail half way."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -178,7 +178,7 @@ class _Source:
             self._feed.end()
 
     def _message(self, line: bytes, number: int) -> Message | None:
-        """What a line says; None: nothing."""
+        """Returns the message that a line describes; None for an empty line."""
         if self._as_json:
             if line.isspace():
                 return None
@@ -353,7 +353,7 @@ async def _consume(
 
 
 async def _check_topic(config: ClientConfig, topic: str) -> None:
-    """A topic that nobody knows is an error, not a long wait."""
+    """Refuse a topic that no name server knows, instead of waiting for it."""
     async with Admin(config, system_environment(config.namesrv_addr)) as admin, near_names(admin, [topic]):
         await admin.topics.route(topic)
 

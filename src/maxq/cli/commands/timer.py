@@ -97,7 +97,7 @@ class _Found:
         self._count = count
 
     def take(self, page: Page) -> bool:
-        """False: enough."""
+        """Take an entry. Returns False when enough were taken."""
         name = page["brokerName"]
         self.brokers[name] = page
         self.entries += [{"brokerName": name, **entry} for entry in page["entries"]]

@@ -87,7 +87,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """Lists with commas, pairs of offsets as first-last."""
+    """Returns a value as text: lists with commas, pairs of offsets as first-last."""
     if not isinstance(value, (list, tuple)):
         return str(value)
     pairs = (isinstance(one, (list, tuple)) and len(one) == 2 for one in value)

@@ -77,7 +77,7 @@ def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
 
 
 class _Interrupt:
-    """The handler."""
+    """Handle the signal."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark

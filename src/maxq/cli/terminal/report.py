@@ -18,7 +18,7 @@ _SWITCHES: Final = {"true": True, "false": False}
 
 
 class Style(Enum):
-    """How to print."""
+    """How reports are printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -47,7 +47,7 @@ class Report:
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def objects(self) -> Any:
-        """What --json prints."""
+        """Returns what --json prints."""
         if isinstance(self.value, dict) and self.failures:
             return {**self.value, "failures": dict(self.failures)}
         if self.value is not None:
@@ -87,7 +87,7 @@ def done_report(sentence: str, **facts: Any) -> Report:
 
 
 def show(report: Report, style: Style) -> None:
-    """Print it on standard output."""
+    """Print the report on standard output."""
     out = sys.stdout
     if style is Style.JSON:
         out.write(json.dumps(report.objects(), ensure_ascii=False, default=str) + "\n")

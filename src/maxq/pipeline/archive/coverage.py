@@ -166,4 +166,3 @@ def lost_findings(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Cove
 
 def _within(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
     return [(max(one, first), min(other, last)) for one, other in ranges if one <= last and other >= first]
-

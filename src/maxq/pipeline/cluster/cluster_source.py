@@ -1,6 +1,6 @@
 """`format("rocketmq-cluster")`: what a cluster says of itself (maxq.pipeline.cluster.cluster_tables), as tables.
 
-    spark.read.format("rocketmq-cluster").option("rocketmq.namesrv", "127.0.0.1:9876").option("table", "groups").load()
+spark.read.format("rocketmq-cluster").option("rocketmq.namesrv", "127.0.0.1:9876").option("table", "groups").load()
 """
 
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ class BrokerStatsItem(JsonBody):
 
 @json_body
 class BrokerStatsData(JsonBody):
-    """Answer of 315."""
+    """Body of the answer to request 315."""
 
     stats_minute: BrokerStatsItem = field(default_factory=BrokerStatsItem)
     stats_hour: BrokerStatsItem = field(default_factory=BrokerStatsItem)
@@ -43,7 +43,7 @@ class ConsumeQueueData(JsonBody):
 
 @json_body
 class QueryConsumeQueueResponseBody(JsonBody):
-    """Answer of 321."""
+    """Body of the answer to request 321."""
 
     subscription_data: SubscriptionData | None = None
     filter_data: str | None = None

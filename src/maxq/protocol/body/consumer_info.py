@@ -66,7 +66,7 @@ class ConsumeStatus(JsonBody):
 
 @json_body
 class ConsumerRunningInfo(JsonBody):
-    """Answer of 307."""
+    """Body of the answer to request 307."""
 
     PROP_NAMESERVER_ADDR: ClassVar[str] = "PROP_NAMESERVER_ADDR"
     PROP_THREADPOOL_CORE_SIZE: ClassVar[str] = "PROP_THREADPOOL_CORE_SIZE"
@@ -97,7 +97,7 @@ class ConsumeMessageDirectlyResult(JsonBody):
 
 @json_body
 class QueryAssignmentRequestBody(JsonBody):
-    """Body of 400."""
+    """Body of request 400."""
 
     topic: str = ""
     consumer_group: str = ""
@@ -117,14 +117,14 @@ class MessageQueueAssignment(JsonBody):
 
 @json_body
 class QueryAssignmentResponseBody(JsonBody):
-    """Answer of 400."""
+    """Body of the answer to request 400."""
 
     message_queue_assignments: list[MessageQueueAssignment] = field(default_factory=list)
 
 
 @json_body
 class SetMessageRequestModeRequestBody(JsonBody):
-    """Body of 401."""
+    """Body of request 401."""
 
     topic: str = ""
     consumer_group: str = ""

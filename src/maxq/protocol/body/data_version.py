@@ -1,6 +1,5 @@
 """DataVersion: tells two copies of a table apart."""
 
-
 from maxq.protocol.json.json_body import JsonBody, json_body
 
 
@@ -17,7 +16,7 @@ class DataVersion(JsonBody):
     timestamp: int = 0
 
     def next_version(self, now_ms: int, state_version: int = 0) -> None:
-        """The table changed."""
+        """Count a change of the table."""
         self.timestamp = now_ms
         self.state_version = state_version
         self.counter += 1

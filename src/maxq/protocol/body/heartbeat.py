@@ -34,7 +34,8 @@ class ConsumerData(JsonBody):
 
 @json_body
 class HeartbeatData(JsonBody):
-    """Body of 34. A fingerprint other than 0 makes it version 2; then `without_sub` leaves the subscriptions out."""
+    """Body of request 34. A fingerprint other than 0 makes it version 2; then `without_sub` leaves the subscriptions
+    out."""
 
     WIRE: ClassVar[dict[str, str]] = {"client_id": "clientID"}
 
@@ -57,7 +58,7 @@ class Connection(JsonBody):
 
 @json_body
 class ConsumerConnection(JsonBody):
-    """Answer of 203."""
+    """Body of the answer to request 203."""
 
     connection_set: list[Connection] = field(default_factory=list)
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class ConsumerConnection(JsonBody):
 
 @json_body
 class ProducerConnection(JsonBody):
-    """Answer of 204."""
+    """Body of the answer to request 204."""
 
     connection_set: list[Connection] = field(default_factory=list)
 
@@ -88,13 +89,13 @@ class ProducerInfo(JsonBody):
 
 @json_body
 class ProducerTableInfo(JsonBody):
-    """Answer of 328: group → producers."""
+    """Body of the answer to request 328: group → producers."""
 
     data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
 
 
 @json_body
 class GetConsumerListByGroupResponseBody(JsonBody):
-    """Answer of 38."""
+    """Body of the answer to request 38."""
 
     consumer_id_list: list[str] = field(default_factory=list)

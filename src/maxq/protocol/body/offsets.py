@@ -42,7 +42,7 @@ class DelayOffsetSerializeWrapper(JsonBody):
 
 @json_body
 class LockBatchRequestBody(JsonBody):
-    """Body of 41 and 42."""
+    """Body of requests 41 and 42."""
 
     consumer_group: str = ""
     client_id: str = ""
@@ -52,12 +52,12 @@ class LockBatchRequestBody(JsonBody):
 
 @json_body
 class UnlockBatchRequestBody(LockBatchRequestBody):
-    """Body of 42."""
+    """Body of request 42."""
 
 
 @json_body
 class LockBatchResponseBody(JsonBody):
-    """Answer of 41: the queues the client owns now."""
+    """Body of the answer to request 41: the queues the client owns now."""
 
     WIRE: ClassVar[dict[str, str]] = {"lock_ok_mq_set": "lockOKMQSet"}
 
@@ -99,7 +99,7 @@ class GetConsumerStatusBody(JsonBody):
 
 @json_body
 class QueryCorrectionOffsetBody(JsonBody):
-    """Answer of 308: queue id → offset."""
+    """Body of the answer to request 308: queue id → offset."""
 
     correction_offsets: dict[int, int] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class TopicOffset(JsonBody):
 
 @json_body
 class TopicStatsTable(JsonBody):
-    """Answer of 202."""
+    """Body of the answer to request 202."""
 
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float = 0.0
@@ -133,7 +133,7 @@ class OffsetWrapper(JsonBody):
 
 @json_body
 class ConsumeStats(JsonBody):
-    """Answer of 208."""
+    """Body of the answer to request 208."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
     consume_tps: float = 0.0
@@ -167,7 +167,7 @@ class ConsumeStats(JsonBody):
 
 @json_body
 class ConsumeStatsList(JsonBody):
-    """Answer of 317: a list of {group: [ConsumeStats]}."""
+    """Body of the answer to request 317: a list of {group: [ConsumeStats]}."""
 
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
     broker_addr: str | None = None
@@ -194,6 +194,6 @@ class QueueTimeSpan(JsonBody):
 
 @json_body
 class QueryConsumeTimeSpanBody(JsonBody):
-    """Answer of 303."""
+    """Body of the answer to request 303."""
 
     consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)

@@ -58,23 +58,23 @@ class PopCheckPoint:
 
     @property
     def revive_time(self) -> int:
-        """When its messages may be seen again."""
+        """Time in ms at which its messages become visible again."""
         return self.pop_time + self.invisible_time
 
     @property
     def key(self) -> tuple[str, str, int, int, int, str]:
-        """What acks name it by."""
+        """The key by which acks name it."""
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time, self.broker_name
 
     @property
     def unique_key(self) -> str:
-        """UNIQ_KEY of its record."""
+        """The UNIQ_KEY of its record."""
         return (
             f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_time}@{self.broker_name}@{CK_TAG}"
         )
 
     def index_of(self, queue_offset: int) -> int:
-        """Which of its messages that is; -1: none."""
+        """Returns the position of a message among its messages; -1 if it is not one of them."""
         distance = queue_offset - self.start_offset
         diffs = self.diffs
         if not diffs:
@@ -94,7 +94,7 @@ class PopCheckPoint:
         ]
 
     def leave_open(self, offsets: Iterable[int]) -> None:
-        """All its messages but those at these queue offsets are done."""
+        """Mark all messages as done except those at these queue offsets."""
         self.bit_map = (1 << self.num) - 1
         for offset in offsets:
             self.bit_map &= ~(1 << self.index_of(offset))
@@ -113,7 +113,7 @@ class PopCheckPoint:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "PopCheckPoint":
-        """Read a record's body. RemoteProtocolError if it is none."""
+        """Decode a record's body. Raises RemoteProtocolError if it is not one."""
         row = _Row(data, "a check point")
         diffs = row.numbers("d")
         num = row.number("n")
@@ -148,12 +148,12 @@ class AckMsg:
 
     @property
     def key(self) -> tuple[str, str, int, int, int, str]:
-        """Of the check point."""
+        """The key of its check point."""
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time, self.broker_name
 
     @property
     def unique_key(self) -> str:
-        """UNIQ_KEY of its record."""
+        """The UNIQ_KEY of its record."""
         offset = -1 if self.is_batch else self.offsets[0]
         return f"{self.topic}@{self.queue_id}@{offset}@{self.group}@{self.pop_time}@{self.broker_name}@{ACK_TAG}"
 
@@ -174,7 +174,7 @@ class AckMsg:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, *, is_batch: bool) -> "AckMsg":
-        """Read a record's body. RemoteProtocolError if it is none."""
+        """Decode a record's body. Raises RemoteProtocolError if it is not one."""
         row = _Row(data, "an ack")
         return cls(
             row.needed("t", "topic"), row.needed("c", "consumerGroup"), row.number("q", "queueId"),
@@ -215,7 +215,7 @@ def encode_batch_acks(broker_name: str, acks: Iterable[BatchAck]) -> bytes:
 
 
 def decode_batch_acks(data: bytes | bytearray | memoryview) -> tuple[str, list[BatchAck]]:
-    """The broker's name and the acks. RemoteProtocolError for anything else."""
+    """Returns the broker's name and the acks. Raises RemoteProtocolError for anything else."""
     value = json_dialect.loads(data) if len(data) else {}
     if not isinstance(value, dict):
         raise RemoteProtocolError("a batch of acks is a JSON object")
@@ -244,7 +244,7 @@ def _batch_ack(entry: Any) -> BatchAck:
 
 
 def encode_bit_set(bits: Iterable[int]) -> str:
-    """As Java writes a BitSet: base64 of its little-endian bytes."""
+    """Returns bits as Java writes a BitSet: base64 of its little-endian bytes."""
     value = 0
     for bit in bits:
         value |= 1 << bit
@@ -252,7 +252,7 @@ def encode_bit_set(bits: Iterable[int]) -> str:
 
 
 def decode_bit_set(text: str) -> list[int]:
-    """The bits that are set. RemoteProtocolError if the text is no base64, or means too many."""
+    """Returns the bits that are set. Raises RemoteProtocolError if the text is not base64 or means too many."""
     if len(text) > _MOST_BITS // 6:
         raise RemoteProtocolError(f"a bit set of {len(text)} characters is too long")
     try:

@@ -31,7 +31,7 @@ _MOST_INFLATED = 8 << 20  # bytes: more than 100,000 topics
 
 @json_body
 class RegisterBrokerBody(JsonBody):
-    """Body of 103."""
+    """Body of request 103."""
 
     topic_config_serialize_wrapper: TopicConfigAndMappingSerializeWrapper = field(
         default_factory=TopicConfigAndMappingSerializeWrapper

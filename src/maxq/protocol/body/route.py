@@ -40,12 +40,12 @@ class BrokerData(JsonBody):
 
     @property
     def addresses(self) -> list[str]:
-        """All, the master's first."""
+        """All addresses, the master's first."""
         return [address for _, address in sorted(self.broker_addrs.items())]
 
     @property
     def followers(self) -> list[str]:
-        """The slaves' while the master is there; they do what it does."""
+        """The addresses of the slaves while the master is there."""
         return self.addresses[1:] if MASTER_ID in self.broker_addrs else []
 
 
@@ -62,7 +62,7 @@ class TopicRouteData(JsonBody):
 
 @json_body
 class ClusterInfo(JsonBody):
-    """Answer of 106."""
+    """Body of the answer to request 106."""
 
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class BrokerMemberGroup(JsonBody):
 
 @json_body
 class GetBrokerMemberGroupResponseBody(JsonBody):
-    """Answer of 901."""
+    """Body of the answer to request 901."""
 
     broker_member_group: BrokerMemberGroup = field(default_factory=BrokerMemberGroup)
 
@@ -93,7 +93,7 @@ class KVTable(JsonBody):
 
 @json_body
 class GroupList(JsonBody):
-    """Answer of 300."""
+    """Body of the answer to request 300."""
 
     group_list: list[str] = field(default_factory=list)
 

@@ -37,7 +37,7 @@ class LogicQueueMappingItem(JsonBody):
 
     @property
     def is_decided(self) -> bool:
-        """Is its place in the chain known?"""
+        """Whether its place in the chain is known."""
         return self.logic_offset >= 0
 
     @property
@@ -46,21 +46,21 @@ class LogicQueueMappingItem(JsonBody):
 
     @property
     def max_logic_offset(self) -> int:
-        """Behind the last message that the item is known to hold."""
+        """Global offset behind the last message that the item is known to hold."""
         return self.logic_offset + max(self.end_offset - self.start_offset, 0)
 
     def to_logic(self, physical: int) -> int:
-        """The global offset of a physical one."""
+        """Returns the global offset of a physical one."""
         return self.logic_offset + max(physical - self.start_offset, 0)
 
     def to_logic_within(self, physical: int) -> int:
-        """The same, at most the item's end; -1 while its place is not decided."""
+        """Returns the global offset of a physical one, at most the item's end; -1 while its place is not decided."""
         if not self.is_decided:
             return -1
         return min(self.to_logic(physical), self.max_logic_offset) if self.end_offset >= 0 else self.to_logic(physical)
 
     def to_physical(self, logic: int) -> int:
-        """The physical offset of a global one."""
+        """Returns the physical offset of a global one."""
         return logic - self.logic_offset + self.start_offset
 
 
@@ -110,7 +110,7 @@ def mock_broker_name(scope: str) -> str:
 
 
 def is_mock_broker(name: str) -> bool:
-    """Is this no broker, but the place of global queues?"""
+    """Returns whether this is the broker name that stands for global queues."""
     return name.startswith(MOCK_BROKER_PREFIX)
 
 

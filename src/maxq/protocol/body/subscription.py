@@ -72,7 +72,7 @@ def build_subscription_data(
         return SubscriptionData(topic, SUB_ALL, sub_version=sub_version)
     tags = {tag.strip() for tag in expression.split("||")} - {""}
     if not tags:
-        raise LocalProtocolError(f"subscription {expression!r:.80} of {topic} names no tag; \"*\" means all")
+        raise LocalProtocolError(f'subscription {expression!r:.80} of {topic} names no tag; "*" means all')
     codes = {java_hash(tag) for tag in tags}
     return SubscriptionData(topic, expression, tags, codes, sub_version)
 
@@ -128,14 +128,14 @@ class SubscriptionGroupWrapper(JsonBody):
 
 @json_body
 class SubscriptionGroupList(JsonBody):
-    """Body of 225."""
+    """Body of request 225."""
 
     group_config_list: list[SubscriptionGroupConfig] = field(default_factory=list)
 
 
 @json_body
 class GroupForbidden(JsonBody):
-    """Answer of 353."""
+    """Body of the answer to request 353."""
 
     topic: str | None = None
     group: str | None = None
@@ -144,7 +144,7 @@ class GroupForbidden(JsonBody):
 
 @json_body
 class QuerySubscriptionResponseBody(JsonBody):
-    """Answer of 345."""
+    """Body of the answer to request 345."""
 
     subscription_data: SubscriptionData | None = None
     group: str | None = None
@@ -153,7 +153,7 @@ class QuerySubscriptionResponseBody(JsonBody):
 
 @json_body
 class CheckClientRequestBody(JsonBody):
-    """Body of 46."""
+    """Body of request 46."""
 
     client_id: str | None = None
     group: str | None = None

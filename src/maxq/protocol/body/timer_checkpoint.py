@@ -73,7 +73,7 @@ class TimerCheckpoint:
     dedupe_position: int = -1
 
     def encode(self) -> bytes:
-        """Java's 56 bytes."""
+        """Returns Java's 56 bytes."""
         version = self.data_version
         return _OFFSETS.pack(
             self.last_read_time_ms,
@@ -83,11 +83,11 @@ class TimerCheckpoint:
         ) + _VERSION.pack(version.state_version, version.timestamp, version.counter)
 
     def encode_answer(self) -> bytes:
-        """What a broker is told: MaxQ's part follows, where it is known."""
+        """Returns what another broker is sent: Java's bytes, and MaxQ's part where it is known."""
         return self.encode() + self.encode_own()
 
     def encode_own(self) -> bytes:
-        """MaxQ's part; empty where it is not known."""
+        """Returns MaxQ's part; empty where it is not known."""
         if self.moved is None:
             return b""
         content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)

@@ -84,7 +84,7 @@ class TopicConfig(JsonBody):
 
 @json_body
 class TopicConfigAndQueueMapping(TopicConfig):
-    """Answer of 351: the topic, and its static mapping if it has one."""
+    """Body of the answer to request 351: the topic, and its static mapping if it has one."""
 
     mapping_detail: dict[str, Any] | None = None
 
@@ -121,7 +121,7 @@ class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
 
 @json_body
 class CreateTopicListRequestBody(JsonBody):
-    """Body of 18."""
+    """Body of request 18."""
 
     topic_config_list: list[TopicConfig] = field(default_factory=list)
 

@@ -81,7 +81,7 @@ class DLedgerResponseCode(IntEnum):
 
 
 class VoteResult(Enum):
-    """What became of a VOTE (VoteResponse.RESULT)."""
+    """Results of a VOTE (VoteResponse.RESULT)."""
 
     UNKNOWN = "UNKNOWN"
     ACCEPT = "ACCEPT"
@@ -245,14 +245,14 @@ class HeartBeatReply(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRequest(Message):
-    """A client's: one body."""
+    """A client's request to append one body."""
 
     body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendReply(Message):
-    """Where it is; -1 if it was not appended."""
+    """Answer to an append: the place of the entry; -1 if it was not appended."""
 
     index: int = -1
     pos: int = -1
@@ -268,14 +268,14 @@ class GetRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetReply(Message):
-    """No entry or one."""
+    """Answer to a get: no entry or one."""
 
     entries: tuple[DLedgerEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataRequest(Message):
-    """A client's: who is there, who leads."""
+    """A client's request for the members and the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +288,7 @@ class MetadataReply(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest(Message):
-    """Registered in Java, served by nobody."""
+    """A request that Java registers and does not serve."""
 
     node_id: str | None = None
     begin_index: int = -1
@@ -296,7 +296,7 @@ class PullRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullReply(Message):
-    """Of nobody but us, who say UNSUPPORTED."""
+    """Answer to a pull: always UNSUPPORTED."""
 
     entries: tuple[DLedgerEntry, ...] = ()
 

@@ -31,7 +31,7 @@ class HardState(NamedTuple):
 
 
 class EntryUnit(NamedTuple):
-    """What the index says of one entry.
+    """The index unit of one entry.
 
     Attributes:
         position: first byte of the entry, counted from the start of the stream of entries.

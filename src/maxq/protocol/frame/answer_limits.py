@@ -79,6 +79,4 @@ class LongBody:
         self._size += self._rows_size
         self._rows, self._rows_size = [], 0
         if self._size > self._limit:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_ERROR, refusal_of_answer(self._code, self._size, self._limit)
-            )
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, refusal_of_answer(self._code, self._size, self._limit))

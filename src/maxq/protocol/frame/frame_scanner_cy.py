@@ -34,7 +34,7 @@ class FrameScanner:
 
     @cython.cfunc
     def _expect_signatures(self, room: cython.Py_ssize_t):
-        """From now on keep what requests were signed with; `room` bytes for the signed values of one scan."""
+        """Keep the signatures of requests from now on, with `room` bytes for the signed values of one scan."""
         self.content = bytearray(room)
         self.signed = True
         self._used_content = 0
@@ -44,7 +44,7 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _keep(self, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
-        """Remember a field and its value, the last text. False: there are too many."""
+        """Keep a field and its value, the last text. Returns False if there are too many."""
         slot: cython.Py_ssize_t = 5 * self._kept_count
         if slot == 200:
             return False
@@ -141,13 +141,13 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _wants(self) -> cython.bint:
-        """Is `_code` one of ours?"""
+        """Returns whether the scanner reads requests of `_code`."""
         return False
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _field(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
-        """One header field whose value is the last text. False: leave this frame to the general codec."""
+        """Take a header field whose value is the last text. Returns False if RemotingCommand must decode this frame."""
         return False
 
     @cython.cfunc
@@ -395,12 +395,12 @@ class OneFrameScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _is_whole(self) -> cython.bint:
-        """Were all fields there that we need?"""
+        """Returns whether all required fields were present."""
         return False
 
     @cython.cfunc
     def _take(self, buf: cython.p_uchar, is_binary: cython.bint):
-        """Keep what was read."""
+        """Keep the request that was read."""
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)

@@ -44,21 +44,21 @@ def _parse_integer(text: str, bound: int) -> int | None:
 
 
 def parse_int(text: str) -> int | None:
-    """Integer.parseInt; None if it does not parse."""
+    """Parse like Integer.parseInt; returns None if the text does not parse."""
     if len(text) < 10 and text.isdigit() and text.isascii():
         return int(text)
     return _parse_integer(text, _INT32)
 
 
 def parse_long(text: str) -> int | None:
-    """Long.parseLong; None if it does not parse."""
+    """Parse like Long.parseLong; returns None if the text does not parse."""
     if len(text) < 19 and text.isdigit() and text.isascii():
         return int(text)
     return _parse_integer(text, _INT64)
 
 
 def parse_bool(text: str) -> bool:
-    """"true" in any case, and "1", which the C++ client writes."""
+    """ "true" in any case, and "1", which the C++ client writes."""
     return text == "1" or text.lower() == "true"
 
 
@@ -96,19 +96,19 @@ class HeaderFields:
         return default if text is None else parse_bool(text)
 
     def required_str(self, name: str) -> str:
-        """Raises MissingFieldError."""
+        """Returns the field; raises MissingFieldError if it is absent or does not parse."""
         return _present(self._ext.get(name), name)
 
     def required_int(self, name: str) -> int:
-        """Raises MissingFieldError."""
+        """Returns the field; raises MissingFieldError if it is absent or does not parse."""
         return _present(self.opt_int(name), name)
 
     def required_long(self, name: str) -> int:
-        """Raises MissingFieldError."""
+        """Returns the field; raises MissingFieldError if it is absent or does not parse."""
         return _present(self.opt_long(name), name)
 
     def required_bool(self, name: str) -> bool:
-        """Raises MissingFieldError."""
+        """Returns the field; raises MissingFieldError if it is absent or does not parse."""
         return parse_bool(_present(self._ext.get(name), name))
 
 

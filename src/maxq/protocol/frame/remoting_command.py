@@ -72,7 +72,7 @@ class RemotingCommand:
 
     @property
     def is_oneway(self) -> bool:
-        """A request that is never answered, not even with an error."""
+        """Whether the request is one-way: it is never answered, not even with an error."""
         return self.flag & ONEWAY_FLAG != 0
 
     @property
@@ -162,9 +162,7 @@ MAX_DIALECT_SIZE: Final = 8_192
 LONGEST_HEADER: Final = 0xFFFFFF
 
 
-def decode_frame(
-    payload: bytes | bytearray | memoryview, header_limit: int = MAX_HEADER_SIZE
-) -> RemotingCommand:
+def decode_frame(payload: bytes | bytearray | memoryview, header_limit: int = MAX_HEADER_SIZE) -> RemotingCommand:
     """Decode what follows the 4-byte length of a frame. Nothing of `payload` is kept: the body is copied.
 
     Args:

@@ -34,7 +34,7 @@ _LANGUAGES = (
 @cython.inline
 @cython.exceptval(check=False)
 def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """Decimal digits."""
+    """Write a number as decimal digits; returns the position behind them."""
     end: cython.Py_ssize_t
     rest: cython.longlong
     if value < 0:
@@ -59,7 +59,7 @@ def _put_number(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlon
 @cython.inline
 @cython.exceptval(check=False)
 def _put_hex(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """Sixteen upper-case hex digits."""
+    """Write a number as sixteen upper-case hex digits."""
     i: cython.int
     digit: cython.int
     for i in range(16):
@@ -72,7 +72,7 @@ def _put_hex(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) 
 @cython.inline
 @cython.exceptval(check=False)
 def _put_int(out: cython.p_uchar, p: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """The position behind it."""
+    """Write a 32-bit number; returns the position behind it."""
     put32(out, p, value)
     return p + 4
 
@@ -108,7 +108,7 @@ def _put_ids(
 @cython.inline
 @cython.exceptval(check=False)
 def _field(out: cython.p_uchar, p: cython.Py_ssize_t, name: bytes) -> cython.Py_ssize_t:
-    """A binary pair's key and room for the value's length."""
+    """Write a binary pair's key and leave room for the value's length."""
     n: cython.Py_ssize_t = len(name)
     out[p] = n >> 8
     out[p + 1] = n & 0xFF

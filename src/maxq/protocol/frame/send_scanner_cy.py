@@ -24,7 +24,7 @@ else:
     from maxq.protocol.frame.frame_scanner_cy import FrameScanner
     from maxq.runtime.buffers import find_byte, same_bytes, take_bytes, u32
 
-#: Properties that need the general way: the broker sets, strips or acts on them.
+#: Properties that the fast path does not handle: the broker sets, strips or acts on them.
 SPECIAL = frozenset(
     b"CLUSTER MSG_REGION TRACE_ON DELAY POP_CK __CRC32# __transactionId__ INNER_NUM INNER_BASE INNER_MULTI_DISPATCH "
     b"INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS TIMER_DEL_UNIQKEY "
@@ -181,7 +181,7 @@ class SendScanner(FrameScanner):
     def _frame(
         self, buf: cython.p_uchar, scratch: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> cython.int:
-        """One whole frame at [start, end): a row and 1, or 0 if it is not plain."""
+        """Read the frame at [start, end). Returns 1 and adds a row, or 0 if the fast path cannot store the send."""
         self._seen = 0
         self._reconsume = 0
         self._batch = False
@@ -269,7 +269,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _field(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
-        """One header field whose value is the last text. False: this frame is not plain."""
+        """Take a header field whose value is the last text. Returns False if the fast path cannot store this send."""
         letter: cython.int = buf[key] if key_size == 1 else self._letter(buf, key, key_size)
         value: cython.longlong
         if letter == 0x62:  # b topic
@@ -495,7 +495,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _printable(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-        """May this text go back into JSON as it is?"""
+        """Returns whether this text can be written into JSON without escapes."""
         if end - p > 128:
             return False
         while p < end:

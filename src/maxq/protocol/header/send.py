@@ -46,7 +46,7 @@ class SendMessageRequestHeader(CommandHeader):
 
     @classmethod
     def decode_v2(cls, ext: Mapping[str, str]) -> "SendMessageRequestHeader":
-        """From letters; a full name stands in for an absent letter, as some clients send them."""
+        """Decode the short form. A full name stands in for an absent letter, as some clients send them."""
         full = dict(ext)
         for letter, name in V2_LETTERS.items():
             if letter in ext:
@@ -59,7 +59,7 @@ class SendMessageRequestHeader(CommandHeader):
         return cls.decode_v2(ext) if code in _V2_CODES else cls.decode(ext)
 
     def encode_v2(self) -> dict[str, str]:
-        """With letters."""
+        """Returns the fields with the letters of the short form."""
         return {_LETTER_OF[name]: value for name, value in self.encode().items()}
 
 

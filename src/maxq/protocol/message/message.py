@@ -90,7 +90,7 @@ class Message:
 
     @property
     def uniq_key(self) -> str | None:
-        """The client's message id."""
+        """The message id that the client gave (UNIQ_KEY)."""
         return self.properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
 
     @property
@@ -182,7 +182,7 @@ class MessageExt(Message):
 
     @property
     def offset_msg_id(self) -> str:
-        """The broker's id: where the message is."""
+        """The offset message id, which tells where the message lies."""
         return offset_message_id(self.store_host, self.physical_offset)
 
     @property

@@ -55,7 +55,7 @@ class ExtraInfo(NamedTuple):
 
 
 def parse_extra_info(text: str) -> ExtraInfo:
-    """Read a receipt handle. RemoteProtocolError if it is none."""
+    """Decode a receipt handle. Raises RemoteProtocolError if it is not one."""
     parts = text.split(" ")
     if len(parts) < _PARTS_LEAST:
         raise RemoteProtocolError(f"extraInfo {text!r:.200} has {len(parts)} parts, at least {_PARTS_LEAST} are needed")
@@ -75,7 +75,7 @@ def parse_extra_info(text: str) -> ExtraInfo:
 
 
 def offsets_text(offsets: Iterable[int]) -> str:
-    """The third part of msgOffsetInfo."""
+    """Returns the third part of msgOffsetInfo."""
     return ",".join(map(str, offsets))
 
 

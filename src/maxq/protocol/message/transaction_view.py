@@ -74,7 +74,7 @@ class TransactionView:
 
 
 class Verdict(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     OPEN = "OPEN"
     COMMITTED = "COMMITTED"
@@ -94,7 +94,7 @@ def verdict(open_keys: set[str], forms: Sequence[MessageExt]) -> Verdict:
 
 
 def is_final(message: MessageExt) -> bool:
-    """Is this the message that consumers get, or will get when its delay is over?"""
+    """Returns whether this is the message that consumers get, or will get when its delay is over."""
     return transaction_type(message.sys_flag) == MessageSysFlag.TRANSACTION_COMMIT
 
 

@@ -100,4 +100,4 @@ class BareServer:
 
 
 def _ignore(service: str, error: BaseException) -> None:
-    """Nobody listens yet."""
+    """Does nothing: placeholder until a listener is set."""

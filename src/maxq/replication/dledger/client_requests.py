@@ -29,7 +29,7 @@ _CODE: Final = DLedgerResponseCode
 
 
 class ClientRequests:
-    """Registers itself with the server's port."""
+    """Handles the client requests of a bare DLedger server (append, get). Registers itself with the server's port."""
 
     def __init__(self, member: DLedgerServer) -> None:
         self._member = member
@@ -81,7 +81,7 @@ class ClientRequests:
         return answer(command, await self.get(request))
 
     async def get(self, request: GetRequest) -> GetReply:
-        """The committed entry at an index."""
+        """Returns the committed entry at an index."""
         member = self._member
         code = member.member_port.refusal(request)
         if code is None:

@@ -25,7 +25,8 @@ _KEY: Final = attrgetter("key")
 
 
 class CommitWaiters:
-    """Told SUCCESS, WAIT_QUORUM_ACK_TIMEOUT or why it cannot be known any more."""
+    """Callers that wait for commits. Each is told SUCCESS, WAIT_QUORUM_ACK_TIMEOUT, or why the outcome can no longer
+    be known."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiter] = deque()
@@ -43,19 +44,19 @@ class CommitWaiters:
             waiting.append(waiter)
 
     def committed(self, key: int) -> None:
-        """Everything up to `key` is committed."""
+        """Answer the waiters up to `key`, which is committed."""
         waiting = self._waiting
         while waiting and waiting[0].key <= key:
             waiting.popleft().done(DLedgerResponseCode.SUCCESS)
 
     def fail(self, code: DLedgerResponseCode) -> None:
-        """Nobody will learn here whether his entry is committed; it may be."""
+        """Answer all waiters that the outcome can no longer be known here; their entries may still be committed."""
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:
             waiter.done(code)
 
     def expire(self, now_ms: int) -> None:
-        """Who has waited too long hears so; his entry may still be committed."""
+        """Answer those that have waited too long; their entries may still be committed."""
         late = [waiter for waiter in self._waiting if waiter.deadline_ms <= now_ms]
         if late:
             self._waiting = deque(waiter for waiter in self._waiting if waiter.deadline_ms > now_ms)
@@ -63,5 +64,5 @@ class CommitWaiters:
                 waiter.done(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do; None: nobody waits."""
+        """Returns when `expire` has something to do; None if nobody waits."""
         return min((waiter.deadline_ms for waiter in self._waiting), default=None)

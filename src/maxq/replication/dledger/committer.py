@@ -32,7 +32,7 @@ class Committer:
         self._listeners.append(listener)
 
     def at_once(self, index: int) -> None:
-        """Everything up to `index` is committed."""
+        """Commit everything up to `index` at once."""
         self._due = -1
         self._store.commit(index)
         for listener in self._listeners:
@@ -40,13 +40,13 @@ class Committer:
         self.waiters.committed(self._store.committed_position)
 
     def soon(self, index: int) -> None:
-        """The same, behind what this turn of the loop has begun already."""
+        """Commit everything up to `index` after what this turn of the loop has already begun."""
         if self._due < 0:
             asyncio.get_running_loop().call_soon(self._tell)
         self._due = index
 
     def finish(self) -> None:
-        """What was said `soon` is done now, before something that builds on it."""
+        """Carry out now what `soon` has deferred, before something that depends on it."""
         if self._due >= 0:
             self.at_once(self._due)
 

@@ -151,7 +151,7 @@ class DLedgerServer:
         return self.port
 
     async def shutdown(self) -> None:
-        """Leave the group: who waits here hears that nobody knows. The store stays open."""
+        """Leave the group. Those who wait are told that the outcome is unknown. The store stays open."""
         self._is_running = False
         self._committer.finish()
         for handle in (self._timer, self._look):
@@ -188,15 +188,15 @@ class DLedgerServer:
 
     @property
     def leader_id(self) -> str | None:
-        """Who leads, as far as this member knows."""
+        """The id of the leader, as far as this member knows."""
         return self.node.leader_id
 
     def promise_refusal(self) -> DLedgerResponseCode | None:
-        """Why this member may not speak as the group's leader now; None: it may."""
+        """Returns why this member may not act as the group's leader now; None if it may."""
         return self.node.promise_refusal(self._clock.monotonic_ms())
 
     def append_refusal(self) -> DLedgerResponseCode | None:
-        """Why nothing may be appended here now; None: go on."""
+        """Returns why nothing may be appended here now; None if appends are possible."""
         return self.node.append_refusal(self._clock.monotonic_ms())
 
     def when_committed(self, end_position: int, done: Done) -> bool:
@@ -223,7 +223,7 @@ class DLedgerServer:
         return await future
 
     async def transfer(self, transferee: str) -> DLedgerResponseCode:
-        """Hand the leadership over to a member. SUCCESS: it leads."""
+        """Transfer the leadership to a member. Returns SUCCESS when that member leads."""
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         own = self.config.self_id
         request = TransferRequest(
@@ -244,7 +244,7 @@ class DLedgerServer:
                     await self.transfer(max(live, key=self.node.mark))
 
     def status(self) -> dict[str, str]:
-        """What an operator asks for: role, term, leader, indexes, and of each peer what this member knows."""
+        """Returns the state for operators: role, term, leader, indexes, and what this member knows of each peer."""
         status = {key: str(value) for key, value in self.node.status().items()}
         for link in self._links.values():
             status[f"{link.peer}.connected"] = str(link.is_connected).lower()
@@ -313,7 +313,7 @@ class DLedgerServer:
     # --- outputs ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Do what the core wants; what that leads it to want is done after it."""
+        """Carry out the outputs of the core, including those that result from carrying them out."""
         if self._is_draining or not self._is_running:
             return
         self._is_draining = True
@@ -390,7 +390,7 @@ class DLedgerServer:
         self._hear(self.node.term_stored, state)
 
     def _fail(self, error: BaseException) -> None:
-        """Neither votes nor answers are possible any more. Nothing if it ends already."""
+        """Stop this member, which can neither vote nor answer any more. Does nothing while it ends already."""
         if not self._is_running:
             return
         self._is_running = False
@@ -470,4 +470,4 @@ def _settle(future: "asyncio.Future[_T]", value: _T) -> None:
 
 
 def _stop_nothing(service: str, error: BaseException) -> None:
-    """Nobody is told."""
+    """Does nothing: placeholder for a missing listener."""

@@ -44,7 +44,7 @@ class _Remote(NamedTuple):
 
 
 class Member(Protocol):
-    """Whom the port belongs to (DLedgerServer)."""
+    """What the port needs of its member (DLedgerServer)."""
 
     @property
     def leader_id(self) -> str | None: ...
@@ -113,7 +113,7 @@ class MemberPort:
         )
 
     def refusal(self, request: Message) -> DLedgerResponseCode | None:
-        """Is the request meant for another member or group?"""
+        """Returns the refusal of a request that is meant for another member or group."""
         if request.remote_id != self._config.self_id:
             return DLedgerResponseCode.UNKNOWN_MEMBER
         return DLedgerResponseCode.UNKNOWN_GROUP if request.group != self._config.group else None

@@ -26,12 +26,12 @@ from maxq.runtime.interfaces import Clock
 log: Final = logging.getLogger(__name__)
 
 _CONNECT_MS: Final = 1000
-#: A connection that is kept moves some bytes so often: both ends close one that is silent for 120 s.
+#: Interval at which a kept connection sends some bytes: both ends close one that is silent for 120 s.
 _KEEP_MS: Final = 30_000
 
 
 class PeerLink:
-    """See the module."""
+    """The connection to one peer (see the module)."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PeerLink:
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection now?"""
+        """Whether there is a connection now."""
         return self._connection is not None and not self._connection.is_closed
 
     def send(self, request_id: int, request: Request) -> None:
@@ -82,7 +82,7 @@ class PeerLink:
         self._connect_soon()
 
     def keep(self, group: str, own_id: str) -> None:
-        """Have a connection, and have it live. Call it now and then while this peer leads."""
+        """Keep a connection open and alive. Call it periodically while this peer leads."""
         connection, now_ms = self._connection, self._clock.monotonic_ms()
         if self._is_closed:
             return
@@ -176,7 +176,7 @@ class PeerLink:
             asyncio.get_running_loop().call_soon(self._on_reply, request_id, None)
 
     async def close(self) -> None:
-        """No more requests; none is answered any more."""
+        """Close the link: requests are no longer sent or answered."""
         self._is_closed = True
         self._queued.clear()
         self._sent.clear()

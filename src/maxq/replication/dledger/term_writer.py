@@ -60,7 +60,7 @@ class TermWriter:
             self._task = None
 
     async def _store_term(self, state: HardState) -> bool:
-        """False: closed before it was durable."""
+        """Store the term. Returns False if the writer was closed before it was durable."""
         is_told = False
         while True:
             try:

@@ -14,7 +14,8 @@ COPIES_OF_SYNC_MASTER = 2
 
 
 class AckRule:
-    """The settings, read anew for each question: they may change at run time."""
+    """The rule that decides how many copies a send waits for. Settings are read for each call, because they may change
+    at run time."""
 
     def __init__(self, settings: BrokerSettings, in_sync: Callable[[], int]) -> None:
         """`in_sync`: brokers of the group that live and are in sync, the master included."""
@@ -55,7 +56,7 @@ class AckRule:
         return f"{role}: sends {sends}"
 
     def role_and_sends(self) -> tuple[str, str]:
-        """The role with the setting that counts, and what sends do."""
+        """Returns the role with the setting that decides it, and what sends wait for."""
         store = self._settings.store
         role, number = store.broker_role, store.in_sync_replicas
         if role != "SYNC_MASTER":

@@ -26,7 +26,7 @@ class FlowMonitor:
         self._allowance -= size
 
     def bytes_per_second(self, now_ms: int) -> int:
-        """Of the last whole second."""
+        """Bytes of the last whole second."""
         self._turn(now_ms)
         return self._speed
 

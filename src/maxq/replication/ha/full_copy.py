@@ -28,7 +28,7 @@ FROM_THE_LAST_FILE = 0
 
 
 class FullCopy:
-    """What a slave without a log reports first; see FirstOffset in ha_client.py."""
+    """Chooses the offset that a slave without a log reports first; see FirstOffset in ha_client.py."""
 
     def __init__(self, is_wanted: Callable[[], bool], master_min_offset: Callable[[], Awaitable[int | None]]) -> None:
         """

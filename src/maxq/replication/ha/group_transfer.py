@@ -20,7 +20,7 @@ class _Waiting(NamedTuple):
 
 
 class GroupTransfer:
-    """The waiting list."""
+    """The senders that wait for slaves, ordered by offset."""
 
     def __init__(self) -> None:
         self._lists: dict[int, deque[_Waiting]] = {}  # by needed acknowledgements; offsets and deadlines ascend
@@ -38,28 +38,28 @@ class GroupTransfer:
         waiting.append(_Waiting(end_offset, deadline_ms, done))
 
     def on_acknowledged(self, offsets: Sequence[int]) -> None:
-        """The slaves' acknowledged offsets, the largest first."""
+        """Take the slaves' acknowledged offsets, the largest first, and answer senders."""
         for needed, waiting in list(self._lists.items()):  # a sender that is told may wait again
             reached = kth_offset(offsets, needed)
             while waiting and waiting[0].end_offset <= reached:
                 waiting.popleft().done(True)
 
     def on_time(self, now_ms: int) -> None:
-        """Let go whoever has waited long enough."""
+        """Answer the senders that have waited too long."""
         for waiting in self._lists.values():
             while waiting and waiting[0].deadline_ms <= now_ms:
                 waiting.popleft().done(False)
 
     def first_end_offset(self) -> int | None:
-        """The smallest offset that somebody waits for; None while nobody waits."""
+        """Returns the smallest offset that a sender waits for; None if none waits."""
         return min((waiting[0].end_offset for waiting in self._lists.values() if waiting), default=None)
 
     def next_deadline_ms(self) -> int | None:
-        """When `on_time` has something to do; None while nobody waits."""
+        """Returns when `on_time` has something to do; None if no sender waits."""
         return min((waiting[0].deadline_ms for waiting in self._lists.values() if waiting), default=None)
 
     def release(self) -> None:
-        """Nobody will acknowledge any more: everybody is let go."""
+        """Answer all senders, because no slave will acknowledge any more."""
         for waiting in self._lists.values():
             while waiting:
                 waiting.popleft().done(False)

@@ -55,7 +55,7 @@ class ReplicaLog(Protocol):
 
     @property
     def filled_ranges(self) -> ReplicaRanges:
-        """Ranges of this log that starts have sealed."""
+        """Damaged ranges of this log that recovery has replaced by fillers."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class ReplicaLog(Protocol):
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the log ends: what the master must send next."""
+        """Physical offset at which the log ends: what the master must send next."""
         ...
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
@@ -79,7 +79,7 @@ class ReplicaLog(Protocol):
         ...
 
     def drop_pending(self) -> None:
-        """Forget the part of a record that came: the link is gone."""
+        """Discard the part of a record that was received, because the link ended."""
         ...
 
 
@@ -137,14 +137,14 @@ class HAClient:
         self.received = FlowMonitor(now_ms)
 
     async def request_offset(self) -> int:
-        """What the first report on the next connection says."""
+        """Returns the offset that the first report on the next connection names."""
         last_record = self._log.last_record_offset
         if last_record >= 0:
             return joint_offset(last_record)
         return await self._first_offset.choose() if self._first_offset is not None else 0
 
     def on_connected(self, request_offset: int, now_ms: int) -> bytes:
-        """A connection is there; what to begin with."""
+        """Note a new connection. Returns the bytes to send first."""
         self._parser = TransferParser()
         self._position = request_offset
         self.is_joined = self._begins_empty = self._log.last_record_offset < 0
@@ -157,7 +157,7 @@ class HAClient:
         return encode_request(request_offset)
 
     def on_closed(self) -> None:
-        """The connection is gone, and with it the rest of a record that was not whole."""
+        """Note that the connection ended; the incomplete record received last is discarded."""
         self._log.drop_pending()
         self.reported_offset = -1
         self.is_joined = False
@@ -259,7 +259,7 @@ class HAClient:
         self.ahead_bytes = ahead
 
     def take_report(self, now_ms: int) -> bytes:
-        """The report of what became the log's, or an offer; empty if there is neither."""
+        """Returns the report of what was appended, or an offer; empty if there is neither."""
         if self._contradiction is not None:
             if self.offered is not None or self._position < self._log.max_physical_offset:
                 return b""
@@ -271,7 +271,8 @@ class HAClient:
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
 
     def heartbeat(self, now_ms: int) -> bytes:
-        """The last report again, if nothing was written for haSendHeartbeatInterval; 0 while the logs are compared."""
+        """Returns the last report again if nothing was sent for haSendHeartbeatInterval; one of offset 0 while the
+        logs are compared."""
         if self.reported_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
             return b""
         return self._report(self.reported_offset if self.is_joined else 0, now_ms)

@@ -74,7 +74,7 @@ class HAClientService:
             self.on_failed(name, error)
 
     async def shutdown(self) -> None:
-        """End the link; nothing is connected any more."""
+        """End the link; no new connection is made."""
         self.client.state = HAConnectionState.SHUTDOWN
         task, self._task = self._task, None
         if task is not None:
@@ -158,7 +158,7 @@ class HAClientService:
         return 0 if outcome in (SILENT, START_OVER) else self._next_retry_s()
 
     def _note(self, failure: str) -> None:
-        """Say it, but not at every attempt again."""
+        """Log a failure, but not again at every attempt."""
         log.log(logging.DEBUG if failure == self.failure else logging.WARNING, "%s", failure)
         self.failure = failure
 
@@ -185,7 +185,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def begin(self, request_offset: int) -> None:
-        """Say the first report."""
+        """Send the first report."""
         if self.ended.done():
             return
         self._is_open = True

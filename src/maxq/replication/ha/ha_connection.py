@@ -52,7 +52,7 @@ class NamedRanges(Protocol):
     """The part of FilledRanges that a master tells."""
 
     def named(self) -> list[FilledRange]:
-        """All of them, for a slave that joins."""
+        """Returns all ranges, for a slave that joins."""
         ...
 
 
@@ -61,17 +61,17 @@ class LogSource(Protocol):
 
     @property
     def filled_ranges(self) -> NamedRanges:
-        """Ranges of this log that starts have sealed."""
+        """Damaged ranges of this log that recovery has replaced by fillers."""
         ...
 
     @property
     def min_physical_offset(self) -> int:
-        """Where the log begins, bytes."""
+        """Physical offset at which the log begins."""
         ...
 
     @property
     def max_physical_offset(self) -> int:
-        """Where the next record goes, bytes."""
+        """Physical offset of the next record."""
         ...
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
@@ -141,7 +141,7 @@ class HAConnection:
 
     @property
     def replicated_offset(self) -> int:
-        """Everything below is on this slave; -1 if nothing it says counts."""
+        """Physical offset below which this slave has everything; -1 while its reports do not count."""
         return self._reached if self._has_joined and self.state is HAConnectionState.TRANSFER else -1
 
     @property
@@ -267,7 +267,7 @@ class HAConnection:
         return max(0, self._source.max_physical_offset - self.next_offset) if self.next_offset >= 0 else 0
 
     def resume_in_ms(self, now_ms: int) -> int:
-        """How long flow control keeps back what is there; 0 if it does not."""
+        """Returns the ms for which flow control delays what is ready to be sent; 0 if it does not."""
         config = self._config()
         if self.state is not HAConnectionState.TRANSFER or not config.ha_flow_control_enable or not self.behind_bytes:
             return 0
@@ -289,7 +289,7 @@ class HAConnection:
         return self.is_too_long(now_ms - self.last_read_ms)
 
     def is_too_long(self, milliseconds: int) -> bool:
-        """Is that more than haHousekeepingInterval?"""
+        """Returns whether a time in ms is longer than haHousekeepingInterval."""
         return milliseconds > self._config().ha_housekeeping_interval
 
     def is_read(self, taken: int) -> bool:
@@ -305,7 +305,7 @@ class HAConnection:
         return min(silent, self.last_write_ms + config.ha_send_heartbeat_interval)
 
     def is_in_sync(self, master_offset: int) -> bool:
-        """Is it less than haMaxGapNotInSync behind `master_offset`?"""
+        """Returns whether the slave is less than haMaxGapNotInSync bytes behind `master_offset`."""
         return (
             self.state is HAConnectionState.TRANSFER
             and master_offset - self._reached < self._config().ha_max_gap_not_in_sync

@@ -78,12 +78,12 @@ class HAConnectionLink(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The socket's; -1: none of the system's."""
+        """The file descriptor of the socket; -1 if it has none."""
         own = self._transport.get_extra_info("socket")
         return -1 if own is None else int(own.fileno())
 
     def close(self, reason: str) -> None:
-        """End it at once: nothing that is not sent yet helps anybody."""
+        """End the connection at once; data not sent yet is dropped."""
         self.close_reason = reason
         reset(self._transport)
 
@@ -123,7 +123,7 @@ class HAConnectionLink(asyncio.Protocol):
         return True
 
     def _hear_half(self) -> None:
-        """The rest did not come."""
+        """Process the first half of a report whose rest did not arrive in time."""
         if self._first:
             self.data_received(b"")
 
@@ -146,7 +146,7 @@ class HAConnectionLink(asyncio.Protocol):
     # --- sending ---
 
     def push(self) -> None:
-        """Send what there is, as far as there is room; the transport says when there is more."""
+        """Send what there is, as far as the transport has room."""
         if self._is_paused or self._resume_timer is not None:
             return
         connection = self.connection

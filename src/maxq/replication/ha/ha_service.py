@@ -154,7 +154,7 @@ class HAService:
 
     @property
     def connections(self) -> list[HAConnection]:
-        """One for each connected slave, oldest first."""
+        """The connections of slaves, oldest first."""
         return [link.connection for link in self._links]
 
     @property
@@ -167,7 +167,7 @@ class HAService:
 
     @property
     def suspended(self) -> list[str]:
-        """Why slaves that are connected get nothing, one sentence each."""
+        """Returns why connected slaves get nothing, one sentence each."""
         return [connection.reason for connection in self.connections if connection.reason]
 
     @property
@@ -316,7 +316,7 @@ class HAService:
         return self._rule.refusal()
 
     def asks(self) -> bool:
-        """Does a send wait for slaves?"""
+        """Returns whether a send waits for slaves."""
         return self._rule.needed_acks() > 1
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
@@ -348,7 +348,7 @@ class HAService:
 
     @property
     def is_client_connected(self) -> bool:
-        """Is this slave's link to its master there?"""
+        """Whether this slave has a link to its master."""
         return self.client.is_connected
 
     @property

@@ -20,7 +20,7 @@ _LAST_RETRY_S = 300.0
 
 
 class LogCare:
-    """Owns both services.
+    """Runs the periodic check of the log (scrub) and the repair of damaged ranges.
 
     Attributes:
         scrub, repair: see there.
@@ -44,7 +44,7 @@ class LogCare:
         self.scrub = ScrubService(store, clock, config, self._repair)
 
     def start(self) -> None:
-        """Begin; the store is loaded, a loop runs."""
+        """Start both services. The store is loaded, and a loop runs."""
         self.scrub.start()
         try:
             self.repair.place_restored()
@@ -52,18 +52,18 @@ class LogCare:
             log.error("messages that are here again have no places in their queues yet: %s", error)
 
     async def shutdown(self) -> None:
-        """End, before the store is closed."""
+        """Stop both services. Call it before the store is closed."""
         if self._sealed is not None:
             self._sealed.cancel()
             await asyncio.gather(self._sealed, return_exceptions=True)
         await self.scrub.shutdown()
 
     def config_changed(self) -> None:
-        """A live update took place."""
+        """Apply changed settings."""
         self.scrub.config_changed()
 
     def master_connected(self) -> None:
-        """The link to the master is there: fetch what starts have sealed."""
+        """Fetch the damaged ranges from the master, whose link is up."""
         self._connected.set()
         if self._sealed is None or self._sealed.done():
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
@@ -98,7 +98,7 @@ class LogCare:
             pause_s = min(pause_s * 2, _LAST_RETRY_S)
 
     async def _pause(self, seconds: float) -> None:
-        """Until then, or until the link to the master is there again."""
+        """Wait until that time, or until the link to the master is up again."""
         try:
             async with asyncio.timeout(seconds):
                 await self._connected.wait()

@@ -227,7 +227,7 @@ class LogRepair:
         return self.repaired - before
 
     async def _take_back(self, address: str, start: int, end: int) -> str:
-        """Why not; empty if the range is right again."""
+        """Restore a range. Returns why that failed; empty if the range is right again."""
         if not self._config().ha_repair_enable:
             return "haRepairEnable is false"
         if start in self._lost_places:
@@ -282,7 +282,7 @@ def _good_prefix(data: bytes, start: int) -> tuple[int, int]:
 
 
 def _write_durably(region: MappedRegion, position: int, data: bytes) -> None:
-    """Blocks. OSError: no room, or the device refuses."""
+    """Write durably. Blocks. Raises OSError if there is no room or the device refuses."""
     stop = position + len(data)
     region.allocate(position, stop)
     view = region.view

@@ -76,7 +76,7 @@ class ScrubService:
                 await self._pause(None)
 
     async def _pause(self, milliseconds: int | None) -> None:
-        """Until then, or until scrubEnable has changed."""
+        """Wait until that time, or until scrubEnable has changed."""
         was_enabled = self._config().scrub_enable
         try:
             async with asyncio.timeout(None if milliseconds is None else milliseconds / 1000):
@@ -146,7 +146,7 @@ class ScrubService:
         return damage
 
     async def _meet(self, damage: DamagedRange) -> bool:
-        """True if it is repaired."""
+        """Handle a damaged range. Returns whether it was repaired."""
         if self.damages.get(damage.physical_offset) != damage:
             self.found += 1
             self.damages[damage.physical_offset] = damage

@@ -83,19 +83,19 @@ class EntryDispatcher:
     # --- inputs ---
 
     def start(self, now: int) -> None:
-        """The follower is in this term, for the first time or again."""
+        """Start sending to a follower that is in this term, for the first time or again."""
         self._compare_again(now)
         self.pump(now)
 
     def pump(self, now: int) -> None:
-        """Send what there is to send."""
+        """Send what is ready to be sent."""
         if self.type is DispatcherState.APPEND:
             self._append(now)
         elif self.type is not DispatcherState.WAIT and not self._asked and now >= self._not_before:
             self._compare(now)
 
     def next_tick(self, now: int) -> int:
-        """When `pump` has something to do that no other input brings about."""
+        """Returns when `pump` has something to do that no other input causes."""
         if self.type is not DispatcherState.WAIT and not self._asked and self._not_before > now:
             return self._not_before
         return self._commit_due() if self.type is DispatcherState.APPEND else _NEVER
@@ -287,7 +287,7 @@ class EntryDispatcher:
                 self._begin_append(self._truncate_index, now)
 
     def _failed(self, kind: PushType, request_id: int, now: int) -> None:
-        """No answer, or one that says: later."""
+        """Handle a missing answer, or one that asks to try later."""
         if kind is PushType.COMMIT:
             self._commit_sent = self._commit_known
         elif request_id == self._asked or request_id in self._in_flight:

@@ -36,7 +36,7 @@ class _Buffered(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A 200 that is said when the log is durable up to `until`."""
+    """A SUCCESS that is answered when the log is durable up to `until`."""
 
     until: int
     token: object
@@ -58,7 +58,7 @@ class EntryHandler:
 
     @property
     def next_tick(self) -> int:
-        """When `tick` has something to do."""
+        """Returns when `tick` has something to do."""
         if not self._buffer:
             return 1 << 62
         return min(buffered.overdue_ms for buffered in self._buffer.values())

@@ -81,7 +81,7 @@ class HeartBeats:
 
     @property
     def next_tick(self) -> int:
-        """When `tick` has something to do."""
+        """Returns when `tick` has something to do."""
         return self._next_tick
 
     def _contacts_changed(self) -> None:
@@ -97,7 +97,7 @@ class HeartBeats:
         self._next_tick = due
 
     def quorum_heard_ms(self, now: int) -> int:
-        """At this time a quorum, this member among it, still took it for the leader."""
+        """Returns the latest time at which a quorum, this member included, took it for the leader."""
         return now if self._quorum_heard_ms < 0 else self._quorum_heard_ms
 
     def has_lease(self, now: int) -> bool:
@@ -150,7 +150,7 @@ class HeartBeats:
             self._start_round(now)
 
     def end(self) -> None:
-        """This member leads no more."""
+        """End: this member no longer leads."""
         while self._reads:
             self._state.outbox.put(ReadReady(self._reads.popleft().token, DLedgerResponseCode.NOT_LEADER, -1))
 

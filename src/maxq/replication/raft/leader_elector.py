@@ -38,7 +38,7 @@ _LOG_IS_BEHIND: Final = frozenset((VoteResult.REJECT_EXPIRED_LEDGER_TERM, VoteRe
 
 
 class _Round:
-    """One question to all other members."""
+    """One round of questions to all other members."""
 
     __slots__ = ("deadline", "is_founding", "is_probe", "is_transfer", "results", "term")
 
@@ -52,7 +52,7 @@ class _Round:
 
 
 class LeaderElector:
-    """Of one member."""
+    """Elects leaders, as one member sees it."""
 
     def __init__(self, state: MemberState, rng: Rng, now: int) -> None:
         self._state = state
@@ -67,7 +67,7 @@ class LeaderElector:
 
     @property
     def next_tick(self) -> int:
-        """When `tick` has something to do."""
+        """Returns when `tick` has something to do."""
         if self._state.role is Role.LEADER:
             return _NEVER
         if self._state.role is Role.FOLLOWER:
@@ -106,7 +106,7 @@ class LeaderElector:
         self._enter_term(now, is_transfer=True)
 
     def role_changed(self, now: int) -> None:
-        """Role, term or leader are others: a round of before is over."""
+        """End an earlier round, because role, term or leader changed."""
         self._round = None
         self._ask_again.clear()
         self._next_vote_ms = max(self._next_vote_ms, now + self._back_off())
@@ -298,5 +298,5 @@ class LeaderElector:
         return low + self._rng.below(high - low + 1) + self._want_of_room()
 
     def _want_of_room(self) -> int:
-        """Who could append nothing lets the others go first."""
+        """Returns the extra wait of a member without room on its disk, which lets the others stand first."""
         return 0 if self._state.has_room else self._config.max_vote_interval_ms

@@ -60,7 +60,7 @@ class _Taking:
 
 
 class LeadershipTransfer:
-    """Both sides of it, of one member."""
+    """The transfer of the leadership, both sides of it, for one member."""
 
     def __init__(self, state: MemberState, elector: LeaderElector, now: int) -> None:
         self._state = state
@@ -77,12 +77,12 @@ class LeadershipTransfer:
 
     @property
     def transferee(self) -> str | None:
-        """To whom this leader is handing over; None: to nobody."""
+        """The member to which this leader is transferring the leadership; None if to none."""
         return None if self._handing_over is None else self._handing_over.transferee
 
     @property
     def next_tick(self) -> int:
-        """When `tick` has something to do."""
+        """Returns when `tick` has something to do."""
         due = _NEVER
         if self._handing_over is not None:
             due = self._handing_over.deadline
@@ -94,7 +94,7 @@ class LeadershipTransfer:
         return due
 
     def leads(self, beats: HeartBeats, acks: QuorumAckChecker, now: int) -> None:
-        """This member leads a new term."""
+        """Note that this member leads a new term."""
         self._beats, self._acks = beats, acks
         self._look_ms = now + _LOOK_INTERVAL_MS
 
@@ -111,7 +111,7 @@ class LeadershipTransfer:
             self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
 
     def tick(self, now: int) -> None:
-        """Deadlines; preferred leaders."""
+        """Handle deadlines and preferred leaders."""
         handing, taking = self._handing_over, self._taking
         if handing is not None and now >= handing.deadline:
             self._give_up_term(DLedgerResponseCode.TIMEOUT, now)
@@ -133,7 +133,7 @@ class LeadershipTransfer:
             self._elector.stand_at_once(now)
 
     def role_changed(self) -> None:
-        """Role, term or leader are others."""
+        """Note that role, term or leader changed."""
         state, taking, handing = self._state, self._taking, self._handing_over
         if handing is not None and not state.is_leader_of(handing.term) and handing.token is None:
             self._handing_over = None

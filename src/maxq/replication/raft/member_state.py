@@ -55,7 +55,7 @@ class MemberState:
 
     @property
     def is_amnesiac(self) -> bool:
-        """Has this member forgotten something it promised (S10)?"""
+        """Whether this member has lost entries that it had acknowledged (S10)."""
         return self.ledger.amnesiac_until >= 0
 
     @property
@@ -66,7 +66,7 @@ class MemberState:
 
     @property
     def may_elect(self) -> bool:
-        """May it vote and stand for election?"""
+        """Whether it may vote and stand for election."""
         return not self.frozen and (not self.is_amnesiac or self.is_new)
 
     def may_vote_for(self, request: VoteRequest) -> bool:
@@ -90,18 +90,18 @@ class MemberState:
 
     @property
     def leader_timeout_ms(self) -> int:
-        """Without a heart-beat for so long the leader is given up."""
+        """Time in ms without a heartbeat after which the leader is given up."""
         interval = self.config.heart_beat_time_interval_ms
         if not self.leader_is_maxq:
             interval = max(interval, self.config.java_heart_beat_time_interval_ms)
         return interval * self.config.max_heart_beat_leak
 
     def is_leader_of(self, term: int) -> bool:
-        """Does this member lead `term` now?"""
+        """Returns whether this member leads `term` now."""
         return self.role is Role.LEADER and self.term == term
 
     def check(self, message: Message) -> DLedgerResponseCode | None:
-        """The refusal of a request that is not for this member, or None."""
+        """Returns the refusal of a request that is not for this member, or None."""
         if message.group != self.config.group:
             return DLedgerResponseCode.UNKNOWN_GROUP
         if message.remote_id != self.config.self_id:
@@ -149,7 +149,7 @@ class MemberState:
         self._change(Role.LEADER, self.config.self_id, now)
 
     def commit(self, index: int) -> bool:
-        """Everything up to `index` is committed. Is that news?"""
+        """Note that everything up to `index` is committed. Returns whether that is new."""
         if index <= self.committed_index:
             return False
         assert index <= self.ledger.end_index, f"commit of {index}, the log ends at {self.ledger.end_index}"

@@ -40,7 +40,7 @@ from maxq.runtime.interfaces import Rng
 
 
 class _Leading:
-    """What a member has only while it leads: of one term, and gone with it."""
+    """State that a member has only while it leads a term."""
 
     def __init__(self, node: "RaftNode", state: MemberState, now: int) -> None:
         self.acks = QuorumAckChecker(state.config, state.ledger, state.ledger.end_index + 1)
@@ -61,7 +61,7 @@ class _Leading:
 
 
 class RaftNode:
-    """The core of one member."""
+    """The Raft core of one member, without any I/O."""
 
     def __init__(self, config: RaftConfig, ledger: Ledger, hard_state: HardState, rng: Rng, now: int) -> None:
         """
@@ -86,17 +86,17 @@ class RaftNode:
 
     @property
     def role(self) -> Role:
-        """Its role."""
+        """The member's role."""
         return self._state.role
 
     @property
     def term(self) -> int:
-        """Its term; perhaps not durable yet."""
+        """The member's term, which may not be durable yet."""
         return self._state.term
 
     @property
     def leader_id(self) -> str | None:
-        """Whom it takes for the leader of its term."""
+        """The member that it takes for the leader of its term."""
         return self._state.leader_id
 
     @property
@@ -177,7 +177,7 @@ class RaftNode:
         self._outbox.replied(request_id, reply, now)
 
     def tick(self, now: int) -> None:
-        """Time has passed."""
+        """Process the passing of time."""
         self._now = now
         self._elector.tick(now)
         self._handler.tick(now)
@@ -240,7 +240,7 @@ class RaftNode:
         self._state.has_room = has_room
 
     def read_index(self, token: object, now: int) -> None:
-        """A linearizable read: output ReadReady(token, …) once."""
+        """Begin a linearizable read; the output ReadReady(token, …) follows once."""
         self._now = now
         if self._leading is None or not self._leading.beats.has_lease(now):
             self._outbox.put(ReadReady(token, DLedgerResponseCode.NOT_LEADER, -1))

@@ -26,7 +26,7 @@ class Outbox:
 
     @property
     def storing(self) -> bool:
-        """Is a term or vote not durable yet?"""
+        """Whether a term or vote is not durable yet."""
         return self._storing is not None
 
     def send(self, peer: str, message: Request, on_reply: OnReply) -> int:
@@ -48,7 +48,7 @@ class Outbox:
         self._say(Answer(token, reply))
 
     def put(self, output: Output) -> None:
-        """Something that is no message."""
+        """Queue an output that is not a message."""
         self._outputs.append(output)
 
     def store(self, state: HardState) -> None:

@@ -51,7 +51,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """Role, term or leader are others now. Who ceases to lead takes no appends from here on (`end_leading`), and what
+    """Role, term or leader changed. Who ceases to lead takes no appends from here on (`end_leading`), and what
     waits for a commit gets TERM_CHANGED (501)."""
 
     role: Role

@@ -31,16 +31,16 @@ class QuorumAckChecker:
         return self._marks[peer]
 
     def acknowledged(self, peer: str, index: int) -> None:
-        """`peer` has everything up to `index`."""
+        """Note that `peer` has everything up to `index`."""
         if index > self._marks[peer]:
             self._marks[peer] = index
 
     def lowered(self, peer: str, index: int) -> None:
-        """`peer` has lost what is behind `index` (S11)."""
+        """Note that `peer` has lost what is behind `index` (S11)."""
         self._marks[peer] = min(self._marks[peer], index)
 
     def commit_point(self) -> int:
-        """Highest index that may be committed now; -1 if there is none."""
+        """Returns the highest index that may be committed now; -1 if there is none."""
         self._marks[self._self_id] = self._ledger.durable_index
         marks = sorted(self._marks.values(), reverse=True)
         by_quorum = marks[self._from_last]

@@ -108,7 +108,7 @@ class DurableFiles:
         self.sync(path)
 
     def replace(self, path: Path, data: bytes, *, private: bool = False) -> None:
-        """See Disk.replace."""
+        """Replace a file atomically (see Disk.replace)."""
         folders = _make_folders(path.parent)
         temporary = path.with_name(path.name + ".tmp")
         if private:
@@ -171,13 +171,13 @@ class DurableFiles:
         self.new.forget_below(source)
 
     def delete(self, path: Path) -> None:
-        """See Disk.delete."""
+        """Delete a file (see Disk.delete)."""
         os.unlink(path)
         sync_folder(path.parent)
         self.new.forget(path)
 
     def delete_tree(self, path: Path) -> None:
-        """See Disk.delete_tree."""
+        """Delete a folder with its content (see Disk.delete_tree)."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
             sync_folder(path.parent)
@@ -186,11 +186,11 @@ class DurableFiles:
     # --- used by SyncedFile ---
 
     def has_failed(self, key: tuple[int, int]) -> bool:
-        """Did a sync of this file fail, and was it not written again since?"""
+        """Returns whether a sync of this file failed and the file was not written again since."""
         return key in self._failed
 
     def failed(self, key: tuple[int, int], path: Path) -> None:
-        """A sync of this file failed."""
+        """Note that a sync of this file failed."""
         if key not in self._failed:
             fd = -1
             with contextlib.suppress(OSError):  # it is gone, or no descriptor is left
@@ -198,7 +198,7 @@ class DurableFiles:
             self._failed[key] = fd
 
     def forgive(self, key: tuple[int, int]) -> None:
-        """What a failed sync of this file covered was written again, or is of no use any more."""
+        """Note that what a failed sync of this file covered was written again or is no longer needed."""
         fd = self._failed.pop(key, -1)
         if fd >= 0:
             os.close(fd)
@@ -247,7 +247,7 @@ class SyncedFile:
             self._unnamed = False
 
     def sync_at_once(self) -> bool:
-        """The same by somebody who runs on a loop, if that should be a moment. False: not now; nothing was done."""
+        """Sync on the event loop if that should take only a moment. Returns False if nothing was done."""
         self._check()
         if self._unnamed:
             return False
@@ -278,7 +278,7 @@ class SyncedFile:
         self._files.forgive(self._key)
 
     def close(self) -> None:
-        """Give up the descriptor. Nothing is synced."""
+        """Close the descriptor without syncing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -82,7 +82,8 @@ class HoledMemory:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Show what somebody has written into holes since. What was written to `memory` there is lost."""
+        """Show in `memory` what was written into holes of the file since. What was written to `memory` there is
+        lost."""
         left: list[tuple[int, int]] = []
         for start, end in self._holes:
             for begin, stop in data_ranges(self._fd, start, end):

@@ -29,7 +29,7 @@ Done = Callable[[OSError | None], None]
 
 
 class KernelSync:
-    """Of one disk; used by one loop at a time."""
+    """Asynchronous syncs by the kernel (Linux AIO) for one disk; used by one loop at a time."""
 
     def __init__(self) -> None:
         self._ring: _Ring | None = None
@@ -79,7 +79,7 @@ class _Ring:
         loop.add_reader(self._eventfd, self._ended)
 
     def submit(self, fd: int, done: Done) -> bool:
-        """False: the kernel takes none now."""
+        """Submit a sync. Returns False if the kernel takes none now."""
         if len(self._orders) >= _MOST:
             return False
         self._last += 1

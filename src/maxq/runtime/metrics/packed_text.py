@@ -30,7 +30,7 @@ class PackedText:
         self.size = len(text)
 
     def unpack(self) -> bytes:
-        """The text."""
+        """Returns the text."""
         return isal_zlib.decompressobj(_RAW).decompress(self.deflated)
 
 
@@ -42,10 +42,10 @@ class GzipFrame:
         self._size = 0
 
     def add(self, piece: PackedText) -> None:
-        """`piece.deflated` comes next."""
+        """Account for the next piece of the stream."""
         self._crc = isal_zlib.crc32_combine(self._crc, piece.crc, piece.size)
         self._size += piece.size
 
     def end(self) -> bytes:
-        """What stands behind the last piece."""
+        """Returns the bytes that end the stream."""
         return _LAST_BLOCK + self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")

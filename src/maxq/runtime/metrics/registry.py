@@ -46,7 +46,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Instrument(Protocol):
-    """One name with all its label sets."""
+    """One metric name with all its label sets."""
 
     name: str
 
@@ -127,11 +127,11 @@ class Counter:
         values[key] = values.get(key, 0) + value
 
     def value(self, *labels: str) -> float:
-        """What was counted for these label values."""
+        """Returns the count for these label values."""
         return self._values.get(labels, 0)
 
     def forget(self, matches: Callable[[tuple[str, ...]], bool]) -> None:
-        """Drop the label sets that match: their topic or group is gone."""
+        """Drop the label sets that match, because their topic or group is gone."""
         for labels in [labels for labels in self._values if labels is not None and matches(labels)]:
             del self._values[labels]
 
@@ -342,7 +342,7 @@ class MetricsRegistry:
         *,
         about: str = "",
     ) -> None:
-        """The same of buckets."""
+        """A histogram whose samples come in blocks; a block is never changed, only replaced."""
         rows = self._rows(name, "histogram", labels, None, about)
         look = HistogramRows(name, bounds)
 
@@ -357,11 +357,11 @@ class MetricsRegistry:
         self._preparations.append(prepare)
 
     def names(self) -> list[str]:
-        """Of all instruments, whether they have numbers or not."""
+        """Names of all instruments, whether or not they have numbers."""
         return sorted(self._instruments)
 
     def lines(self) -> Iterator[Piece]:
-        """The whole text."""
+        """Returns the whole text."""
         self._looks += 1
         if self._looks % _LOOKS_KEPT == 0:
             for texts in self._texts.values():

@@ -12,7 +12,7 @@ _IGNORE_BUSY_MS = 10_000_000
 
 
 class AppendAdmission:
-    """What both writing ends, of single messages and of plain sends, ask before and tell after."""
+    """What MessageWriter and PlainWriter ask before an append and report after it."""
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, disk_room: DiskRoom) -> None:
         self._context = context
@@ -70,11 +70,13 @@ class AppendAdmission:
         return f"; its own store is not writable: {context.flags.why()}"
 
     def make_room(self, size: int = 0) -> PutMessageResult | None:
-        """Have room for a record of `size` bytes, in the current file or a new one; what to answer if there is none."""
+        """Make room for a record of `size` bytes, in the current file or a new one. Returns the refusal to answer with
+        if there is none."""
         return self.room(lambda: self._commit_log.make_room(size), size)
 
     def room(self, find: Callable[[], None], size: int) -> PutMessageResult | None:
-        """Call `find`, which finds room for `size` bytes or raises OSError; what to answer if there is none."""
+        """Call `find`, which finds room for `size` bytes or raises OSError. Returns the refusal to answer with if
+        there is none."""
         try:
             find()
         except OSError as error:
@@ -88,7 +90,7 @@ class AppendAdmission:
         return None
 
     def took(self, began_ms: int) -> int:
-        """An append began at `began_ms` and has just ended; how long it took, ms."""
+        """Note that an append which began at `began_ms` has ended. Returns how long it took, in ms."""
         now = self._context.clock.monotonic_ms()
         took_ms = now - began_ms
         if took_ms:

@@ -22,7 +22,7 @@ else:
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
-#: Properties of a half message that make its final message a matter of the general way.
+#: Properties of a half message whose final message the compiled path does not make.
 _NOT_PLAINLY_FINAL = frozenset(
     b"DELAY CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET __CRC32# INNER_NUM INNER_BASE "
     b"INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS "
@@ -47,7 +47,8 @@ class _HalfRecord:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def read(self, rec: cython.p_uchar, size: cython.longlong, group: bytes) -> cython.bint:
-        """Is it a plain half message of this producer group?"""
+        """Returns whether the record is a half message of this producer group that the compiled path can turn into its
+        final message."""
         # 124: what stands before the body's length ends before that, however wide the hosts are
         if size < 124 or u32(rec, layout.TOTAL_SIZE) != size or u32(rec, layout.MAGIC) != layout.MAGIC_V1:
             return False
@@ -172,5 +173,5 @@ def append_final(
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

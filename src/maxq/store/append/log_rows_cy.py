@@ -192,7 +192,7 @@ def _append_one(
     suffix_size: cython.Py_ssize_t,
     max_message_size: cython.longlong,
 ) -> cython.longlong:
-    """One message. Its size, or -1 when this row needs something else."""
+    """Append one message. Returns the record's size in bytes, or -1 when this path cannot store the row."""
     body_size: cython.longlong = row[sr.R_BODY_SIZE]
     topic_size: cython.longlong = row[sr.R_TOPIC_SIZE]
     properties_size: cython.longlong = row[sr.R_PROPERTIES_SIZE] + _mark(props, row) + suffix_size
@@ -237,7 +237,7 @@ def _append_one(
 @cython.inline
 @cython.exceptval(check=False)
 def _mark(props: cython.p_uchar, row: cython.p_longlong) -> cython.longlong:
-    """Bytes of the separator that the row's own properties lack: 1 or 0."""
+    """Returns 1 if the row's properties need a separator behind them, 0 if they end with one."""
     own_size: cython.longlong = row[sr.R_PROPERTIES_SIZE]
     return 1 if own_size and props[row[sr.R_PROPERTIES] + own_size - 1] != 2 else 0
 
@@ -269,7 +269,7 @@ def _put_properties(
 def _stored(
     tail: LogTail, row: cython.p_longlong, p: cython.longlong, total: cython.longlong, queue: QueueTail
 ) -> cython.void:
-    """The row's one record is at p."""
+    """Note in the row, the queue and the log that the row's record was written at p."""
     row[sr.R_PHYSICAL_OFFSET] = tail.file_from_offset + p
     row[sr.R_QUEUE_OFFSET] = queue.next_queue_offset
     row[sr.R_SIZE] = total
@@ -295,7 +295,8 @@ def _append_half(
     suffix_size: cython.Py_ssize_t,
     max_message_size: cython.longlong,
 ) -> cython.longlong:
-    """A message that opens a transaction, as a half message. Its size, or -1 when this row needs something else."""
+    """Append a message that opens a transaction as a half message. Returns the record's size in bytes, or -1 when this
+    path cannot store the row."""
     queue: QueueTail = None if half is None else half.queues.get(0)
     if queue is None:
         return -1
@@ -500,5 +501,5 @@ def _append_batch(
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

@@ -45,7 +45,8 @@ _RETRY_PREFIX = "%RETRY%"
 _OF_COPIES = (_RETRY_PREFIX, "%DLQ%")
 #: Bytes that a record takes at most in the log besides its topic, beyond what it takes in the body of a batch.
 _MORE_THAN_IN_A_BATCH = HEAD_SIZE_MAX - BATCH_RECORD_SIZE
-#: Until one more record fits: memory is written, becomes larger, gets blocks; then the same in the next file.
+#: Attempts to find room for one more record: write the memory out, enlarge it, allocate blocks; then the same in the
+#: next file.
 _MOST_CALLS_FOR_ROOM = 6
 
 
@@ -148,7 +149,7 @@ class MessageWriter:
         return result
 
     def _put_fact(self, topic: str, body: bytes) -> PutMessageResult:
-        """A record that every broker's dispatch leaves out of queues and index. Dispatch is the caller's."""
+        """Store a record that the dispatch of every broker leaves out of queues and index. The caller dispatches it."""
         message = MessageExtBrokerInner(
             topic, 0, body, sys_flag=MessageSysFlag.TRANSACTION_ROLLBACK, born_timestamp=self._context.clock.wall_ms(),
             born_host=self._context.identity.store_host,
@@ -156,7 +157,7 @@ class MessageWriter:
         return self._check_state() or self._append(message, 0, b"")
 
     def _append(self, message: MessageExtBrokerInner, queue_offset: int, properties: bytes) -> PutMessageResult:
-        """Write one record. Counters and dispatch are the caller's."""
+        """Write one record. The caller counts and dispatches it."""
         config = self._context.config
         reserved = _PROP_CRC_SIZE if config.enabled_append_prop_crc else 0
         if len(properties) + reserved > MAX_PROPERTIES:
@@ -409,7 +410,8 @@ class MessageWriter:
     # --- several queues ---
 
     def _named_queues(self, message: MessageExtBrokerInner) -> list[str]:
-        """Those that the message is put into as well; if it opens a transaction, when that is committed."""
+        """Returns the further queues that the message is put into; for a message that opens a transaction, when that
+        is committed."""
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         is_held_back = message.topic in OF_TRANSACTIONS
         if not names or not self._context.config.enable_multi_dispatch:
@@ -453,14 +455,16 @@ class MessageWriter:
 
 
 def _of_no_batch(properties: dict[str, str]) -> dict[str, str]:
-    """Without what inner batches have: a copy's message may have it from its producer, who sent it in a plain batch."""
+    """Returns the properties without those of inner batches: a message may still have them from a batch in which its
+    producer sent it."""
     if PROPERTY_INNER_NUM not in properties:
         return properties
     return {name: value for name, value in properties.items() if name not in (PROPERTY_INNER_NUM, PROPERTY_INNER_BASE)}
 
 
 def _without_places(properties: dict[str, str]) -> dict[str, str]:
-    """The store gives places in queues; whoever brings some would have other messages' places taken away."""
+    """Returns the properties without queue offsets. The store assigns these; offsets named by a client would be those
+    of other messages."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties:
         return properties
     return {name: value for name, value in properties.items() if name != PROPERTY_INNER_MULTI_QUEUE_OFFSET}

@@ -104,7 +104,7 @@ class PlainWriter:
         return self._appended(done, began, now)
 
     def _most_of_a_row(self) -> int:
-        """Longest body that is stored straight from a row; the general way knows what to do with others."""
+        """Returns the longest body in bytes that is stored straight from a row; MessageWriter stores longer ones."""
         config = self._context.config
         most = config.max_message_size
         return min(most, _ROW_IN_ENTRY) if config.enable_dleger_commit_log else most
@@ -143,11 +143,11 @@ class PlainWriter:
         return self._appended(done, began, now)
 
     def _brings_places(self, source: bytearray | memoryview) -> bool:
-        """May a client have given a message places in light queues? The general way leaves them out."""
+        """Returns whether a client may have named offsets in light queues, which only MessageWriter removes."""
         return self._context.config.enable_multi_dispatch and _PLACES in bytes(source)
 
     def _appended(self, done: int, began_ms: int, now_ms: int) -> RowsAppended:
-        """So many rows were appended to the current file."""
+        """Count `rows` appended rows and publish them."""
         if done == 0:
             return _NO_ROWS
         log = self._commit_log
@@ -186,7 +186,7 @@ class PlainWriter:
 
     @property
     def final_topic(self) -> str:
-        """Where the last `append_final` went."""
+        """The topic that the last `append_final` stored into."""
         tail = self._commit_log.tail.final_topic
         return "" if tail is None else tail.topic
 

@@ -21,7 +21,7 @@ else:
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i64, put_bytes, take_bytes, u32
 
-#: Properties of records that are copied the general way.
+#: Properties of records that MessageWriter copies instead of this module.
 _NOT_PLAIN = frozenset(
     b"__CRC32# INNER_NUM INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET MAXQ_DAMAGED __LITE_TOPIC "
     b"TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_OUT_MS TIMER_DEL_UNIQKEY TRAN_MSG".split()
@@ -128,7 +128,8 @@ class RecordCopy:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _read_properties(self) -> cython.bint:
-        """Are they plain? Notes which of those are there that copies set."""
+        """Returns whether this module can copy a record with these properties; notes which of the properties that
+        copies set are present."""
         rec: cython.p_uchar = self._text()
         p: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = len(self.properties)
@@ -224,5 +225,5 @@ class RecordCopy:
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

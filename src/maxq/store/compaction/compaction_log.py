@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SegmentSizes:
-    """Bytes of a log file and of its file of units."""
+    """Sizes, in bytes, of a segment's log file and of its file of units."""
 
     log: int
     units: int
@@ -140,7 +140,7 @@ class CompactionLog:
         self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
 
     def cut(self, offset: int) -> None:
-        """Forget messages at or behind `offset`: a crash took them from the log they were copied from. Blocks."""
+        """Remove messages at or behind `offset`, which a crash took from the log that they were copied from. Blocks."""
         if self.next_offset <= offset:
             return
         log.warning(
@@ -165,7 +165,8 @@ class CompactionLog:
             self.next_offset = offset
 
     def cut_copies_from(self, physical_offset: int) -> None:
-        """Forget what was copied from the log at or behind this place, and what came after it. Blocks."""
+        """Remove what was copied from this physical offset of the log or behind it, and everything after that.
+        Blocks."""
         for segment in self._segments:
             for unit in segment.units(0) if segment.end_in_commit_log > physical_offset else ():
                 record = segment.record(unit)
@@ -183,7 +184,8 @@ class CompactionLog:
         return None
 
     def _bases(self) -> list[int]:
-        """Of the segments that have both files; what stands alone was cut off at its birth."""
+        """Returns the base offsets of the segments that have both files. A file without its twin was left by a crash
+        while the segment was made."""
         disk = self._context.disk
         logs, units = (
             {entry.name for entry in disk.list(folder) if not entry.is_dir and is_offset_name(entry.name)}
@@ -245,7 +247,7 @@ class CompactionLog:
         return fresh
 
     def take_unflushed(self) -> list[Segment]:
-        """What was written since the last call, to be flushed."""
+        """Returns the segments written since the last call, which the caller flushes."""
         segments = sorted(self._unflushed, key=lambda segment: segment.base)
         self._unflushed.clear()
         return segments
@@ -259,7 +261,7 @@ class CompactionLog:
 
     @property
     def min_offset(self) -> int:
-        """Of the oldest message that is kept; `next_offset` without one."""
+        """Queue offset of the oldest message that is kept; `next_offset` if there is none."""
         return next((segment.first_offset for segment in self._segments if segment.count), self.next_offset)
 
     def get_message(
@@ -330,7 +332,8 @@ class CompactionLog:
                     yield segment, unit
 
     def offset_by_time(self, timestamp: int) -> int:
-        """Of the first message kept that was stored at or after `timestamp`; `next_offset` if there is none."""
+        """Returns the queue offset of the first kept message that was stored at or after `timestamp`; `next_offset` if
+        there is none."""
         for segment in self._segments:
             for unit in segment.units(segment.find_time(timestamp)):
                 return unit.offset
@@ -344,7 +347,8 @@ class CompactionLog:
 
     @property
     def is_replacing(self) -> bool:
-        """A replacement has begun and is not at its end: call `finish`, `take_over`, `forget`, in this order."""
+        """Whether a replacement has begun and is not complete: then call `finish`, `take_over` and `forget`, in this
+        order."""
         return self._replacing is not None
 
     def plan(self, flushed: int) -> list[Segment]:
@@ -388,7 +392,7 @@ class CompactionLog:
         return Replacement.of_written(disk, self.folders, old, new, position)
 
     def _newest(self, closed: list[Segment]) -> dict[bytes, int]:
-        """Of each key in what was not compacted yet, the newest message offset."""
+        """Returns, for each key of the segments that are not compacted yet, the newest queue offset."""
         newest: dict[bytes, int] = {}
         for segment in closed:
             for unit in segment.units(segment.find(self.position + 1)):
@@ -403,7 +407,7 @@ class CompactionLog:
         return message is not None and len(message.body) > 0 and unit.offset >= newest.get(_key(message), -1)
 
     def begin(self, closed: list[Segment], replacement: Replacement) -> None:
-        """What `rewrite` wrote takes the place of closed segments."""
+        """Begin to replace the closed segments by what `rewrite` wrote."""
         self._replacing = _Replacing(closed, replacement)
 
     def finish(self) -> list[Segment]:
@@ -438,7 +442,7 @@ class CompactionLog:
         return replacing.replacement.position
 
     def forget(self) -> None:
-        """The replacement is at its end. Blocks. Call it again if it raises OSError."""
+        """Remove the traces of a completed replacement. Blocks. Call it again if it raises OSError."""
         assert self._replacing is not None
         self._replacing.replacement.forget(self._context.disk)
         self._replacing = None
@@ -462,5 +466,5 @@ class CompactionLog:
 
 
 def _key(message: MessageExt) -> bytes:
-    """Keys may be long, and there may be millions of them."""
+    """Returns a digest of the key: keys may be long, and there may be millions of them."""
     return md5(message.properties[PROPERTY_KEYS].encode(), usedforsecurity=False).digest()

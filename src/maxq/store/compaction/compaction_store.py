@@ -85,7 +85,7 @@ class CompactionStore:
     # --- life ---
 
     def load(self, *, clean_exit: bool) -> None:
-        """Positions, and all queues that have files. Blocks."""
+        """Load the positions and all queues that have files. Blocks."""
         self._clean_exit = clean_exit
         self._positions = self._read_positions()
         disk = self._context.disk
@@ -139,7 +139,8 @@ class CompactionStore:
             found.cut(lost)
 
     def close(self) -> bool:
-        """Flush and give up everything. Blocks. False if a queue could not be flushed: the exit is not a clean one."""
+        """Flush and release everything. Blocks. Returns False if a queue could not be flushed; the exit is then not a
+        clean one."""
         complete = True
         for found in self._logs.values():
             try:
@@ -322,7 +323,7 @@ class CompactionStore:
         return found.get_message(offset, max_nums, max_bytes, tags_codes, test)
 
     def current(self, topic: str, queue_id: int) -> CompactionLog | None:
-        """A queue, with what came a moment ago (a long backlog is left to the service); None: it is not known."""
+        """Returns a queue, brought up to date unless its backlog is long; None for an unknown queue."""
         try:
             self.catch_up(topic, queue_id)
         except OSError as error:
@@ -352,7 +353,7 @@ class CompactionStore:
         return True
 
     async def _replace(self, found: CompactionLog) -> int:
-        """Bring a replacement that has begun to its end; how many messages the new segments have."""
+        """Complete a replacement that has begun. Returns how many messages the new segments have."""
         fresh = await self._context.jobs.run(found.finish, threads=TOOLS)
         position = found.take_over(fresh)
         self._positions[f"{found.folders.topic}_{found.folders.queue_id}"] = position
@@ -368,7 +369,7 @@ class CompactionStore:
         self._context.disk.replace(self._root / _POSITIONS, body.encode())
 
     def begin_anew(self, topics: Iterable[str]) -> None:
-        """These topics were deleted: nothing of them is shown from now on. Their files go with the next round."""
+        """Hide everything of these topics, which were deleted. The next round deletes their files."""
         self._doomed |= {topic for topic, _ in self._logs} & set(topics)
 
     async def delete_topics(self, doomed: set[str]) -> None:

@@ -45,7 +45,7 @@ class QueueFolders:
         return self.root / f"{_PREFIX}{self.topic}-{self.queue_id}{_SUFFIX}"
 
     def delete_uncommitted(self, disk: Disk) -> None:
-        """Delete what was written for replacements that do not count. Blocks."""
+        """Delete what was written for replacements that were not committed. Blocks."""
         for folder in (self.log, self.units):
             for entry in disk.list(folder):
                 if entry.is_dir and entry.name.startswith(_COMPACTING):
@@ -53,7 +53,8 @@ class QueueFolders:
 
 
 def folder_of(position: int) -> str:
-    """The folder of the new segments of a replacement; a position is compacted to once."""
+    """Returns the folder of the new segments of a replacement. A queue is compacted up to a given position only once,
+    so the position names it."""
     return f"{_COMPACTING}-{position}"
 
 
@@ -76,13 +77,13 @@ class Replacement:
     def of_written(
         cls, disk: Disk, folders: QueueFolders, old: tuple[int, ...], new: tuple[int, ...], position: int
     ) -> "Replacement":
-        """Of new segments that are durable in their folder. Blocks."""
+        """Returns the replacement made of new segments that are durable in their folder. Blocks."""
         files = [(folder / folder_of(position), base) for base in new for folder in (folders.log, folders.units)]
         sums = [_crc(disk, folder / offset_to_file_name(base)) for folder, base in files]
         return cls(folders, old, tuple(zip(new, sums[0::2], sums[1::2], strict=True)), position)
 
     def commit(self, disk: Disk) -> None:
-        """From here on the new segments count. Blocks."""
+        """Commit the replacement: from here on the new segments are valid. Blocks."""
         body = json.dumps({"old": self.old, "new": self.new, "position": self.position})
         disk.replace(self.folders.replacing, json.dumps({"crc": zlib.crc32(body.encode()), "body": body}).encode())
 
@@ -107,7 +108,7 @@ class Replacement:
             disk.delete_tree(folder / folder_of(self.position))
 
     def _moves(self, disk: Disk, folder: PurePath, number: int) -> list[tuple[PurePath, PurePath]]:
-        """What is to be renamed in a folder, and is whole."""
+        """Returns the complete segments of a folder that are to be renamed."""
         moves = []
         for sums in self.new:
             name = offset_to_file_name(sums[0])
@@ -124,13 +125,14 @@ class Replacement:
         return moves
 
     def forget(self, disk: Disk) -> None:
-        """It is finished, and its position is stored. Blocks."""
+        """Remove the note of a replacement that is complete and whose position is stored. Blocks."""
         if disk.exists(self.folders.replacing):
             disk.delete(self.folders.replacing)
 
 
 def committed(disk: Disk, folders: QueueFolders) -> Replacement | None:
-    """The replacement that a crash interrupted, if there is one. Blocks. StoreRefusedError if its file is damaged."""
+    """Returns the committed replacement that a crash interrupted, if there is one. Blocks. Raises StoreRefusedError if
+    its file is damaged."""
     try:
         text = disk.read(folders.replacing)
     except FileNotFoundError:

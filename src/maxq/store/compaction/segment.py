@@ -99,7 +99,8 @@ class Segment:
 
     @property
     def is_ended(self) -> bool:
-        """Does the closing unit follow the last one? Where it does not, and others came behind, units were lost."""
+        """Returns whether the closing unit follows the last one. If it does not and later segments exist, units were
+        lost."""
         place = self.count * UNIT_SIZE
         return bytes(self._units.view[place : place + UNIT_SIZE]) == _END_UNIT
 
@@ -121,12 +122,12 @@ class Segment:
 
     @property
     def first_offset(self) -> int:
-        """Of the first message; -1 without one."""
+        """Queue offset of the first message; -1 without one."""
         return self._offset(0) if self.count else -1
 
     @property
     def last_offset(self) -> int:
-        """Of the last message; -1 without one."""
+        """Queue offset of the last message; -1 without one."""
         return self._offset(self.count - 1) if self.count else -1
 
     def _offset(self, index: int) -> int:
@@ -134,7 +135,7 @@ class Segment:
         return offset
 
     def has_room(self, size: int) -> bool:
-        """Does a record of this size fit, with the BLANK behind it?"""
+        """Returns whether a record of this size fits, with the BLANK behind it."""
         return self.count < self._most and self.wrote + size + _BLANK.size <= self._log_size
 
     def append(self, record: memoryview, tags_code: int, store_timestamp: int) -> None:
@@ -158,7 +159,7 @@ class Segment:
         self.count += 1
 
     def close(self) -> None:
-        """Nothing more is appended. What Java needs to see that is written."""
+        """End the segment: nothing more is appended. Writes what Java needs to recognise that."""
         if self.wrote + _BLANK.size <= self._log_size:
             self._log.write(self.wrote, memoryview(_BLANK.pack(self._log_size - self.wrote, MAGIC_BLANK)))
         place = self.count * UNIT_SIZE
@@ -188,7 +189,7 @@ class Segment:
         return low
 
     def units(self, index: int) -> Iterator[CompactUnit]:
-        """Units from `index` on."""
+        """Returns the units from number `index` on."""
         while index < self.count:
             yield self._unit(index)
             index += 1
@@ -198,7 +199,7 @@ class Segment:
         return CompactUnit(physical - self.base, size, tags, time, offset)
 
     def record(self, unit: CompactUnit) -> memoryview | None:
-        """The bytes of a unit's record; None if another one, or none, is there."""
+        """Returns the bytes of a unit's record; None if no record, or another one, is there."""
         view = self._log.view[unit.position : unit.position + unit.size]
         if len(view) != unit.size or unit.size < _QUEUE_OFFSET_AT + 8 or _SIZE.unpack_from(view)[0] != unit.size:
             return None
@@ -206,7 +207,8 @@ class Segment:
 
     @property
     def end_in_commit_log(self) -> int:
-        """Behind the last message, in the log it was copied from; 0 without one, or if it is damaged."""
+        """Physical offset behind the last message in the log that it was copied from; 0 without a message, or if it is
+        damaged."""
         record = self.record(self._unit(self.count - 1)) if self.count else None
         return 0 if record is None else physical_offset_of(record) + len(record)
 
@@ -235,5 +237,5 @@ class Segment:
 
 
 def physical_offset_of(record: memoryview) -> int:
-    """Where a message lies in the log that it was copied from."""
+    """Returns the physical offset of a message in the log that it was copied from."""
     return int(_OFFSET.unpack_from(record, _PHYSICAL_OFFSET_AT)[0])

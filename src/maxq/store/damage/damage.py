@@ -33,7 +33,7 @@ _BLANK = b"\xcb\xd4\x31\x94"
 
 @dataclass(frozen=True, slots=True)
 class DamagedPlace:
-    """Where the damaged message was, if its header is whole."""
+    """The queue and offset of a damaged message, as far as its header can be read."""
 
     topic: str
     queue_id: int

@@ -18,6 +18,4 @@ _OF_A_FILLER: Final = frozenset({DAMAGED_PROPERTY, "REAL_TOPIC", "REAL_QID"})
 def is_filler(sys_flag: int, properties: Mapping[str, str]) -> bool:
     """Is a record with these a filler that tells which bytes it covers, and no message that a client gave the property
     to? A record whose damage left no room for properties has no topic; nothing tells it from others like it."""
-    return (
-        is_rolled_back(sys_flag) and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)
-    )
+    return is_rolled_back(sys_flag) and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)

@@ -108,7 +108,7 @@ class FileCheck:
         return self._end == self._file_size and self._head()[0] == self._file_size - self.position
 
     def _size_of_next(self) -> int:
-        """What the next record says of its size; 0 if it is none."""
+        """Returns the size that the next record states, in bytes; 0 if no record is there."""
         size, magic = self._head()
         return size if magic in MESSAGE_MAGICS else 0
 
@@ -126,7 +126,7 @@ class FileCheck:
         return self._find(start + 1)
 
     def _find(self, start: int) -> int:
-        """The first good record at or behind `start`; else the end."""
+        """Returns the position of the first good record at or behind `start`; the end if there is none."""
         while start < self._end:
             stop = min(start + STEP, self._end)
             self._region.load(start, stop)
@@ -140,7 +140,7 @@ class FileCheck:
         return self._end
 
     def _is_good(self, position: int) -> bool:
-        """A good record; or the BLANK that closes the file."""
+        """Returns whether a good record, or the BLANK that closes the file, is there."""
         size = size_of(self._view, position)
         stop = position + size
         if not position + 8 <= stop <= self._end:
@@ -154,7 +154,7 @@ class FileCheck:
         return count > 0
 
     def skip_unreadable(self) -> DamagedRange:
-        """Go on behind what the device cannot read. Blocks."""
+        """Continue behind the bytes that the device cannot read. Blocks."""
         start = self.position
         position = start + STEP
         while position < self._end:

@@ -45,7 +45,8 @@ class FilledRanges:
         self.as_on_master: frozenset[tuple[int, int]] = frozenset()
 
     def load(self) -> None:
-        """The list, and what starts before there was one have sealed. A file that is no list is as none. Blocks."""
+        """Load the list, and find ranges that were replaced before the list existed. An unreadable file counts as
+        missing. Blocks."""
         disk = self._context.disk
         listed = decode_ranges(disk.read(self._path)) if disk.exists(self._path) else set()
         own = {
@@ -58,7 +59,7 @@ class FilledRanges:
         self.add(own)
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Durable. Blocks, if there is anything new; OSError."""
+        """Add ranges to the list, durably. Blocks if any is new. Raises OSError if the disk refuses."""
         new = set(ranges) - self._ranges
         if not new:
             return
@@ -68,20 +69,21 @@ class FilledRanges:
         self._resolver.lost_bytes = sum(end - start for start, end in kept)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """(start, end) of those that the log has, in order."""
+        """Returns the (start, end) of the ranges that lie in the log, in order."""
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         return sorted((start, end) for start, end in self._ranges if low <= start and end <= high)
 
     def named(self) -> list[FilledRange]:
-        """What a master tells a slave. Reads the ranges."""
+        """Returns what a master tells a slave about its ranges. Reads their bytes."""
         return [FilledRange(start, end, self._crc(start, end)) for start, end in self.ranges()]
 
     def still_filled(self) -> list[tuple[int, int]]:
-        """Those where a filler stands now."""
+        """Returns the ranges in which a filler lies now."""
         return [(start, end) for start, end in self.ranges() if is_filled(self._commit_log, start, end - start)]
 
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
-        """Of what the master names: where it has other bytes, and this log is more than a filler of its own."""
+        """Returns those of the master's ranges in which this log has other bytes than the master and not just a filler
+        of its own."""
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         other = [
             one
@@ -94,7 +96,8 @@ class FilledRanges:
         return [one for one in other if not any(start <= one.start and one.end <= end for start, end in fillers)]
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
-        """The log is a copy of the master's, with its fillers. Blocks, if there is anything new; OSError."""
+        """Add the master's ranges: this log is a copy of its log, fillers included. Blocks if any is new. Raises
+        OSError if the disk refuses."""
         self.add((one.start, one.end) for one in named)
         self.as_on_master = frozenset((s, e) for s, e, crc in named if crc == self._crc(s, e))
 

@@ -10,12 +10,12 @@ _VERSION: Final = 1
 
 
 def encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
-    """The file of these (start, end)."""
+    """Returns the bytes of the file that lists these (start, end) ranges."""
     return orjson.dumps({"version": _VERSION, "ranges": sorted(ranges)})
 
 
 def decode_ranges(data: bytes) -> set[tuple[int, int]]:
-    """The ranges in the file; none if the bytes are no such file."""
+    """Returns the (start, end) ranges of the file; an empty list if the bytes are not such a file."""
     try:
         found: Any = orjson.loads(data)
         if found["version"] != _VERSION:

@@ -23,7 +23,6 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 log = logging.getLogger(__name__)
 
 
-
 def restore_places(
     commit_log: CommitLog,
     queues: ConsumeQueueStore,
@@ -127,7 +126,7 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
 
 
 def is_filled(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
-    """Does a filler (damage.py) stand in [physical_offset, physical_offset + size)?"""
+    """Returns whether a filler (damage.py) lies in [physical_offset, physical_offset + size)."""
     record = commit_log.record(physical_offset)
     if record is None:
         blank = commit_log.get(physical_offset, 8)

@@ -166,7 +166,8 @@ class Dispatcher:
         end: cython.Py_ssize_t,
         file_from_offset: cython.longlong,
     ) -> cython.longlong:
-        """Dispatch the record at p. Its size; 0 if there is none (whole); -1 for BLANK."""
+        """Dispatch the record at p. Returns the record's size; 0 if no complete record starts at p; -1 for a BLANK
+        record."""
         total: cython.longlong = i32(buf, p)
         magic: cython.uint = u32(buf, p + layout.MAGIC)
         if magic == layout.MAGIC_BLANK:
@@ -257,9 +258,7 @@ class Dispatcher:
                 self._put_unit(topic, i32(buf, p + layout.QUEUE_ID), queue_offset, physical_offset, total, tags_code)
         if indexed:
             if unique:
-                self._put_index(
-                    index, _hash(buf, unique, unique_end, topic.key_hash), physical_offset, store_timestamp
-                )
+                self._put_index(index, _hash(buf, unique, unique_end, topic.key_hash), physical_offset, store_timestamp)
             if keys:
                 name = keys
                 while name < keys_end:
@@ -314,9 +313,7 @@ class Dispatcher:
             return 0
         # a changed high bit must not wrap around to the right place
         believable: cython.bint = 0 <= queue_offset <= _MOST_UNITS and queue_offset * 20 == queue.write_offset
-        if not believable or not queue.append(
-            physical_offset, cython.cast(cython.int, size), tags_code
-        ):
+        if not believable or not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):
             if not self._owner.roll_queue(queue, queue_offset, physical_offset, size):
                 return 0
             if not queue.append(physical_offset, cython.cast(cython.int, size), tags_code):

@@ -51,7 +51,7 @@ _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """One record of a hooked topic, on its way from the log into the indexes."""
+    """One record of a topic with a hook, as it is dispatched."""
 
     message: MessageExt
     physical_offset: int
@@ -107,21 +107,21 @@ class DispatchService:
         self._half_done = False  # the disk took only a part of that record's entries
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
-        """Let `function` see every record of `topic` that is dispatched from now on."""
+        """Call `function` with every record of `topic` that is dispatched from now on."""
         self._queues.topic_tail(topic).hooked = True
         self.hooks[topic] = function
 
     def entries_from(self, physical_offset: int) -> None:
-        """Files that begin at or behind it hold DLedger entries."""
+        """Physical offset from which on files hold DLedger entries."""
         self.dispatcher.entries_from = self.unindexed.entries_from = physical_offset
 
     def begin_at(self, physical_offset: int) -> None:
-        """This copy of the log begins there: there is nothing before it that could be dispatched."""
+        """Note that this copy of the log begins at this physical offset: nothing before it can be dispatched."""
         self.dispatcher.dispatched_offset = physical_offset
         self._deletions.begins_at(physical_offset)
 
     def forget_topic(self) -> None:
-        """A TopicTail was replaced or removed."""
+        """Forget the cached TopicTail, because one was replaced or removed."""
         self.dispatcher.forget_topic()
         self.unindexed.forget_topic()
 
@@ -158,7 +158,7 @@ class DispatchService:
             self.on_late()
 
     async def finish_turns(self) -> None:
-        """Wait until nothing is left for the next turn of the loop."""
+        """Wait until everything is dispatched that was left for later turns of the loop."""
         while self.is_late:  # noqa: ASYNC110 - each turn of the loop dispatches some
             await asyncio.sleep(0)
 
@@ -180,7 +180,7 @@ class DispatchService:
                 return True
 
     def _stop(self, error: OSError) -> None:
-        """What lies before the record that met the error is done."""
+        """Stop at the record that met the error; all records before it are dispatched."""
         dispatcher = self.dispatcher
         dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
         self._half_done = True
@@ -195,7 +195,8 @@ class DispatchService:
         self._context.flags.set(LOGICS_ERROR, reason, cause)
 
     def _finish_record(self) -> None:
-        """Queues know what they have; the index is told which keys of the record come next."""
+        """Complete a record that was dispatched in part: its queue units exist, the missing index entries are
+        written."""
         dispatcher, offset = self.dispatcher, self.dispatcher.dispatched_offset
         physical_offset = self._commit_log.record_offset(offset)
         present = self._index.trailing_entries(physical_offset)
@@ -303,7 +304,8 @@ class DispatchService:
         return self._context.is_dledger or self.is_copy or self.resolver.begins_anew(queue, physical_offset, size)
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
-        """Is a queue without units one whose first messages lie in what was lost? Nothing was ever deleted then."""
+        """Returns whether the first messages of a queue without units may lie in lost bytes. That is possible only
+        while nothing was ever deleted."""
         most = self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         return not end and self._commit_log.min_offset == 0 and queue_offset <= most
 
@@ -352,7 +354,7 @@ class DispatchService:
             hook(DispatchRequest(message, physical_offset, size))
 
     def delete_topics(self, topics: list[str], physical_offset: int) -> None:
-        """The record at `physical_offset` deletes these topics. Doing it again changes nothing."""
+        """Delete these topics, as the record at `physical_offset` says. Repeating it changes nothing."""
         for topic in topics:
             if is_folder_name(topic):
                 self._queues.begin_anew(topic, physical_offset)

@@ -17,7 +17,7 @@ from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue import ConsumeQueue
 
-#: Most missing messages that are believed.
+#: A queue offset that would mean more missing messages than this is taken for damaged.
 MOST_PLACES = 1_000_000
 #: A queue that begins above this many messages has a wrong offset.
 _MOST_MESSAGES = 1 << 40
@@ -43,7 +43,8 @@ class QueueOffsetResolver:
 
     @property
     def doubts_first(self) -> bool:
-        """May a queue's first record in the log say wrongly that it is message 0? Else there is nothing to judge."""
+        """Returns whether the first record of a queue in the log may wrongly state queue offset 0; if not, there is
+        nothing to check."""
         return self.place_before is not None and (self._commit_log.min_offset > 0 or self.lost_bytes > 0)
 
     def resolve(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
@@ -103,20 +104,23 @@ class QueueOffsetResolver:
         return self._follows(claimed + 1, third) and not self._follows(following, third)
 
     def _known(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
-        """What the second witness says."""
+        """Returns the queue offset of the record according to `place_before`; None if that is not set or does not know
+        it."""
         return None if self.place_before is None else self.place_before(queue, claimed, physical_offset, size)
 
     @property
     def _most_lost(self) -> int:
-        """No more messages than this can be missing."""
+        """Returns the largest number of messages that can be missing."""
         return self.lost_bytes // MIN_RECORD_SIZE
 
     def _follows(self, claimed: int, following: int) -> bool:
-        """Can the next record of the queue be `following`? Some between may be missing, as far as bytes were lost."""
+        """Returns whether `following` can be the queue offset of the next record. Messages between may be missing, as
+        far as bytes were lost."""
         return 0 <= following - claimed - 1 <= self._most_lost
 
     def _following(self, queue: ConsumeQueue, offset: int, reach: int) -> tuple[int | None, int]:
-        """The next record of this queue: its queue offset field (None if there is none near), and its end."""
+        """Returns the queue offset field of the next record of this queue (None if there is none near), and where that
+        record ends."""
         topic = queue.topic.encode()
         stop = min(self._commit_log.max_offset, offset + reach)
         for file, start, end in self._commit_log.ranges(offset, stop):
@@ -132,7 +136,7 @@ class QueueOffsetResolver:
         return None, stop
 
     def _first_of(self, queue_id: int, topic: bytes, view: memoryview, count: int) -> int | None:
-        """Where in the rows the first record of a queue is."""
+        """Returns the row of the first record of a queue."""
         rows = self._rows
         for base in range(0, count * record_cy.SCAN_WIDTH, record_cy.SCAN_WIDTH):
             if rows[base + record_cy.C_QUEUE_ID] != queue_id or not is_queued(rows[base + record_cy.C_SYS_FLAG]):

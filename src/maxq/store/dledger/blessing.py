@@ -37,7 +37,8 @@ class Remains:
 
     @property
     def is_amnesiac(self) -> bool:
-        """Would it take no part in elections?"""
+        """Returns whether the member would take no part in elections, because it may have forgotten entries that it
+        acknowledged."""
         return self.lost_until >= 0 or (self.term < self.end_term)
 
 
@@ -100,7 +101,7 @@ class StoppedMember:
         return checkpoint
 
     def _term_of(self, index: int) -> int:
-        """Of an entry, by its index unit."""
+        """Returns the term of an entry, read from its index unit."""
         folder, place = self.folder / "index", index * UNIT_SIZE
         for entry in self._disk.list(folder):
             if is_offset_name(entry.name) and 0 <= place - int(entry.name) <= entry.size - UNIT_SIZE:

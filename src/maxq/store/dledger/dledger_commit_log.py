@@ -53,7 +53,7 @@ class MixedFileQueue(MappedFileQueue):
 
     @property
     def old(self) -> MappedFileQueue | None:
-        """The old folder alone."""
+        """The files of the log that was written before DLedger."""
         return self._old
 
 
@@ -179,7 +179,7 @@ class DLedgerCommitLog(CommitLog):
 
     @property
     def data_files(self) -> list[MappedFile]:
-        """Those that hold entries, oldest first."""
+        """The files that hold DLedger entries, oldest first."""
         return [file for file in self.files.files if file.file_from_offset >= self.files.divided_offset]
 
     @property
@@ -188,11 +188,11 @@ class DLedgerCommitLog(CommitLog):
         return max(super().min_offset, self.begin_position)
 
     def record_offset(self, offset: int) -> int:
-        """Where the record is whose entry begins at `offset`."""
+        """Returns the physical offset of the record whose entry begins at `offset`."""
         return offset + ENTRY_HEADER_SIZE if offset >= self.files.divided_offset else offset
 
     def entry_offset(self, physical_offset: int) -> int:
-        """Where the entry begins that holds the record at `physical_offset`."""
+        """Returns where the entry begins that holds the record at `physical_offset`."""
         return physical_offset - ENTRY_HEADER_SIZE if physical_offset >= self.files.divided_offset else physical_offset
 
     @contextmanager
@@ -224,7 +224,7 @@ class DLedgerCommitLog(CommitLog):
 
     @property
     def must_roll(self) -> bool:
-        """Would `make_room` begin a new file?"""
+        """Returns whether `make_room` would begin a new file."""
         reserve = self._reserve
         return reserve is not None and reserve.is_whole and self.tail.file_size >= reserve.end
 
@@ -264,7 +264,7 @@ class DLedgerCommitLog(CommitLog):
         return 0 if self.current is None else self.current.end_offset - self.max_offset
 
     def _back_next(self, size: int) -> None:
-        """Have `size` bytes of blocks in the file that comes next, before it is begun."""
+        """Allocate `size` bytes in the next file before that file is begun."""
         offset = self.max_offset if self.current is None else self.current.end_offset
         region = self._allocator.take(offset) or self._context.disk.map(
             self.files.folder / f"{offset:020d}", self.files.file_size
@@ -331,4 +331,4 @@ class DLedgerCommitLog(CommitLog):
 
 
 def _nothing() -> None:
-    """Nobody keeps an index."""
+    """Does nothing: a log without index has no units to write."""

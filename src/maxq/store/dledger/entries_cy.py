@@ -41,7 +41,6 @@ STOP_BAD_CRC = 5
 ANY_INDEX = -2
 
 
-
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
@@ -57,7 +56,7 @@ def _crc(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> 
 def _same(
     a: cython.p_uchar, p: cython.Py_ssize_t, b: cython.p_uchar, q: cython.Py_ssize_t, n: cython.int
 ) -> cython.int:
-    """Are n bytes equal? If not, copy those of `b` over those of `a`: 0."""
+    """Returns 1 if n bytes are equal; otherwise copies those of `b` over those of `a` and returns 0."""
     i: cython.int
     if not cython.compiled:
         if a[p : p + n] == b[q : q + n]:
@@ -87,7 +86,7 @@ def _head_crc(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.uint:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _record_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-    """If a body without bodyCrc says that it is a record: is it as long as that, and is its body whole?"""
+    """Returns False if a body without bodyCrc looks like a record whose size or CRC is wrong, else True."""
     magic: cython.uint
     sys_flag: cython.int
     q: cython.Py_ssize_t
@@ -273,5 +272,5 @@ def find_entry(
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

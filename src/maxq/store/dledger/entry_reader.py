@@ -40,7 +40,7 @@ class EntryReader:
 
     @property
     def begin_position(self) -> int:
-        """Of the first entry, if it is not at the start of its file; -1 else."""
+        """Position of the first entry if it is not at the start of its file, else -1."""
         return self._log.begin_position
 
     @property
@@ -66,7 +66,8 @@ class EntryReader:
         return head is not None and ENTRY_HEADER.unpack_from(head)[1:5] == (unit.size, index, unit.term, unit.position)
 
     def _mended(self, index: int) -> EntryUnit:
-        """The unit of an entry is damaged: make those of its file anew."""
+        """Rebuild the index units of the file that holds an entry whose unit is damaged, and return the unit of that
+        entry."""
         for file in reversed(self._log.data_files):
             base = file.file_from_offset
             start = max(0, self._log.begin_position - base)
@@ -125,5 +126,5 @@ class EntryReader:
         return unit.position + unit.size
 
     def index_at(self, position: int) -> int:
-        """The first entry that ends behind `position`."""
+        """Returns the index of the first entry that ends behind `position`."""
         return self.begin_index + bisect_right(range(self.begin_index, self.end_index + 1), position, key=self._end_of)

@@ -40,7 +40,7 @@ INDEX_FILE_SIZE = 167_772_160
 
 
 class _Mark(NamedTuple):
-    """Entry `last` ends at `position`."""
+    """A position in the log: entry `last` ends at `position`."""
 
     position: int
     last: int
@@ -147,7 +147,7 @@ class FileLedger(EntryReader):
             self.term_state = HardState(self.end_term)
 
     def release(self) -> None:
-        """Give up the mappings of the index; nothing is flushed."""
+        """Release the mappings of the index without flushing."""
         self._last_run = None
         self._index.release()
 
@@ -214,7 +214,7 @@ class FileLedger(EntryReader):
         return self.end_index
 
     def _make_room(self, position: int, size: int, last: int) -> None:
-        """Have room for entries of `size` bytes at `position`, the last of them `last`, and for their units."""
+        """Make room for entries of `size` bytes at `position`, up to entry `last`, and for their index units."""
         try:
             self._log.make_room_for(position, size + 8)
             self._index.reserve(self.next_index, last)
@@ -234,11 +234,12 @@ class FileLedger(EntryReader):
         self._index.reserve(self.next_index, self.next_index + count - 1)
 
     def body_at(self, position: int, body: bytes) -> bytes:
-        """The body of an entry that goes to `position`."""
+        """Returns the body of an entry that is written to `position`."""
         return body
 
     def appended(self) -> None:
-        """The log's writing end has made own entries: give them their units, tell the listener, flush."""
+        """Write the index units of entries that were appended through the log's writing end, tell the listener, and
+        flush."""
         first, last = self.end_index + 1, self._log.tail.next_index - 1
         if last < first:
             return
@@ -318,7 +319,8 @@ class FileLedger(EntryReader):
         return None if start >= len(run.data) else start
 
     def _check_new(self, data: memoryview, position: int) -> tuple[int, int, int]:
-        """(bytes of good entries, index and term of the last one) of `data`, which must go to `position`."""
+        """Check entries that are to be written to `position`. Returns the bytes of good entries, and index and term of
+        the last one."""
         current = self._log.current
         if current is not None and self._log.max_offset == current.file_from_offset > position:
             self._leave_begun_file(position)
@@ -337,7 +339,8 @@ class FileLedger(EntryReader):
         return count, index, term
 
     def _leave_begun_file(self, position: int) -> None:
-        """A file was begun for an entry that then found no room; the leader goes on in the one before."""
+        """Discard a file that was begun for an entry which then found no room; the leader continues in the previous
+        file."""
         if not self.is_empty and position == self._end_of(self.end_index):
             self._cut(position)
 
@@ -365,7 +368,7 @@ class FileLedger(EntryReader):
             raise StoreFailedError(f"the log could not be cut or emptied: {error}") from error
 
     def _take(self, data: memoryview, position: int, last: int) -> None:
-        """Put checked entries, up to `last`, where they belong."""
+        """Append checked entries, up to entry `last`."""
         tail = self._log.tail
         first = self.next_index
         self._make_room(position, len(data), last)
@@ -434,7 +437,7 @@ class FileLedger(EntryReader):
             self.committed_position = self._end_of(index)
 
     def flushed(self) -> None:
-        """The log is durable further than before: count it in entries."""
+        """Advance the durable index to the last entry that the log has made durable."""
         flushed = self._log.flushed_offset
         marks, durable = self._marks, self.durable_index
         while marks and marks[0].position <= flushed:
@@ -448,7 +451,8 @@ class FileLedger(EntryReader):
         await self.notes.run()
 
     def close(self) -> bool:
-        """A clean end: see LedgerNotes.write_all. False also if nothing was loaded: what stands there is right then."""
+        """Write the notes of a clean exit (see LedgerNotes.write_all). Returns False also if nothing was loaded; the
+        files are then right as they are."""
         is_noted = self._is_loaded and self.notes.write_all()
         self.release()
         return is_noted
@@ -468,7 +472,7 @@ class FileLedger(EntryReader):
         return is_full or self.index_at(end_offset) <= max(self._retain_from, 0)
 
     def files_deleted(self) -> None:
-        """The log has lost its oldest files: forget their entries. Blocks."""
+        """Remove the entries of the log's oldest files, which retention deleted. Blocks."""
         files = self._log.data_files
         if not files or self.end_index < 0:
             return

@@ -16,7 +16,7 @@ from maxq.store.dledger.text_file import TextFile, number
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheckpoint:
-    """The numbers; -1: none. `end_index` is durable, as is every entry of the log up to it."""
+    """The numbers of the checkpoint; -1 means none. The entry `end_index` and all entries before it are durable."""
 
     end_index: int = -1
     committed_index: int = -1
@@ -35,7 +35,7 @@ class LedgerCheckpointFile:
         self._numbered = self._written = 0
 
     def load(self) -> tuple[LedgerCheckpoint | None, list[str]]:
-        """What was stored last, None if no file can be read; and what was wrong, one line each."""
+        """Returns what was stored last (None if no file can be read), and one line for each fault found."""
         found = self._file.load()
         if found.values is None:
             return None, found.faults
@@ -45,12 +45,12 @@ class LedgerCheckpointFile:
         return checkpoint, found.faults
 
     def number(self) -> int:
-        """Of the next save, which may then happen on the executor."""
+        """Returns the number of the next save, which may then run on the executor."""
         self._numbered += 1
         return self._numbered
 
     def is_newest(self, number: int) -> bool:
-        """Is the file what save `number` wrote?"""
+        """Returns whether the file holds what save `number` wrote."""
         return self._written == number
 
     def save(self, checkpoint: LedgerCheckpoint, number: int | None = None) -> None:
@@ -72,7 +72,7 @@ class LedgerCheckpointFile:
 
 
 def decode_checkpoint(values: dict[str, str]) -> LedgerCheckpoint | None:
-    """None if one of the values is no number."""
+    """Returns the checkpoint; None if one of the values is not a number."""
     keys = ("endIndex", "committedIndex", "beginIndex", "beginPosition", "amnesiacUntil")
     numbers = [number(values, key) for key in keys]
     if any(found is None for found in numbers):

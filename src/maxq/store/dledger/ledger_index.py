@@ -23,7 +23,7 @@ _NOWHERE = 1 << 62
 
 
 class LedgerIndex:
-    """The units of entries [begin, end]. Who asks for others gets what lies there."""
+    """The index units of entries [begin, end]. Units outside that range are not checked."""
 
     def __init__(self, disk: Disk, folder: PurePath, file_size: int) -> None:
         assert file_size % UNIT_SIZE == 0, "index files hold whole units"
@@ -49,17 +49,17 @@ class LedgerIndex:
         return ""
 
     def opened(self) -> None:
-        """The recovery has read the index; from now on units are written one after the other."""
+        """Note that recovery has read the index: from now on units are written in order."""
         if self.files.files:
             self.files.files[-1].region.touch_by_page()
 
     def unit(self, index: int) -> EntryUnit | None:
-        """The unit of an entry; None if it is of none, or of another."""
+        """Returns the unit of an entry; None if the unit there belongs to no entry or to another one."""
         magic, position, size, own, term = self._raw(index)
         return EntryUnit(position, size, term) if own == index and magic == 1 else None
 
     def is_right(self, index: int, head: memoryview) -> bool:
-        """Does the unit agree with the entry that begins with `head`?"""
+        """Returns whether the unit agrees with the entry that begins with `head`."""
         file = self.files.find(index * UNIT_SIZE)
         if file is None:
             return False
@@ -128,7 +128,7 @@ class LedgerIndex:
         return file
 
     def _back(self, file: MappedFile, offset: int, size: int) -> int:
-        """Have blocks for at least one unit at `offset`; position up to which there are some."""
+        """Allocate blocks for at least one unit at `offset`. Returns the position up to which there are blocks."""
         if file is not self.files.files[-1]:
             return file.file_size
         start = max(self._backed, file.file_from_offset)
@@ -147,7 +147,7 @@ class LedgerIndex:
         return max(start, stop) - file.file_from_offset
 
     def truncate(self, index: int) -> None:
-        """Units of `index` and behind are of no entry any more: whole files of them are deleted. Blocks."""
+        """Drop the units from `index` on; files that hold only such units are deleted. Blocks."""
         position = index * UNIT_SIZE
         while self.files.files and self.files.files[-1].file_from_offset >= position:
             self._delete(self.files.files.pop())
@@ -184,7 +184,7 @@ class LedgerIndex:
         return pieces
 
     def flushed(self, end_index: int) -> None:
-        """The flush of what `unflushed(end_index)` said has come to its end."""
+        """Note that what `unflushed(end_index)` returned was flushed."""
         self._flushed = max(self._flushed, min(self._written_from, (end_index + 1) * UNIT_SIZE))
 
     def release(self) -> None:

@@ -55,20 +55,20 @@ class LedgerNotes:
         self._saved: LedgerCheckpoint | None = None  # None: nobody knows what the file says
 
     def write(self) -> None:
-        """Note what is. Blocks."""
+        """Write the current state. Blocks."""
         wanted = self._wanted(self._ledger.durable_index)
         if wanted != self._saved:
             self.save(wanted)
 
     def write_end(self, index: int) -> None:
-        """The same, and that entries behind `index` may go. Blocks."""
+        """Write the current state, and that entries behind `index` may be removed. Blocks."""
         noted = -1 if self._saved is None else self._saved.end_index
         wanted = self._wanted(min(noted, index))
         if wanted != self._saved:
             self.save(wanted)
 
     def save(self, wanted: LedgerCheckpoint) -> None:
-        """Note `wanted`. Blocks."""
+        """Write `wanted`. Blocks."""
         self._saved = None
         self.file.save(wanted)
         self._saved = wanted
@@ -100,7 +100,8 @@ class LedgerNotes:
     # --- in the background ---
 
     def job(self) -> NoteJob | None:
-        """If there is something new to note: index units durable, then the note. None if not."""
+        """Returns the job that makes index units durable and then writes the note; None if there is nothing new to
+        write."""
         wanted = self._wanted(self._ledger.durable_index)
         if wanted == self._saved or self._flusher.failure is not None:
             return None
@@ -119,7 +120,7 @@ class LedgerNotes:
         return NoteJob(work, done)
 
     async def note(self) -> None:
-        """Bring the note up to date."""
+        """Write the note if it is out of date."""
         job = self.job()
         if job is not None:
             try:

@@ -86,7 +86,7 @@ class _End(NamedTuple):
 
 
 class LedgerRecovery:
-    """One start."""
+    """Recovery of one member's log at one start."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class LedgerRecovery:
     # --- where it begins ---
 
     def _begins_elsewhere(self) -> bool:
-        """Is there nothing, or was the log to be emptied when the process ended?"""
+        """Returns whether the log has no entry, or was being emptied when the process ended."""
         position = self._checkpoint.begin_position
         if not self._files or position >= self._files[-1].end_offset:
             return True
@@ -190,7 +190,7 @@ class LedgerRecovery:
         return max(0, self._log.begin_position - file.file_from_offset) if file is self._files[0] else 0
 
     def _first_index(self, file: MappedFile) -> int:
-        """Of the file's first entry, if its header and its unit are good; -1 if not."""
+        """Returns the index of the file's first entry if its header and its unit are good, else -1."""
         start = self._start_of(file)
         index = self._header_index(file)
         return index if index >= 0 and self._index.is_right(index, file.view[start : start + _HEADER]) else -1
@@ -201,7 +201,7 @@ class LedgerRecovery:
         return self._header_index(file) if self._is_start(file) else -1
 
     def _header_index(self, file: MappedFile) -> int:
-        """What the header of the file's first entry says, if it is one; -1 if not."""
+        """Returns the index in the header of the file's first entry; -1 if no entry is there."""
         start = self._start_of(file)
         size = int.from_bytes(file.view[start + 4 : start + 8], "big")
         stop = min(file.file_size, start + max(size, _HEADER))
@@ -233,7 +233,7 @@ class LedgerRecovery:
     # --- where it ends ---
 
     def _first_number(self) -> int:
-        """Number of the file to begin with."""
+        """Returns the number of the file with which the scan begins."""
         number = max(0, len(self._files) - _FILES_TO_SCAN)
         while number > 0 and not 0 <= self._first_index(self._files[number]) <= self._checkpoint.end_index:
             number -= 1
@@ -271,7 +271,8 @@ class LedgerRecovery:
         return end
 
     def _is_damaged_filler(self, end: _End) -> bool:
-        """Does the next file go on with the very next entry? Then what is here was filler: write it anew."""
+        """Returns whether the next file continues with the very next entry; the bytes here were then filler, which is
+        written anew."""
         if end.last < 0 or end.number + 1 >= len(self._files):
             return False
         file, following = self._files[end.number], self._files[end.number + 1]
@@ -293,7 +294,8 @@ class LedgerRecovery:
         return True
 
     def _judge(self, end: _End) -> None:
-        """Is this end all that was ever here?"""
+        """Note what is wrong if the log does not end where it should: amnesia if durable entries are gone, and faults
+        for the report."""
         checkpoint = self._checkpoint
         known = max(checkpoint.end_index, checkpoint.committed_index)
         file = self._files[end.number]
@@ -334,7 +336,7 @@ class LedgerRecovery:
         return newest
 
     def _keep(self, end: _End) -> None:
-        """What is cut away although somebody may need it goes to a folder of its own."""
+        """Copy bytes that are cut away although they may be needed to a folder of their own."""
         folder = self._log.files.folder.parent / DAMAGED_FOLDER
         file = self._files[end.number]
         rest = bytes(file.view[end.position :]).rstrip(b"\0")

@@ -98,7 +98,7 @@ class MessageLedger(FileLedger):
         )
 
     def body_at(self, position: int, body: bytes) -> bytes:
-        """A record says where it is."""
+        """Returns the record with its own physical offset written into it."""
         if not is_record(body):
             return body
         placed = bytearray(body)
@@ -125,7 +125,8 @@ class MessageLedger(FileLedger):
             self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
 
     def take_as_committed(self, position: int) -> None:
-        """At a start: everything below `position` was dispatched, so it was committed. Nothing is dispatched."""
+        """At a start, take everything below `position` as committed, because it was dispatched before. Nothing is
+        dispatched now."""
         if not self.is_empty and position > self.committed_position:
             super().commit(self.index_at(position) - 1)
 
@@ -138,7 +139,7 @@ class MessageLedger(FileLedger):
 
 
 def is_record(body: bytes | memoryview) -> bool:
-    """Does an entry's body say that it is a record, and of this size?"""
+    """Returns whether an entry's body begins like a record of this size."""
     if len(body) < MIN_RECORD_SIZE:
         return False
     size, magic = _HEAD.unpack_from(body)

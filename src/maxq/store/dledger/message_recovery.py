@@ -38,7 +38,7 @@ class DLedgerRecovery(Recovery):
         self._dispatch.dispatcher.dispatched_offset = self._ledger.committed_position
 
     def _scan(self) -> LogScan:
-        """The log ends, for readers, where it is committed."""
+        """Scan the log. For readers it ends where it is committed."""
         end, report = self._ledger.committed_position, self._report
         report.checked_from = end
         report.records = self._ledger.report.scanned_entries
@@ -49,7 +49,7 @@ class DLedgerRecovery(Recovery):
         return LogScan(end_offset=end, last_store_timestamp=self._ledger.last_committed_time())
 
     def _cut_log(self, scan: LogScan) -> None:
-        """The ledger has done it."""
+        """Does nothing: the ledger has cut the log."""
 
     def _step_over(self, offset: int) -> int:
         """Bytes at `offset`, in a file that was not scanned, are no entry: the next one. Nothing is written: this log

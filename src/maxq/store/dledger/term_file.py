@@ -22,7 +22,7 @@ _ROOM_BYTES: Final = 4 << 10
 
 
 class TermFound(NamedTuple):
-    """What a load found: `state` is None if the files cannot be read."""
+    """The result of a load. `state` is None if the files cannot be read."""
 
     state: HardState | None
     is_missing: bool
@@ -38,7 +38,7 @@ class TermFile:
         self._file = TextFile(disk, folder / "currterm", frozenset((_TERM, _VOTE)))
 
     def load(self) -> TermFound:
-        """What was stored last; Java's file without a vote has an empty voteLeader."""
+        """Returns what was stored last. In Java's file an empty voteLeader means that there was no vote."""
         found = self._file.load()
         if found.values is None:
             return TermFound(None, found.is_missing, found.faults)
@@ -63,7 +63,7 @@ class TermFile:
         self.keep_room()
 
     def keep_room(self) -> None:
-        """Have the block of a later `save`, if the disk has one. Blocks."""
+        """Allocate the block that a later `save` needs, if the disk has room. Blocks."""
         try:
             if not self._disk.exists(self._room) or not self._disk.stat(self._room).size:
                 self._disk.write(self._room, bytes(_ROOM_BYTES))
@@ -72,6 +72,6 @@ class TermFile:
 
 
 def term_state(values: dict[str, str]) -> HardState | None:
-    """None if there is no term in them."""
+    """Returns the term and vote of the file's values; None if they name no term."""
     term = number(values, _TERM)
     return None if term is None or term < 0 else HardState(term, values.get(_VOTE) or None)

@@ -31,7 +31,7 @@ class TextFileFound(NamedTuple):
 
 
 def encode_text(values: dict[str, str]) -> bytes:
-    """`values` in the order they have, and the line with their CRC."""
+    """Returns the text of `values`, in their order, and a last line with their CRC."""
     lines = "".join(f"{key}={value}\n" for key, value in values.items())
     return f"{lines}{_CRC_KEY}={zlib.crc32(lines.encode())}\n".encode()
 
@@ -67,7 +67,7 @@ def decode_text(data: bytes, java_keys: frozenset[str] = frozenset()) -> tuple[d
 
 
 def number(values: dict[str, str], key: str, default: int = -1) -> int | None:
-    """A whole number from -1 on; `default` if the key is missing or empty, None if it is no number."""
+    """Returns a whole number ≥ -1; `default` if the key is missing or empty; None if the value is not a number."""
     text = values.get(key, "")
     if not text:
         return default
@@ -79,7 +79,7 @@ def number(values: dict[str, str], key: str, default: int = -1) -> int | None:
 
 
 class TextFile:
-    """One of them, and its `.bak`."""
+    """One text file and its `.bak` copy."""
 
     def __init__(self, disk: Disk, path: PurePath, java_keys: frozenset[str]) -> None:
         """`java_keys`: what Java writes into it."""
@@ -89,7 +89,7 @@ class TextFile:
         self._backup = path.with_name(path.name + ".bak")
 
     def load(self) -> TextFileFound:
-        """Read the file; if it cannot be read, or is older than it, its `.bak`."""
+        """Read the file, or its `.bak` if the file cannot be read or is older."""
         faults: list[str] = []
         own, own_is_there = self._read(self.path, faults)
         other, other_is_there = self._read(self._backup, faults)

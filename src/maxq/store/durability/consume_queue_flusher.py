@@ -136,7 +136,8 @@ class ConsumeQueueFlusher:
             await self.flush_thoroughly()
 
     def wake(self) -> None:
-        """A topic was deleted: the next round is a thorough one, so that the next start has nothing to build anew."""
+        """Make the next round a thorough one, because a topic was deleted: the next start then has nothing to
+        rebuild."""
         self._wanted = True
 
     def flush_inline(self, *, log_end: int = -1) -> None:
@@ -156,7 +157,7 @@ class ConsumeQueueFlusher:
         self._forget_aside(self._delete_aside(aside))
 
     def snapshot(self) -> StoreInventory:
-        """What the queues and the index hold now."""
+        """Returns what the queues and the index hold now."""
         inventory = StoreInventory()
         for topic in self._queues.topics.values():
             inventory.queues[topic.topic] = _bounds_of(topic)
@@ -275,7 +276,7 @@ class ConsumeQueueFlusher:
 
 
 def _flush_those_left(pieces: Pieces) -> list[MappedFile]:
-    """Make parts of files durable. Blocks. Returns the files that are gone."""
+    """Make parts of files durable. Blocks. Returns the files that no longer exist."""
     gone: list[MappedFile] = []
     for piece in pieces:
         try:
@@ -294,7 +295,7 @@ def _refuse_lost(gone: list[MappedFile], queues: list[ConsumeQueue]) -> None:
 
 
 def _bounds_of(topic: TopicTail) -> dict[int, tuple[int, int]]:
-    """Of the queues of a topic that have something, by queue id."""
+    """Returns the bounds of the queues of a topic that hold units, by queue id."""
     return {tail.queue_id: _bounds_of_queue(tail) for tail in topic.queues.values() if tail.write_offset}
 
 

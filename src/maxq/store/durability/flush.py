@@ -60,10 +60,10 @@ class CommitLogFlusher:
         self._on_durable = on_durable
         self._waiters: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._begin: asyncio.Handle | None = None  # of the next group, at the end of this turn
+        self._begin: asyncio.Handle | None = None  # the call that starts the next group commit
         self._in_flight: asyncio.Future[None] | None = None
-        self._after: Callable[[], None] | None = None  # told once of the end of the one in flight
-        self._cut_at = _NOWHERE  # the log was cut there while a flush was in flight
+        self._after: Callable[[], None] | None = None  # called once when the commit in flight ends
+        self._cut_at = _NOWHERE  # physical offset at which the log was cut while a flush was in flight
         self._last_thorough_ms = 0
         self._is_late = False
         self.appended_timestamp = 0
@@ -72,7 +72,8 @@ class CommitLogFlusher:
 
     @property
     def is_sync(self) -> bool:
-        """Is everything flushed as it comes? A DLedger log always is: its members tell each other what is durable."""
+        """Whether appends are flushed at once. That is always so for a DLedger log, whose members tell each other what
+        is durable."""
         config = self._context.config
         return config.flush_disk_type == "SYNC_FLUSH" or config.enable_dleger_commit_log
 
@@ -219,7 +220,7 @@ class CommitLogFlusher:
         self._checkpoint.flushed_offset = min(self._checkpoint.flushed_offset, offset)
 
     def fail(self, error: BaseException) -> None:
-        """What was appended may never be durable: take nothing any more, and say why."""
+        """Refuse all further appends, with the reason: what was appended may never become durable."""
         self.failure = (
             f"flushing {self._commit_log.files.folder} failed: {error}. Nothing is taken any more, for what was not "
             "flushed may be lost; repair the disk and start again"
@@ -288,7 +289,7 @@ class CommitLogFlusher:
         self._flushed(end, self.appended_timestamp)
 
     def close(self) -> None:
-        """Answer who still waits, with what is known."""
+        """Answer those who still wait with what is known."""
         if self._begin is not None:
             self._begin.cancel()
             self._begin = None

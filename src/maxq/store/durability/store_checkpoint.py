@@ -32,7 +32,7 @@ _SLACK_MS = 3000
 
 
 class StoreCheckpoint:
-    """The numbers in memory; `flush` writes them."""
+    """The checkpoint's numbers in memory; `flush` writes them to the file."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -84,7 +84,8 @@ class StoreCheckpoint:
         return fault
 
     def not_later_than(self, timestamp: int) -> None:
-        """After an unclean exit: the log's newest store time, for the checkpoint may know of records that were lost."""
+        """Lower the times to the log's newest store time after an unclean exit: the checkpoint may know of records
+        that were lost."""
         self.physic_msg_timestamp = min(self.physic_msg_timestamp, timestamp)
         self.logics_msg_timestamp = min(self.logics_msg_timestamp, timestamp)
         self.index_msg_timestamp = min(self.index_msg_timestamp, timestamp)
@@ -106,7 +107,7 @@ class StoreCheckpoint:
 
     @property
     def min_timestamp_index(self) -> int:
-        """The same with the index (getMinTimestampIndex)."""
+        """Store time in ms below which records are surely durable in log, queues and index (getMinTimestampIndex)."""
         return min(self.min_timestamp, self.index_msg_timestamp)
 
     def write(self) -> MappedRegion:
@@ -127,12 +128,12 @@ class StoreCheckpoint:
         return self._region
 
     def sync(self) -> None:
-        """Make what `write` has put into the page durable. Blocks; any thread."""
+        """Make durable what `write` has put into the page. Blocks; may run in any thread."""
         assert self._region is not None, "checkpoint is not loaded"
         self._region.flush(0, OS_PAGE_SIZE)
 
     def flush(self) -> None:
-        """Write the numbers and make them durable. Blocks; for when nothing else runs (load, close)."""
+        """Write the numbers and make them durable. Blocks. For load and close, when nothing else runs."""
         self.write()
         self.sync()
 
@@ -144,5 +145,5 @@ class StoreCheckpoint:
 
 
 def _crc_of(view: memoryview | bytes) -> int:
-    """Never 0, which stands for "no CRC"."""
+    """Returns the CRC of the numbers, never 0, which stands for "no CRC"."""
     return zlib.crc32(view[: _FIELDS.size]) or 1

@@ -54,7 +54,7 @@ class BlockReserve:
 
     @property
     def is_whole(self) -> bool:
-        """Is everything up to the file's end allocated?"""
+        """Whether everything up to the file's end is allocated."""
         return self.end >= self._size
 
     def more(self, least: int = 0) -> None:
@@ -78,7 +78,7 @@ class BlockReserve:
             return
 
     def move_to(self, position: int) -> None:
-        """The writer has come to `position`: see that the next step is there before he needs it. Cheap."""
+        """Note that the writer has come to `position`, and allocate the next step before it is needed. Cheap."""
         if position >= self._wake_at and not self._busy:
             self._allocate_ahead()
 
@@ -86,7 +86,7 @@ class BlockReserve:
         start, stop = self.end, min(self._size, self.end + self._step)
         future = self._jobs.start(lambda: self._region.allocate(start, stop))
         if future is None:
-            self._wake_at = _NEVER  # the writer asks for more when he needs it
+            self._wake_at = _NEVER  # the writer asks for more when it needs that
             return
         self._busy = True
 

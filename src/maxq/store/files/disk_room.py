@@ -19,7 +19,7 @@ _RETRY_SECONDS = 1.0
 
 
 class DiskRoom:
-    """Whether there is room."""
+    """Tells whether the disk has room for the log, and tries again while it has not."""
 
     def __init__(self, context: StoreContext, make_room: Callable[[int], None], dispatch: Callable[[], None]) -> None:
         """
@@ -33,7 +33,7 @@ class DiskRoom:
         self._wanted = 0
 
     def lacks(self, error: OSError, size: int) -> None:
-        """The log got no blocks for `size` bytes: take no messages until there are some."""
+        """Refuse messages until the disk has room, because the log got no blocks for `size` bytes."""
         self._wanted = max(size, 1)
         reason = (
             f"the disk is full: {self._context.commit_log_folder} needs room for {self._wanted} bytes of log at least, "
@@ -57,7 +57,7 @@ class DiskRoom:
             self.try_again()
 
     def try_again(self) -> None:
-        """If something waits for room: is there some now?"""
+        """Ask for room again if something waits for it."""
         flags = self._context.flags
         if flags.has(LOGICS_ERROR):
             self._dispatch()

@@ -80,7 +80,7 @@ class ExecutorJobs:
         return await ended(future)
 
     async def close(self) -> None:
-        """Take nothing new, and wait for what runs."""
+        """Refuse new jobs, and wait for those that run."""
         self.is_closed = True
         while self._running:
             await asyncio.wait(self._running)

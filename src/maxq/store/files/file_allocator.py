@@ -30,7 +30,7 @@ class FileAllocator:
         return self._ready.pop(offset, None)
 
     def give_back(self, offset: int, region: MappedRegion) -> None:
-        """The writer could not begin the file after all."""
+        """Take back a file that the writer could not begin."""
         self._ready[offset] = region
         self._used_up_to = min(self._used_up_to, offset - 1)
 

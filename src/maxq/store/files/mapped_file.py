@@ -17,7 +17,7 @@ def offset_to_file_name(offset: int) -> str:
 
 
 class Folder(Protocol):
-    """What a file is in. Paths are made when asked for: a store may have 100 000 files and uses few of them."""
+    """The folder of a file. Paths are made on demand, because a store may have 100,000 files and use few of them."""
 
     def path_of(self, name: str) -> PurePath: ...
 
@@ -120,7 +120,7 @@ class MappedFile:
 
 
 def holds_data(region: MappedRegion, start: int, end: int) -> bool:
-    """Is any byte of [start, end) not zero?"""
+    """Returns whether any byte of [start, end) is not zero."""
     view = region.view
     page = min(-(-start // OS_PAGE_SIZE) * OS_PAGE_SIZE, end)
     if not _ZEROS.startswith(bytes(view[start:page])):

@@ -30,7 +30,7 @@ class MappedFileQueue:
         return self._base / self._name if self._name else self._base
 
     def path_of(self, name: str) -> PurePath:
-        """Of a file in the folder."""
+        """Returns the path of a file in the folder."""
         return self._base / (f"{self._name}/{name}" if self._name else name)
 
     def load(self, entries: Sequence[FileInfo], *, setting: str) -> None:
@@ -132,5 +132,5 @@ class MappedFileQueue:
 
 
 def is_offset_name(name: str) -> bool:
-    """Is this the name of a file of a queue (20 digits)?"""
+    """Returns whether this is the name of a file of a queue (20 digits)."""
     return len(name) == 20 and name.isascii() and name.isdigit()

@@ -23,7 +23,7 @@ class PageCacheProbe:
         self._seen_ms: dict[int, int] = {}  # by physical offset of a stretch: when all of it was there
 
     def holds(self, file: MappedFile, start: int, end: int) -> bool:
-        """Was all that surrounds bytes [start, end) of `file` there a moment ago?"""
+        """Returns whether the surroundings of bytes [start, end) of `file` were in memory a moment ago."""
         now_ms, seen_ms = self._clock.monotonic_ms(), self._seen_ms
         for position in range(start - start % _STRETCH, end, _STRETCH):
             offset = file.file_from_offset + position

@@ -38,14 +38,14 @@ class PagePopulator:
         self._busy = False
 
     def attach(self, region: MappedRegion | None, position: int, size: int) -> None:
-        """The writer goes on at `position` of another file of `size` bytes."""
+        """Follow the writer to `position` of another file of `size` bytes."""
         self._region = region
         self._size = size
         self._end = position
         self._wake_at = position if region is not None and self._ahead else 1 << 62
 
     def move_to(self, position: int) -> None:
-        """The writer has come to `position`."""
+        """Note that the writer has come to `position`."""
         if position >= self._wake_at:
             self._work(position)
 

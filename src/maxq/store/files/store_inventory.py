@@ -59,7 +59,7 @@ class StoreInventory:
 
 
 def decode_inventory(data: bytes) -> StoreInventory | None:
-    """The snapshot, or None if the bytes are not one (it is then as if the file were missing)."""
+    """Returns the snapshot; None if the bytes are not one, which counts as a missing file."""
     try:
         found: Any = orjson.loads(data)
         if found["version"] != _VERSION:
@@ -90,10 +90,10 @@ class InventoryFile:
         return decode_inventory(self._disk.read(self.path))
 
     def remove(self) -> None:
-        """Queues are about to be written below what the file says: it must not speak for them. Durable. Blocks."""
+        """Remove the file durably, because queues are about to be written below what it says. Blocks."""
         if self._disk.exists(self.path):
             self._disk.delete(self.path)
 
     def save(self, inventory: StoreInventory) -> None:
-        """Atomic and durable. Blocks."""
+        """Replace the file atomically and durably. Blocks."""
         self._disk.replace(self.path, inventory.encode())

@@ -31,7 +31,7 @@ def index_file_size(slot_nums: int, max_index_nums: int) -> int:
 
 
 class IndexFile:
-    """A file, mapped when first used. Times are milliseconds since 1970."""
+    """One IndexFile, mapped when first used. Times are milliseconds since 1970."""
 
     def __init__(self, disk: Disk, path: PurePath, slot_nums: int, max_index_nums: int) -> None:
         self._disk = disk
@@ -72,12 +72,12 @@ class IndexFile:
 
     @property
     def begin_physical_offset(self) -> int:
-        """Of the first entry's record."""
+        """Physical offset of the first entry's record."""
         return self.header()[2]
 
     @property
     def end_physical_offset(self) -> int:
-        """Of the last entry's record."""
+        """Physical offset of the last entry's record."""
         return self.header()[3]
 
     @property
@@ -95,11 +95,11 @@ class IndexFile:
         HEADER.pack_into(self.view, 0, timestamp, timestamp, physical_offset, physical_offset, 0, 1)
 
     def set_end_physical_offset(self, physical_offset: int) -> None:
-        """The file has entries of records up to this one."""
+        """Set the physical offset of the last record that has entries here."""
         _OFFSET.pack_into(self.view, _END_OFFSET_POSITION, physical_offset)
 
     def fault(self) -> str | None:
-        """What is wrong with the header, if something is."""
+        """Returns what is wrong with the header; None if nothing is."""
         begin, end, begin_offset, end_offset, slots, count = self.header()
         if not 0 <= count <= self.max_index_nums:
             return f"its entry count {count} is outside 0…{self.max_index_nums}"
@@ -121,7 +121,7 @@ class IndexFile:
         return min(begin, end) > 0 and first == begin_offset and ends_there
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
-        """(key hash, physical offset, seconds since begin, previous entry)."""
+        """Returns one entry: key hash, physical offset, seconds since the begin time, number of the previous entry."""
         return _ENTRY.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number)
 
     def trailing_entries(self, physical_offset: int) -> int:
@@ -148,7 +148,7 @@ class IndexFile:
         return {offset for offset in found if start <= offset < end}
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Does [begin, end] meet the file's time range?"""
+        """Returns whether [begin, end] overlaps the file's time range."""
         first, last = self.begin_timestamp, self.end_timestamp
         if last < first:  # the clock was set back meanwhile
             return True

@@ -182,7 +182,7 @@ class IndexService:
         return name
 
     def put_keys(self, topic: str, keys: list[str], physical_offset: int, store_timestamp: int) -> None:
-        """Index one record's keys, in this order."""
+        """Write the index entries of one record's keys, in this order."""
         for key in keys:
             self._put_key(index_key_hash(index_key(topic, key)), physical_offset, store_timestamp)
 

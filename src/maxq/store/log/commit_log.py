@@ -82,17 +82,17 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Start of the oldest file; 0 for an empty log."""
+        """Physical offset at which the oldest file begins; 0 for an empty log."""
         return self.files.min_offset
 
     @property
     def max_offset(self) -> int:
-        """Where the next byte goes."""
+        """Physical offset of the next byte that is written."""
         return self.tail.file_from_offset + self.tail.wrote_position
 
     @property
     def current(self) -> MappedFile | None:
-        """The file that is written."""
+        """The file that is being written."""
         return self._current
 
     def open_at(self, offset: int) -> None:
@@ -212,19 +212,19 @@ class CommitLog:
         self.tail.file_size = reserve.end if buffer is None else min(reserve.end, buffer.limit)
 
     def prepare_ahead(self) -> None:
-        """Have blocks ahead of the writer ready. Cheap when there is nothing to do."""
+        """Allocate blocks ahead of the writer. Cheap when there is nothing to do."""
         if self._reserve is not None:
             self._reserve.move_to(self.tail.wrote_position)
 
     def create_ahead(self) -> None:
-        """Have the next files ready: start of the services."""
+        """Begin to make files ahead of the writer."""
         current = self._current
         if current is not None:
             self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
             self.prepare_ahead()
 
     def release_tail(self) -> None:
-        """Detach the writing end: shutdown."""
+        """Detach the writing end at shutdown."""
         self.write_buffered()
         self._reserve = None
         self._detach(self.max_offset)
@@ -318,11 +318,12 @@ class CommitLog:
             raise
 
     def record_offset(self, offset: int) -> int:
-        """Where the record is that begins at or, in an entry of DLedger's, behind `offset`."""
+        """Returns the physical offset of the record at `offset`; in a DLedger log `offset` is that of the record's
+        entry."""
         return offset
 
     def entry_offset(self, physical_offset: int) -> int:
-        """Where what holds the record at `physical_offset` begins: the record itself, or its DLedger entry."""
+        """Returns where the record at `physical_offset` or, in a DLedger log, its entry begins."""
         return physical_offset
 
     def next_file_offset(self, offset: int) -> int:
@@ -373,7 +374,7 @@ class CommitLog:
         self._current.region.write(position, data)
 
     def accept(self, count: int) -> None:
-        """The next `count` bytes, which `put` wrote, belong to the log."""
+        """Extend the log by the next `count` bytes, which `put` has written."""
         self.tail.wrote_position += count
         if self._write_buffer is not None:
             self._write_buffer.skip(self.tail.wrote_position)

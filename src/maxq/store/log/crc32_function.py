@@ -33,5 +33,6 @@ _CHOSEN: Final = _exported() or _by_python
 
 
 def address() -> int:
-    """Where `uint32_t f(uint32_t start, const unsigned char *data, uint64_t size)` is: CRC-32 as zlib has it."""
+    """Returns the address of a C function `uint32_t f(uint32_t start, const unsigned char *data, uint64_t size)` that
+    computes zlib's CRC-32."""
     return ctypes.cast(_CHOSEN, ctypes.c_void_p).value or 0

@@ -90,7 +90,8 @@ def _in_order(topics: dict[str, int]) -> dict[str, int]:
 
 
 class DeletionsFile(NamedTuple):
-    """What deletions.json is to say, and `Deletions` at that moment by its number of changes and `unknown_before`."""
+    """The content for deletions.json, with the number of changes and the `unknown_before` of the moment it was
+    taken."""
 
     moment: tuple[int, int]
     value: dict[str, Any]
@@ -122,7 +123,8 @@ class Deletions:
         return len(self._rows)
 
     def at(self, topic: str) -> int:
-        """The topic's incarnation: the physical offset of the record that deleted it last, 0 if none did."""
+        """Returns the topic's incarnation: the physical offset of the record that deleted it last; 0 if it was never
+        deleted."""
         return self._rows.get(topic, 0)
 
     def known(self, topic: str) -> int | None:
@@ -138,28 +140,30 @@ class Deletions:
 
     @property
     def newest(self) -> int:
-        """Of what lies behind it nothing was deleted; 0 if nothing ever was."""
+        """Physical offset of the newest deletion; 0 if nothing was ever deleted."""
         return next(reversed(self._rows.values()), 0)
 
     def is_gone(self, topic: str, physical_offset: int) -> bool:
-        """Was the topic deleted after the record at `physical_offset` was stored?"""
+        """Returns whether the topic was deleted after the record at `physical_offset` was stored."""
         return physical_offset < self._rows.get(topic, 0)
 
     def is_deleted_since(self, topic: str, physical_offset: int) -> bool:
-        """Does a record at `physical_offset` or behind it delete the topic?"""
+        """Returns whether a record at `physical_offset` or behind it deletes the topic."""
         return self._rows.get(topic, -1) >= physical_offset
 
     def rows(self) -> dict[str, int]:
-        """Incarnation by topic, in the order of the log."""
+        """Returns the incarnation of each topic that was deleted, in the order of the log."""
         return dict(self._rows)
 
     def to_json(self) -> dict[str, Any]:
-        """What the file deletions.json says: its version, and the incarnation of each topic that was ever deleted."""
+        """Returns the content of deletions.json: its version, and the incarnation of each topic that was ever
+        deleted."""
         unknown = {"unknownBefore": self.unknown_before} if self.unknown_before else {}
         return {"version": _VERSION, **unknown, "topics": dict(self._rows)}
 
     def put(self, topic: str, physical_offset: int) -> None:
-        """The record at `physical_offset` deletes the topic. An older one than is known changes nothing."""
+        """Note that the record at `physical_offset` deletes the topic. A record older than the known one changes
+        nothing."""
         if physical_offset > self._rows.get(topic, -1):
             self._changes += 1
             self._rows.pop(topic, None)
@@ -170,7 +174,7 @@ class Deletions:
     # --- what the own log does not have ---
 
     def begins_at(self, physical_offset: int) -> None:
-        """The log of this copy begins there, and nothing before it was ever here."""
+        """Note that this copy of the log begins at this physical offset and never held anything before it."""
         self.unknown_before = physical_offset
 
     def learn(self, value: Mapping[str, Any]) -> int:
@@ -193,20 +197,21 @@ class Deletions:
     # --- recovery ---
 
     def replay_from(self, physical_offset: int) -> None:
-        """The log is dispatched again from here on: it tells what was deleted there."""
+        """Prepare for the log being dispatched again from this physical offset, which tells what was deleted there."""
         self._doubtful = {topic: at for topic, at in self._rows.items() if at >= physical_offset}
         if self._doubtful:
             self._changes += 1
             self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
 
     def lost_in(self, start: int, end: int) -> list[tuple[str, int]]:
-        """Topics that the file says were deleted in [start, end), where the log is damaged: what deleted them was."""
+        """Returns the topics that were deleted in [start, end) according to the file, where the damaged log no longer
+        holds the records."""
         return [(topic, at) for topic, at in self._doubtful.items() if start <= at < end]
 
     # --- file ---
 
     def load(self) -> str | None:
-        """Read the file. Blocks. What is wrong with it, None if nothing is."""
+        """Read the file. Blocks. Returns what is wrong with it; None if nothing is."""
         self._rows, self.unknown_before = {}, 0
         self._changes += 1
         self._saved = self._moment
@@ -222,11 +227,11 @@ class Deletions:
         return None
 
     def to_file(self) -> DeletionsFile:
-        """What `save` is to write."""
+        """Returns what `save` is to write."""
         return DeletionsFile(self._moment, self.to_json())
 
     def save(self, wanted: DeletionsFile) -> None:
-        """Have the file say what is wanted: atomic and durable. Blocks; nothing if it says so already."""
+        """Replace the file, atomically and durably, unless it has this content already. Blocks."""
         if wanted.moment != self._saved:
             self._disk.replace(self.path, orjson.dumps(wanted.value))
             self._saved = wanted.moment

@@ -30,7 +30,6 @@ else:
     from maxq.store.log.tails_cy import TopicMemory
 
 
-
 @cython.cclass
 class LogTail:
     """The writing end of the CommitLog (see log_cy.pyi)."""
@@ -169,7 +168,7 @@ class LogTail:
     @cython.cfunc
     @cython.exceptval(check=False)
     def end_record(self, p: cython.longlong, total: cython.longlong) -> cython.void:
-        """The record at p is there: it is the last of the log now."""
+        """Note that the record at p was written and is now the last of the log."""
         if self.head:
             self.close_entry(p - 48, total, self.next_index)
             self.next_index += 1
@@ -257,5 +256,5 @@ class LogTail:
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

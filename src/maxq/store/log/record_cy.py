@@ -336,5 +336,5 @@ def crc31(data) -> int:
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

@@ -107,7 +107,7 @@ class TopicMemory:
 
     @cython.cfunc
     def find(self, topics: dict, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
-        """The one that buf[p : p + n] names; None if `topics` has none."""
+        """Returns the topic that buf[p : p + n] names; None if `topics` has none of that name."""
         tail: TopicTail = self._last
         if cython.compiled:
             if (
@@ -122,7 +122,7 @@ class TopicMemory:
 
     @cython.ccall
     def forget(self) -> cython.void:
-        """The TopicTail was replaced or removed."""
+        """Forget the topic found last, because it was replaced or removed."""
         self._last = None
 
 
@@ -200,11 +200,10 @@ class IndexTail:
         put32(buf, 36, self.index_count)
         return True
 
-
     def put_collected(
         self, entries: cython.const[cython.uchar][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t
     ) -> int:
-        """Put entries [first, end) of an IndexCollector's; how many went in before the file was full."""
+        """Put entries [first, end) of an IndexCollector. Returns how many went in before the file was full."""
         number: cython.Py_ssize_t
         buf: cython.p_uchar
         if first < 0 or end > len(entries) // 20:
@@ -232,7 +231,7 @@ class IndexCollector(IndexTail):
         self._entries = None
 
     def collect_into(self, view):
-        """Go on at the beginning of `view`."""
+        """Continue at the beginning of `view`."""
         self._entries = view
         self.count = 0
         self._room = len(view) // 20

@@ -59,20 +59,20 @@ class LogWriteBuffer:
 
     @property
     def limit(self) -> int:
-        """Position up to which there is room."""
+        """File position up to which records can be made."""
         return self.written + self._size
 
     def attach(self, region: MappedRegion | None, position: int) -> None:
-        """Go on at `position` of another file."""
+        """Continue at `position` of another file."""
         self._region = region
         self.written = self._from = self._mapped = position
 
     def has(self, position: int, end: int) -> bool:
-        """Records were made up to `end`: are those from `position` on still in the ring?"""
+        """Returns whether the records from `position` to `end`, the newest, are still in the ring."""
         return max(self._from, end - self._size) <= position
 
     def skip(self, position: int) -> None:
-        """The file has everything below `position`; it was not made here."""
+        """Note that everything below `position` is in the file already, without having been made here."""
         self.written = self._from = self._mapped = position
 
     def write_out(self, position: int) -> None:

@@ -68,7 +68,7 @@ class BatchConsumeQueue:
 
     @property
     def taken_offset(self) -> int:
-        """`max_offset`, and what was stored here and cannot be read yet."""
+        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
         return max(self.max_offset, self.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
@@ -85,7 +85,7 @@ class BatchConsumeQueue:
         return found.base_offset if found is not None else (-1 if self.count == 0 else self.max_offset)
 
     def unit(self, index: int) -> BatchUnit | None:
-        """Unit `index`; None if there is none."""
+        """Returns unit number `index`; None if there is none."""
         if not self.first_index <= index < self.count:
             return None
         return self._read(index)
@@ -110,7 +110,7 @@ class BatchConsumeQueue:
         return low
 
     def units(self, index: int) -> Iterator[BatchUnit]:
-        """Units from `index` on."""
+        """Returns the units from number `index` on."""
         for number in range(max(index, self.first_index), self.count):
             unit = self._read(number)
             if unit is None:
@@ -118,7 +118,7 @@ class BatchConsumeQueue:
             yield unit
 
     def append(self, unit: BatchUnit) -> bool:
-        """Write one unit unless its record has one already. False: it had. OSError: there is no room for it."""
+        """Write one unit. Returns False if its record has one already. Raises OSError if there is no room for it."""
         if unit.physical_offset <= self.max_physical_offset:
             return False
         position = self.count * BATCH_UNIT_SIZE
@@ -186,12 +186,12 @@ class BatchConsumeQueue:
         self.files.release()
 
     def destroy(self) -> None:
-        """Delete the files; numbering starts anew. Blocks."""
+        """Delete the files; numbering starts again at 0. Blocks."""
         self.files.destroy()
         self.forget()
 
     def forget(self) -> None:
-        """Let go of files and units; numbering starts anew."""
+        """Detach files and units; numbering starts again at 0."""
         self._backed = None
         self._backed_end = 0
         self.lives += 1

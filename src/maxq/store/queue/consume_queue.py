@@ -86,7 +86,7 @@ class ConsumeQueue:
 
     @property
     def taken_offset(self) -> int:
-        """`max_offset`, and what was stored here and cannot be read yet."""
+        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
         return max(self.max_offset, self.tail.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
@@ -101,7 +101,7 @@ class ConsumeQueue:
         return self._min_offset
 
     def reset_min(self) -> None:
-        """Look for the minimum anew: units were changed."""
+        """Determine the smallest offset again, because units were changed."""
         self._min_checked = -1
 
     def _find_min(self, min_physical_offset: int) -> int:
@@ -226,7 +226,7 @@ class ConsumeQueue:
         self._write_in(file, offset - file.file_from_offset)
 
     def _add_file(self, file_from_offset: int, used: int) -> MappedFile:
-        """A new file with blocks for its first `used` bytes."""
+        """Add a file with blocks for its first `used` bytes."""
         file = self.files.create(file_from_offset)
         try:
             file.region.allocate(0, used)
@@ -267,7 +267,7 @@ class ConsumeQueue:
         self.reset_min()
 
     def adopt(self, queue_offset: int, max_physical_offset: int) -> None:
-        """A clean shutdown left exactly `queue_offset` units; nothing on disk has to be touched."""
+        """Take over the `queue_offset` units that a clean shutdown left, without touching the disk."""
         self.tail.write_offset = queue_offset * CQ_STORE_UNIT_SIZE
         self.tail.next_queue_offset = queue_offset
         self.tail.max_physical_offset = max_physical_offset
@@ -299,7 +299,7 @@ class ConsumeQueue:
             self.ext.release()
 
     def destroy(self) -> None:
-        """Delete the files and forget the units; numbering starts anew. Blocks."""
+        """Delete the files and forget the units; numbering starts again at 0. Blocks."""
         self.tail.attach(None, 0, 0)
         self.files.destroy()
         if self.ext is not None:
@@ -307,14 +307,14 @@ class ConsumeQueue:
         self.forget()
 
     def clear_rest(self) -> None:
-        """Make zero what lies behind the end in the last file, which was written over. Blocks if there is something."""
+        """Zero what lies behind the end of the queue in the last file. Blocks if there is something."""
         last = self.files.last
         position = 0 if last is None else max(0, self.tail.write_offset - last.file_from_offset)
         if last is not None and holds_data(last.region, position, last.file_size):
             clear(last.region, position, last.file_size)
 
     def forget(self) -> list[MappedFile]:
-        """Let go of the files, which are returned, and of the units; numbering starts anew."""
+        """Detach the files, which are returned, and the units; numbering starts again at 0."""
         tail = self.tail
         tail.attach(None, 0, 0)
         self.files.release()
@@ -350,7 +350,7 @@ class ConsumeQueue:
         return gone
 
     def _expired_ext(self) -> list[MappedFile]:
-        """Files of extension units that only units deleted now have known."""
+        """Returns the extension files to which no remaining unit points."""
         first = self.unit(self.files.min_offset // CQ_STORE_UNIT_SIZE)
         return [] if self.ext is None or first is None else self.ext.take_expired(first[2])
 

@@ -45,12 +45,12 @@ class CqExtUnit(NamedTuple):
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Is this an address, in place of a tags code?"""
+    """Returns whether the tags code of a unit is the address of an extension unit."""
     return tags_code <= MAX_ADDRESS
 
 
 def offset_of(address: int) -> int:
-    """The logical offset an address means."""
+    """Returns the logical offset that an address stands for."""
     return address - _FIRST_ADDRESS
 
 
@@ -92,7 +92,7 @@ class ConsumeQueueExt:
 
     @property
     def is_placed(self) -> bool:
-        """Is it known where the next unit goes? `place` says it."""
+        """Whether the place of the next unit is known; `place` sets it."""
         return self._is_placed
 
     def place(self, last_address: int | None, *, is_new: bool) -> None:
@@ -142,7 +142,7 @@ class ConsumeQueueExt:
         return file.file_from_offset + start + _FIRST_ADDRESS
 
     def _allocate(self, file: MappedFile, end: int) -> None:
-        """Blocks for what goes to the end of `file`, up to `end`."""
+        """Allocate blocks at the end of `file`, up to byte `end`."""
         if file.file_from_offset + end > self._allocated:
             stop = min(file.wrote_position + _ALLOCATED_BYTES, file.file_size)
             file.region.allocate(file.wrote_position, stop)
@@ -151,7 +151,7 @@ class ConsumeQueueExt:
     # --- life of the files ---
 
     def unflushed(self, least_bytes: int) -> list[tuple[MappedFile, int, int]]:
-        """What a flush must make durable: (file, first byte, byte behind the last)."""
+        """Returns what a flush must make durable: file, first byte, byte behind the last."""
         if not self._is_placed:
             return []
         return [
@@ -197,7 +197,7 @@ class ConsumeQueueExt:
         return self._files
 
     def _load(self) -> None:
-        """Take the files there are, as far as they follow each other; the newest count."""
+        """Load the newest files that follow each other without a gap."""
         files = self._files
         found = [
             int(entry.name)

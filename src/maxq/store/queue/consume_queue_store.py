@@ -44,7 +44,8 @@ FOLDER_NAME_MAX = 255  # bytes, of Linux's file systems
 
 
 def is_folder_name(topic: str) -> bool:
-    """Can a queue's folder have this name? A client names its light queues, and a flipped bit makes anything of one."""
+    """Returns whether a queue's folder can have this name. Names come from clients (light queues) and from a log that
+    may be damaged."""
     return (
         topic not in ("", ".", "..")
         and not any(letter in topic for letter in "/\0\ufffd")
@@ -103,7 +104,7 @@ class ConsumeQueueStore:
     # --- table ---
 
     def topic_tail(self, topic: str) -> TopicTail:
-        """The TopicTail of `topic`, made if missing."""
+        """Returns the TopicTail of `topic`, made if missing."""
         name = topic.encode()
         tail = self.topics.get(name)
         if tail is None:
@@ -114,13 +115,13 @@ class ConsumeQueueStore:
         return tail
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue if it is known."""
+        """Returns the queue; None if it is unknown."""
         tail = self.topics.get(topic.encode())
         queue = None if tail is None else tail.queues.get(queue_id)
         return None if queue is None else queue.owner
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made if missing (no file is made before the first unit)."""
+        """Returns the queue, made if missing. Its first file is made with its first unit."""
         found = self.find(topic, queue_id)
         if found is not None:
             return found
@@ -139,7 +140,7 @@ class ConsumeQueueStore:
         return queue
 
     def open_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
-        """The queue of a BatchCQ topic, made if missing."""
+        """Returns the queue of a BatchCQ topic, made if missing."""
         found = self.batch_queues.get((topic, queue_id))
         if found is None:
             folder = self._context.root / BATCH_UNIT_NAME
@@ -160,7 +161,7 @@ class ConsumeQueueStore:
     # --- numbering ---
 
     def count(self, message: MessageExt) -> None:
-        """The next offsets of its queues follow `message`, which is in the log and not dispatched yet."""
+        """Advance the numbering of the queues past `message`, which is in the log and not dispatched yet."""
         if not is_queued(message.sys_flag):
             if message.topic == DELETED_TOPIC and is_rolled_back(message.sys_flag):
                 for topic in deleted_names(message):
@@ -197,7 +198,7 @@ class ConsumeQueueStore:
             batch.next_queue_offset = 0
 
     def forget_numbering(self) -> None:
-        """What was appended and is not dispatched may be gone: a new leader counts anew."""
+        """Forget the numbering of records that are not dispatched: a new leader may not have them."""
         self._numbered.clear()
 
     def begin_anew(self, topic: str, physical_offset: int) -> None:
@@ -224,7 +225,7 @@ class ConsumeQueueStore:
                 batch.next_queue_offset, batch.end_at_start = next_offset, 0
 
     def begun_anew(self, topics: Iterable[str], physical_offset: int) -> None:
-        """All that the record at `physical_offset` deletes has begun anew."""
+        """Note that the topics which the record at `physical_offset` deletes are numbered from 0 again."""
         for topic in topics:
             if self._numbered.get(topic) == physical_offset:
                 del self._numbered[topic]
@@ -243,7 +244,7 @@ class ConsumeQueueStore:
         self._resting.pop(queue, None)
 
     def empty(self, queue: ConsumeQueue) -> None:
-        """Move a queue's files aside. It goes on numbering where it was."""
+        """Move a queue's files aside. Its numbering continues where it was."""
         with self._moving:
             if queue.files.files:
                 self._set_aside(queue.files.folder, 0)
@@ -283,9 +284,7 @@ class ConsumeQueueStore:
         disk.rename(folder, target)
         self.set_aside.append(target)
 
-    def destroy_files(
-        self, queue: ConsumeQueue | BatchConsumeQueue, lives: int, files: Iterable[MappedFile]
-    ) -> None:
+    def destroy_files(self, queue: ConsumeQueue | BatchConsumeQueue, lives: int, files: Iterable[MappedFile]) -> None:
         """Delete files that a queue has let go when it had begun anew `lives` times. If it has done so once more, they
         were set aside, and new ones may have their names. Blocks; any thread.
 
@@ -301,13 +300,19 @@ class ConsumeQueueStore:
         return [batch for (name, _), batch in self.batch_queues.items() if name == topic]
 
     def forget_topic(self, topic: str) -> None:
-        """Take a topic out of the table that nothing was made for or stored in since it was deleted."""
+        """Remove a deleted topic from the table unless something was created or stored for it since."""
         tail = self.topics.get(topic.encode())
         batches = self._batches_of(topic)
         if any(batch.next_queue_offset for batch in batches):
             return
-        if tail is None or tail.hooked or tail.max_queue_id >= 0 or any(
-            queue.write_offset or queue.next_queue_offset or queue.owner.files.files for queue in tail.queues.values()
+        if (
+            tail is None
+            or tail.hooked
+            or tail.max_queue_id >= 0
+            or any(
+                queue.write_offset or queue.next_queue_offset or queue.owner.files.files
+                for queue in tail.queues.values()
+            )
         ):
             return
         for batch in batches:
@@ -323,7 +328,8 @@ class ConsumeQueueStore:
         self.delete_files(queue)
 
     def detach(self, queue: ConsumeQueue) -> None:
-        """Forget a queue; its topic goes with its last queue. A new message makes a new one that begins at 0."""
+        """Remove a queue from the table, and its topic with its last queue. A new message makes a new queue that
+        begins at 0."""
         name = queue.topic.encode()
         tail = self.topics.get(name)
         if tail is not None:
@@ -335,7 +341,8 @@ class ConsumeQueueStore:
         self._resting.pop(queue, None)
 
     def forget_all(self) -> dict[ConsumeQueue, list[MappedFile]]:
-        """Let all queues begin anew; they stay known, and their files on disk. Returns the files each had."""
+        """Start the numbering of all queues again at 0. The queues stay known and their files on disk. Returns the
+        files that each had."""
         self._mapped.clear()
         self._resting.clear()
         return {queue: queue.forget() for queue in self}
@@ -368,7 +375,8 @@ class ConsumeQueueStore:
     # --- called by the compiled Dispatcher ---
 
     def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
-        """A record of an unknown topic or queue was met. For an unknown topic only its TopicTail is asked for."""
+        """Called by dispatch for a record of an unknown topic or queue. For an unknown topic only its TopicTail is
+        needed."""
         name = topic.decode("utf-8", "replace")
         if topic not in self.topics:
             self.topics[topic] = self.topic_tail(name)
@@ -394,11 +402,11 @@ class ConsumeQueueStore:
             self.release(given_up)
 
     def mapped(self) -> list[ConsumeQueue]:
-        """Queues that may be mapped now, in the order in which they were."""
+        """Returns the queues that may be mapped now, in the order in which they were mapped."""
         return list(self._mapped)
 
     def unflushed(self) -> list[ConsumeQueue]:
-        """Queues that may have something to flush."""
+        """Returns the queues that may have something to flush."""
         return [*self._mapped, *self._resting]
 
     def release(self, queue: ConsumeQueue) -> None:
@@ -409,7 +417,7 @@ class ConsumeQueueStore:
         self._mapped.pop(queue, None)
 
     def flushed(self, queue: ConsumeQueue) -> None:
-        """A queue was flushed: one that rests is unmapped again."""
+        """Note that a queue was flushed; one without recent use is unmapped."""
         if queue not in self._mapped:
             queue.files.release()
             if queue.ext is not None:
@@ -418,7 +426,7 @@ class ConsumeQueueStore:
                 self._resting.pop(queue, None)
 
     def release_all(self) -> None:
-        """Unmap everything: shutdown."""
+        """Unmap all queues at shutdown."""
         for queue in list(self._mapped):
             self.release(queue)
         for batch in self.batch_queues.values():

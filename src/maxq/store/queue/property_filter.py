@@ -18,7 +18,7 @@ from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, 
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from maxq.store.store_results import ColdPart
 
-#: A pull examines records for so long, and goes on with the next one.
+#: Time that one pull spends on examining records; the client's next pull continues.
 EXAMINE_NS: Final = 5_000_000
 #: Records that are examined between two looks at the clock, by an expression that names one property. A property may
 #: have 32 KiB, and one use of it can take 100 µs: 10 ms between two looks.
@@ -67,7 +67,7 @@ class SelectedUnits:
     cold: list[ColdPart]
 
     def units(self, view: memoryview) -> bytes:
-        """The matching units, one after the other."""
+        """Returns the matching units, one after the other."""
         return b"".join(view[place : place + CQ_STORE_UNIT_SIZE] for place in self.places)
 
 
@@ -153,7 +153,7 @@ class UnitSelector:
         return int(UNIT.unpack_from(view, position)[0])
 
     def _ranges(self, view: memoryview, start: int, stop: int) -> list[tuple[int, int]]:
-        """The records of units, neighbours joined."""
+        """Returns the ranges of the units' records; adjoining ones are joined."""
         ranges: list[tuple[int, int]] = []
         for physical_offset, size, _ in UNIT.iter_unpack(view[start:stop]):
             if size <= 0 or size == BLANK_UNIT_SIZE:
@@ -166,7 +166,7 @@ class UnitSelector:
 
 
 def _bit_map_test(units: UnitView, marks: BitMaps | None, ext: ConsumeQueueExt | None) -> BitMapTest | None:
-    """The test of the extension file that the first unit points to; None if there is nothing to be tested."""
+    """Returns the test for the extension file that the first unit points to; None if there is nothing to test."""
     if marks is None or ext is None or units.start >= units.end:
         return None
     file = ext.file_of(UNIT.unpack_from(units.view, units.start)[2])

@@ -27,7 +27,7 @@ class UnitScan:
 
     @cython.cfunc
     def _take(self, physical_offset: cython.longlong, size: cython.longlong):
-        """One more range."""
+        """Add one more range."""
         self.ranges.append((physical_offset, size))
 
     @cython.cfunc

@@ -201,5 +201,5 @@ class CachedPullReader(UnitScan):
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

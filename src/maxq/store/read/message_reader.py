@@ -36,7 +36,7 @@ _SMALL_GAP = 64 * 1024
 
 
 class TagFilter(Protocol):
-    """What the store needs of a subscription (SubscriptionData)."""
+    """The part of a subscription that the store needs (SubscriptionData)."""
 
     @property
     def sub_string(self) -> str: ...
@@ -120,7 +120,8 @@ class MessageReader:
         return result
 
     def result_at(self, queue: ConsumeQueue | BatchConsumeQueue, offset: int) -> GetMessageResult:
-        """An empty one: FOUND if `offset` lies in the queue, else why there is nothing, and where to go on."""
+        """Returns a result without messages: FOUND if `offset` lies in the queue, else the reason and the offset to
+        continue from."""
         low, high = queue.min_offset(self._commit_log.min_offset), queue.max_offset
         result = GetMessageResult(GetMessageStatus.FOUND, next_begin_offset=offset, min_offset=low, max_offset=high)
         if high < offset <= queue.taken_offset:  # another member has shown it; here dispatch waits for the disk
@@ -250,7 +251,8 @@ class MessageReader:
 
     @staticmethod
     def _place(scan: UnitScan, selected: SelectedUnits, units: UnitView, offset: int) -> None:
-        """The scan of matching units only, told in offsets of the queue. What was not taken is examined again."""
+        """Scan the matching units only, and report in offsets of the queue. Units that were not taken are examined
+        again by the next pull."""
         taken = scan.next_index
         end = selected.places[taken] if taken < len(selected.places) else selected.end
         scan.next_index = offset + (end - units.start) // CQ_STORE_UNIT_SIZE
@@ -258,7 +260,7 @@ class MessageReader:
             scan.last_physical_offset = int(UNIT.unpack_from(units.view, end - CQ_STORE_UNIT_SIZE)[0])
 
     def _cut(self, ranges: list[tuple[int, int]], max_physical: int) -> list[memoryview] | None:
-        """The bytes of `ranges`; None if some of them are no whole records."""
+        """Returns the bytes of `ranges`; None if one of them does not hold whole records."""
         if not ranges:
             return []
         file = self._commit_log.file_at(ranges[0][0])
@@ -273,7 +275,8 @@ class MessageReader:
         return buffers
 
     def _gather(self, scan: UnitScan, max_physical: int, bulk: BulkRead) -> list[memoryview] | None:
-        """One piece with what `bulk` wants of the records; None if some range holds no whole records."""
+        """Returns one piece with the parts of the records that `bulk` asks for; None if a range does not hold whole
+        records."""
         if bulk.omit == OMIT_RECORDS or not scan.ranges:
             return []
         out, position, ranges = bytearray(scan.total_bytes), 0, scan.ranges
@@ -290,7 +293,7 @@ class MessageReader:
         return [memoryview(out)[:position]]
 
     def _not_in_memory(self, ranges: list[tuple[int, int]]) -> list[ColdPart]:
-        """Parts of `ranges`, which lie far back, that would be read from the disk."""
+        """Returns the parts of `ranges`, which lie far back in the log, that would be read from the disk."""
         parts = []
         for physical_offset, size in ranges:
             file = self._commit_log.file_at(physical_offset)
@@ -302,7 +305,7 @@ class MessageReader:
         return parts
 
     def _collect_singly(self, queue: ConsumeQueue, offset: int, scan: UnitScan, result: GetMessageResult) -> None:
-        """Some unit of the scan does not point to a record: take those that do, name the others."""
+        """Take the units of the scan that point to a record, and report the others."""
         result.buffers.clear()
         ranges = scan.ranges
         for index in range(offset, scan.next_index):
@@ -442,7 +445,7 @@ def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: i
 
 
 def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """`ranges` with small gaps filled, so that few questions tell whether they are in memory."""
+    """Returns `ranges` with small gaps filled, so that few calls tell whether they are in memory."""
     found: list[tuple[int, int]] = []
     for start, size in ranges:
         if found and 0 <= start - sum(found[-1]) <= _SMALL_GAP:

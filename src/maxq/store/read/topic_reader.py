@@ -13,7 +13,7 @@ from maxq.store.store_results import BulkRead, GetMessageResult, GetMessageStatu
 
 
 class TopicReader:
-    """See the module; the methods are MessageStore's."""
+    """Reads topics whether or not they are compacted (see the module). The methods are those of MessageStore."""
 
     def __init__(
         self, commit_log: CommitLog, queues: ConsumeQueueStore, compaction: CompactionStore, reader: MessageReader

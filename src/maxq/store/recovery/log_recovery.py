@@ -53,7 +53,7 @@ class LogRecovery:
         self._unverified = UnverifiedRecord(context)
 
     def scan(self) -> LogScan:
-        """Where the log ends and what in it is damaged; both are in the report, too."""
+        """Find where the log ends and what in it is damaged; both are noted in the report, too."""
         config = self._context.config
         first = self._first_file()
         self._report.checked_from = self._commit_log.files.files[first].file_from_offset
@@ -132,7 +132,7 @@ class LogRecovery:
         return unit is not None and unit[0] == physical_offset
 
     def _first_file(self) -> int:
-        """Number of the file from which the log is checked."""
+        """Returns the number of the file from which the log is checked."""
         files = self._commit_log.files.files
         if self._report.clean_exit:
             return max(0, len(files) - _NORMAL_RECOVERY_FILES)
@@ -152,7 +152,7 @@ class LogRecovery:
         return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)
 
     def cut(self, scan: LogScan) -> None:
-        """Let the log end where `scan` says. Everything below is durable then, and it can be written."""
+        """Cut the log where `scan` found its end. Everything below is durable then, and the log can be appended to."""
         commit_log = self._commit_log
         end = scan.end_offset
         file = commit_log.files.find(end)

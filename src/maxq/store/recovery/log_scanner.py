@@ -136,7 +136,7 @@ class LogScanner:
         self._confirm(scan, bad)
 
     def _confirm(self, scan: LogScan, bad: list[DamagedRange]) -> None:
-        """Something good follows: what was bad is damage in the middle."""
+        """Count the bad bytes as damage in the middle of the log, because a good record follows them."""
         scan.damages += bad
         bad.clear()
 
@@ -172,14 +172,14 @@ class LogScanner:
         )  # fmt: skip
 
     def damage_at(self, offset: int) -> DamagedRange:
-        """There is no record at `offset`, in the middle of the log: the range up to the next good one."""
+        """Returns the damaged range at `offset`, in the middle of the log, up to the next good record."""
         file = next(file for file in self._files if file.file_from_offset <= offset < file.end_offset)
         position = offset - file.file_from_offset
         found = find_record(file.region, position + 1, file.file_from_offset)
         return _damage(file, position, found if found >= 0 else file.file_size, record_cy.STOP_BAD_MAGIC, LogScan())
 
     def _anything_behind(self, number: int) -> bool:
-        """Does a later file hold a good record?"""
+        """Returns whether a later file holds a good record."""
         return any(find_record(file.region, 0, file.file_from_offset) >= 0 for file in self._files[number + 1 :])
 
 
@@ -202,7 +202,7 @@ def _damage(file: MappedFile, position: int, end: int, stop: int, scan: LogScan)
 
 
 def place_of(record: memoryview) -> DamagedPlace | None:
-    """Topic, queue id and queue offset of a record whose structure is whole."""
+    """Returns topic, queue id and queue offset of a record whose structure is whole."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, _, _ = record_cy.scan(record, 0, len(record), 0, rows, check_crc=False, check_offset=False)
     if count != 1:

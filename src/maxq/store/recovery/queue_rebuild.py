@@ -43,7 +43,7 @@ class QueueRebuild:
         return place if place is not None and place >= queue.max_offset else None
 
     def forget(self, topics: list[str], physical_offset: int) -> None:
-        """These topics were deleted at `physical_offset`: the files that their queues had went aside."""
+        """Forget the old files of these topics, which the record at `physical_offset` deletes."""
         for queue in [queue for queue in self._before if queue.topic in topics]:
             del self._before[queue]
 
@@ -92,7 +92,7 @@ class _OldUnits:
         return place if self.is_of(place, physical_offset, size) else None
 
     def is_of(self, queue_offset: int, physical_offset: int, size: int) -> bool:
-        """Does this unit point to that record?"""
+        """Returns whether this unit points to that record."""
         if not self._first <= queue_offset < self._end:
             return False
         unit = self._unit(queue_offset)
@@ -108,7 +108,8 @@ class _OldUnits:
         return unit
 
     def _physical_offset(self, queue_offset: int) -> int:
-        """For the search: behind everything if nothing was written there."""
+        """Returns the physical offset of a unit for the binary search; one behind everything for a unit that was never
+        written."""
         unit = self._unit(queue_offset)
         return unit[0] if unit[1] > 0 else 1 << 63
 
@@ -146,5 +147,5 @@ def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tu
 
 
 def _is_below(unit: tuple[int, int, int] | None, physical_offset: int) -> bool:
-    """Is this a unit of a record below `physical_offset`?"""
+    """Returns whether this is a unit of a record below `physical_offset`."""
     return unit is not None and unit[1] > 0 and 0 <= unit[0] < physical_offset

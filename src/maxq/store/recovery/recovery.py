@@ -100,7 +100,7 @@ class Recovery:
         self._log_recovery.cut(scan)
 
     def _without_log(self) -> None:
-        """No log: queues and index cannot be right (they are of another log, or the log is gone)."""
+        """Handle a store without a log: its queues and index belong to another log, or the log is gone."""
         self._forget_queues()
         self._deletions.replay_from(0)
         self._commit_log.open_at(0)
@@ -181,7 +181,7 @@ class Recovery:
         return int.from_bytes(file.view[position : position + 4], "big") == unit[1]
 
     def _complete(self, end: int) -> bool:
-        """Do the queues hold exactly what a clean shutdown at this end of the log left?"""
+        """Returns whether the queues hold exactly what a clean shutdown at this end of the log left."""
         inventory = self._inventory
         return (
             inventory is not None
@@ -257,7 +257,8 @@ class Recovery:
                 dispatcher.dispatched_offset = self._step_over(stopped)
 
     def _step_over(self, offset: int) -> int:
-        """Bytes at `offset`, in a file that was not scanned, are no record: seal them, return where the next begins."""
+        """Replace the bytes at `offset`, which are not a record and lie in a file that was not scanned, by a filler.
+        Returns where the next record begins."""
         scan = LogScanner(self._commit_log, check_crc=False, check_prop_crc=False)
         damage = scan.damage_at(offset)
         log.error("damage in the middle of the log: %s", damage)
@@ -266,7 +267,8 @@ class Recovery:
         return damage.end_offset
 
     def _seal(self, damage: DamagedRange) -> None:
-        """Listed first: a slave must hear of a filler, whatever happens to this start."""
+        """Replace a damaged range by a filler. The list is written first, so that slaves learn of the filler even if
+        this start fails."""
         self._filled_ranges.add([(damage.physical_offset, damage.end_offset)])
         replace_with_filler(self._context, self._commit_log, damage)
 
@@ -343,7 +345,7 @@ class Recovery:
         return self._finish_last_indexed(newest)
 
     def _index_is_complete(self, end: int) -> bool:
-        """Is the index exactly what a clean shutdown at this end of the log left?"""
+        """Returns whether the index is exactly what a clean shutdown at this end of the log left."""
         inventory = self._inventory
         if inventory is None or not self._report.clean_exit or inventory.log_end != end:
             return False
@@ -356,4 +358,3 @@ class Recovery:
         file): add them. Returns where the record behind it starts."""
         from_offset = newest.end_physical_offset
         return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))
-

@@ -35,7 +35,7 @@ class StoreLock:
             ) from None
 
     def release(self) -> None:
-        """Let another process have the store."""
+        """Release the lock, so that another process can open the store."""
         if self._held is not None:
             self._held.release()
             self._held = None
@@ -49,16 +49,16 @@ class AbortFile:
         self.path = context.root / "abort"
 
     def exists(self) -> bool:
-        """The last exit was not clean, or this one has not come yet."""
+        """Returns whether the file exists: the last exit was not clean, or a broker runs."""
         return self._disk.exists(self.path)
 
     def create(self) -> None:
-        """A broker runs from now on. Durable on return."""
+        """Create the file: a broker runs from now on. It is durable on return."""
         if not self.exists():
             self._disk.write(self.path, b"maxq")
 
     def remove(self) -> None:
-        """It ended in good order."""
+        """Delete the file after a clean shutdown."""
         if self.exists():
             self._disk.delete(self.path)
 

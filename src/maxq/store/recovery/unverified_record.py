@@ -20,19 +20,21 @@ _HEAD: Final = struct.Struct(">qI")  # physical offset, CRC-32 of the record
 
 
 class UnverifiedRecord:
-    """The file of one store. All methods block; OSError if the disk refuses."""
+    """The file of one store that keeps an unverified record. All methods block and raise OSError if the disk
+    refuses."""
 
     def __init__(self, context: StoreContext) -> None:
         self._disk = context.disk
         self._path = context.root / UNVERIFIED_FILE
 
     def keep(self, physical_offset: int, record: bytes) -> None:
-        """Durable."""
+        """Write the record to its file, durably."""
         if self.read(physical_offset) != record:
             self._disk.replace(self._path, _HEAD.pack(physical_offset, zlib.crc32(record)) + record)
 
     def read(self, physical_offset: int) -> bytes:
-        """The record that is kept for this place of the log; empty if there is none. A file that is none is as none."""
+        """Returns the record kept for this place of the log; empty if there is none. An unreadable file counts as
+        missing."""
         if not self._disk.exists(self._path):
             return b""
         data = self._disk.read(self._path)
@@ -43,6 +45,6 @@ class UnverifiedRecord:
         return record if offset == physical_offset and zlib.crc32(record) == crc else b""
 
     def forget(self) -> None:
-        """The log has what comes there."""
+        """Remove the file, because the log now holds what belongs there."""
         if self._disk.exists(self._path):
             self._disk.delete(self._path)

@@ -107,7 +107,7 @@ class ReplicaAppender:
             self._pending = 0
 
     def accept_unverified_record(self) -> None:
-        """Nobody will send the record in doubt any more: it is the log's, unless the disk has no room."""
+        """Append the unverified record, which no master will send again, unless the disk has no room."""
         record, self._unverified = self._unverified, b""
         if not record:
             return
@@ -138,7 +138,7 @@ class ReplicaAppender:
             self._pending = 1
 
     def _take(self, data: memoryview) -> memoryview:
-        """Copy what fits into the current file; the rest."""
+        """Copy what fits into the current file. Returns the rest."""
         log_, tail = self._log, self._log.tail
         size = log_.files.file_size
         position = tail.wrote_position + self._pending
@@ -193,8 +193,8 @@ class ReplicaAppender:
             self._unverified = b""
 
     def _is_whole(self, view: memoryview, stop: int) -> bool:
-        """Are all bytes of the next record there, as far as its head tells? A head that cannot be one counts as
-        whole."""
+        """Returns whether all bytes of the next record are there, as far as its head tells. An impossible head counts
+        as complete."""
         start = self._log.tail.wrote_position
         if self._pending < _HEAD.size:
             return False
@@ -203,7 +203,7 @@ class ReplicaAppender:
         return not (stop == STOP_BAD_SIZE and possible and size > self._pending)
 
     def _judge(self, view: memoryview, stop: int) -> None:
-        """The next record is whole and not right: refuse it, unless it is the master's own damage."""
+        """Refuse the next record, which is complete and wrong, unless the damage is the master's own."""
         start = self._log.tail.wrote_position
         size = _HEAD.unpack_from(view, start)[0]
         if stop != STOP_BAD_CRC:

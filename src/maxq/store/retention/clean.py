@@ -116,7 +116,7 @@ class CleanService:
         self._manual_runs = _MANUAL_RUNS
 
     async def clean(self) -> int:
-        """One run. Returns how many CommitLog files were deleted."""
+        """Run once. Returns how many CommitLog files were deleted."""
         deleted = await self._clean_commit_log()
         if self._commit_log.min_offset > self._cleaned_to:
             await self._clean_queues(self._commit_log.min_offset)
@@ -138,7 +138,8 @@ class CleanService:
         return math.ceil(100 * usage.used / usable) / 100 if usable > 0 else -1.0
 
     def _check_disk(self) -> tuple[bool, bool]:
-        """(delete what is old, delete whatever its age); sets or clears the disk-full flag."""
+        """Set or clear the disk-full flag. Returns whether to delete what is expired, and whether to delete files
+        whatever their age."""
         config = self._context.config
         ratio = max(self.disk_ratios())
         warning = min(90, max(35, config.disk_space_warning_level_ratio)) / 100

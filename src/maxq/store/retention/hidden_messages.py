@@ -25,7 +25,7 @@ _QUEUES_AT_ONCE: Final = 200
 
 
 class _Sizes:
-    """Bytes of the messages low … end-1 of one queue."""
+    """Counted sizes, in bytes, of the messages `low` to `end` - 1 of one queue."""
 
     __slots__ = ("end", "low", "total")
 
@@ -66,7 +66,7 @@ class HiddenMessages:
         self.forget(topic)
 
     def is_hidden(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Is this message below the bound of its queue?"""
+        """Returns whether this message is below the bound of its queue."""
         queue = self._queues.find(topic, queue_id)
         return queue is not None and queue_offset < queue.hidden_below
 
@@ -113,7 +113,7 @@ class HiddenMessages:
     # ---- files of the log -------------------------------------------------------------------------------------
 
     async def hides_all_of(self, file: MappedFile) -> bool:
-        """Is nothing shown of the log's first file?"""
+        """Returns whether nothing of the log's first file is shown."""
         needed_from = self.needed_from()
         if not self.is_used or (needed_from is not None and needed_from < file.end_offset):
             return False

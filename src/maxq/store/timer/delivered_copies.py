@@ -30,11 +30,11 @@ class DeliveredBefore:
         self._rolls: dict[Identity, list[int]] = {}
 
     def add(self, identity: Identity, rolls: int) -> None:
-        """There is a copy of a message that had gone round so often."""
+        """Note a delivered copy of a message that had been put into the wheel this many times."""
         self._rolls.setdefault(identity, []).append(rolls)
 
     def take(self, identity: Identity, rolls: int) -> bool:
-        """Was this message delivered? Its copy, or the next one of its chain, counts for no other then."""
+        """Returns whether this message was delivered; its copy then counts for no other message."""
         known = self._rolls.get(identity, ())
         found = min((number for number in known if number >= rolls), default=None)
         if found is None:

@@ -18,7 +18,7 @@ _MOST: Final = 10_000
 
 
 class MovedMessages:
-    """What one broker knows of them."""
+    """The moved messages that one broker knows of."""
 
     def __init__(self) -> None:
         self._slots: dict[int, MovedMessage] = {}
@@ -41,27 +41,27 @@ class MovedMessages:
         self._slots = {message.physical_offset: message for message in moved or ()} | self._slots
 
     def begin(self) -> None:
-        """From now on this broker knows."""
+        """Begin to record moved messages."""
         self._is_known = True
 
     def all(self) -> tuple[MovedMessage, ...] | None:
-        """What a checkpoint says."""
+        """Returns what a checkpoint stores."""
         return tuple(self._slots.values()) if self._is_known else None
 
     def has_room(self, physical_offset: int) -> bool:
-        """Can one more, this one, be named?"""
+        """Returns whether this message can be recorded, too."""
         return len(self._slots) < _MOST or physical_offset in self._slots
 
     def add(self, message: MovedMessage) -> None:
-        """It has been put into that slot."""
+        """Note that the message was put into that slot."""
         self._slots[message.physical_offset] = message
 
     def forget(self, physical_offset: int) -> None:
-        """It was delivered, or is gone."""
+        """Forget a message that was delivered or no longer exists."""
         self._slots.pop(physical_offset, None)
 
     def counts(self, unit: Unit) -> bool:
-        """Is this unit to be delivered?"""
+        """Returns whether this unit is to be delivered."""
         if not unit.is_moved or unit.position < self._known_from:
             return True
         named = self._slots.get(unit.physical_offset)

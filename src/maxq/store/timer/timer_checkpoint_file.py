@@ -45,7 +45,7 @@ class TimerCheckpointFile:
         self.is_new = True
 
     def load(self) -> None:
-        """Read it; made if it is missing. Blocks. OSError if the disk refuses."""
+        """Read the file, which is made if it is missing. Blocks. Raises OSError if the disk refuses."""
         data = self._disk.read(self._path) if self._disk.exists(self._path) else b""
         self.is_new = not any(data[:SIZE])
         if len(data) < FILE_SIZE:  # an old broker's, or a torn one

@@ -64,22 +64,22 @@ class Unit(NamedTuple):
 
     @property
     def due_ms(self) -> int:
-        """Its slot."""
+        """The time of its slot, in ms."""
         return self.write_time_ms + self.delay_ms
 
     @property
     def rolls(self) -> bool:
-        """Its message is due later than the wheel reaches."""
+        """Whether its message is due later than the wheel reaches."""
         return bool(self.magic & MAGIC_ROLL)
 
     @property
     def recalls(self) -> bool:
-        """It is a marker that recalls another message."""
+        """Whether it is a marker that recalls another message."""
         return bool(self.magic & MAGIC_DELETE)
 
     @property
     def is_moved(self) -> bool:
-        """It lies in another slot than its record says."""
+        """Whether it lies in another slot than its record says."""
         return bool(self.magic & MAGIC_MOVED)
 
 

@@ -66,12 +66,12 @@ class DeliveredSlots:
         self._pairs: list[tuple[int, int]] = []  # times fall, positions rise
 
     def add(self, before_ms: int, position: int) -> None:
-        """Units that lie before `position` (bytes in the timer log) in slots before `before_ms` are over."""
+        """Note that the units before `position` (bytes in the timer log) in slots before `before_ms` are finished."""
         later = [pair for pair in self._pairs if pair[0] > before_ms][-_MOST_PAIRS:]
         self._pairs = [*later, (before_ms, position)]
 
     def position_of(self, slot_ms: int) -> int:
-        """Units of this slot that lie before this position are over."""
+        """Returns the position in the timer log before which the units of this slot are finished."""
         return max((position for before_ms, position in self._pairs if slot_ms < before_ms), default=0)
 
 
@@ -143,7 +143,12 @@ class TimerMessageStore:
         """
         self.metrics.load()
         recovery = TimerRecovery(
-            self._disk, self._wheel_path, self.log, self._file, self.precision_ms, self._store.max_physical_offset,
+            self._disk,
+            self._wheel_path,
+            self.log,
+            self._file,
+            self.precision_ms,
+            self._store.max_physical_offset,
             self._has_record,
         )
         found = recovery.run()
@@ -207,7 +212,7 @@ class TimerMessageStore:
 
     @property
     def write_time_ms(self) -> int:
-        """The slot of now: all before it are over."""
+        """The slot of the present time, in ms; all slots before it are finished."""
         return self.floor(self._clock.wall_ms())
 
     # --- enqueue ---
@@ -312,7 +317,7 @@ class TimerMessageStore:
             )  # fmt: skip
 
     def slot_count(self, due_ms: int) -> int:
-        """Messages that wait in the slot of `due_ms`."""
+        """Returns how many messages wait in the slot of `due_ms`."""
         return self.live_slot(self.floor(due_ms)).num
 
     def live_slot(self, time_ms: int) -> Slot:
@@ -387,7 +392,7 @@ class TimerMessageStore:
         ]
 
     def finish(self, slot: Slot) -> None:
-        """Everything that is in the open slot is delivered, or put elsewhere."""
+        """Close the open slot: everything in it was delivered or put into another slot."""
         self._open_ms = None
         self.pending -= slot.num
         self.wheel.clear(slot.time_ms)
@@ -427,7 +432,8 @@ class TimerMessageStore:
         }  # fmt: skip
 
     def moved_records(self) -> list[tuple[TimerRecord, bool]]:
-        """Messages that this broker or the one before it had moved; are they in this wheel?"""
+        """Returns the records of messages that this broker or its predecessor had moved, and whether each is in this
+        wheel."""
         found = []
         for physical_offset, size, slot_ms in self.moved.all() or ():
             units = self.units_of(self.live_slot(slot_ms))
@@ -472,7 +478,7 @@ class TimerMessageStore:
         self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms)
 
     def thaw(self, checkpoint: Checkpoint, *, written: bool) -> None:
-        """`write` has ended."""
+        """End a checkpoint after `write` has ended."""
         self.wheel.thaw(written=written)
         if written:
             self.saved = checkpoint.values

@@ -1,6 +1,6 @@
 """TimerMetrics: how many timer messages of each topic wait; the file `config/timermetrics` (TimerMetrics.java).
 
-    {"dataVersion":{…},"timingCount":{"T":{"count":3,"timeStamp":1795229006009}}}    on one line
+{"dataVersion":{…},"timingCount":{"T":{"count":3,"timeStamp":1795229006009}}}    on one line
 """
 
 from collections.abc import Container

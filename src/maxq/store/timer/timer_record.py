@@ -36,7 +36,8 @@ class TimerRecord:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What its copies have, too, however often it went round. A marker's differs from that of what it recalls."""
+        """What identifies the message in all its copies, however often it was put into the wheel again. A marker has
+        another identity than the message it recalls."""
         return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
 
 
@@ -46,7 +47,7 @@ def delete_key(topic: str, unique_key: str) -> str:
 
 
 def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
-    """What the timer needs of a message; None if it is none of the timer's."""
+    """Returns what the timer needs of a message; None if the message is not for the timer."""
     properties = message.properties
     out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
     real_topic = properties.get(const.PROPERTY_REAL_TOPIC)

@@ -48,7 +48,7 @@ class Recovered:
     enqueued: set[int] = field(default_factory=set)
 
     def is_over(self, time_ms: int, position: int) -> bool:
-        """Was a slot of this time delivered, whose last unit lies at this position?"""
+        """Returns whether a slot of this time, whose last unit lies at this position, was delivered."""
         return position < 0 or (time_ms < self.delivered[0] and position < self.delivered[1])
 
 

@@ -32,18 +32,18 @@ class TimerTopic:
 
     @property
     def max_queue_offset(self) -> int:
-        """Behind the last message that can be read."""
+        """Queue offset behind the last message that can be read."""
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     @property
     def taken_queue_offset(self) -> int:
-        """`max_queue_offset`, and what was put here and cannot be read yet."""
+        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         return 0 if queue is None else queue.taken_offset
 
     @property
     def unread(self) -> int:
-        """Messages that can be read and were not."""
+        """Number of messages that can be read and were not read yet."""
         return max(self.max_queue_offset - self.queue_offset, 0)
 
     def next_record(self) -> TimerRecord | None:
@@ -76,7 +76,7 @@ class TimerTopic:
         self.queue_offset += 1
 
     def is_unread(self, record: TimerRecord) -> bool:
-        """It is not in the wheel yet."""
+        """Returns whether the message is not in the wheel yet."""
         return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self.in_wheel
 
     def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
@@ -95,6 +95,6 @@ class TimerTopic:
         return record
 
     def read_from(self, queue_offset: int) -> None:
-        """Go on there, or where the queue begins or ends."""
+        """Continue reading at this queue offset, or at the nearest end of the queue."""
         low = max(self._store.min_offset(TIMER_TOPIC, 0), 0)
         self.queue_offset = min(max(queue_offset, low), self.max_queue_offset)

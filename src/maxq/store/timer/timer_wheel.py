@@ -165,7 +165,7 @@ class TimerWheel:
         return search.found * self.precision_ms
 
     def is_searched(self, from_ms: int) -> bool:
-        """Does `earliest` need more calls for this time?"""
+        """Returns whether `earliest` needs more calls for this time."""
         return self._search is not None and self._search.from_ms == from_ms
 
     def _first_of(self, page: int, least: int) -> int:
@@ -205,7 +205,7 @@ class TimerWheel:
         _SLOT.pack_into(self._page(page), at, number, slot.first_position, slot.last_position, slot.num, 0)
 
     def clear(self, time_ms: int) -> None:
-        """Its messages were delivered. A slot of another lap stays."""
+        """Clear the slot, whose messages were delivered. A slot of another lap stays."""
         index = self.slot_index(time_ms)
         if self.at_index(index).time_ms == time_ms:
             self.clear_index(index)
@@ -215,7 +215,7 @@ class TimerWheel:
         self._page(page)[at : at + SLOT_SIZE] = bytes(SLOT_SIZE)
 
     def _page(self, page: int) -> bytearray:
-        """A page that may be written."""
+        """Returns a page for writing."""
         data = self._changed.get(page)
         if data is None:
             start = page * OS_PAGE_SIZE
@@ -263,7 +263,7 @@ class TimerWheel:
             self._is_suspect = False
 
     def thaw(self, *, written: bool) -> None:
-        """`write` has ended. What it could not write is tried again with the next one."""
+        """End a checkpoint after `write` has ended. What `write` could not write is tried again with the next one."""
         if not written:
             self._changed = {**self._frozen, **self._changed}
         self._frozen = {}

@@ -58,7 +58,7 @@ class CheckReport:
         }
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Returns the report as lines of text."""
         counts = f"{self.records} messages, {self.units} queue units, {self.index_entries} index entries"
         if self.damaged_ranges:
             counts += f", {self.damaged_ranges} damaged ranges"

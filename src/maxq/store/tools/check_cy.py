@@ -354,9 +354,7 @@ class Confirmation:
             if not queue._window._holds(row[4] * 20, physical_offset, row[1], self._tags_code):
                 return 0
         if self.cursor is not None:
-            found = self.cursor._matches(
-                physical_offset, row[8], self._hashes, self._expected, self._tag_hash
-            )
+            found = self.cursor._matches(physical_offset, row[8], self._hashes, self._expected, self._tag_hash)
             if found < 0:
                 return 0
             self.entries += self.cursor._take(physical_offset, found)
@@ -527,5 +525,5 @@ class Confirmation:
 
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""
     return cython.compiled

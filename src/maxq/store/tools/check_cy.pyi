@@ -132,4 +132,4 @@ class Confirmation:
         """
 
 def is_compiled() -> bool:
-    """Which form runs."""
+    """Returns whether this module runs compiled by Cython."""

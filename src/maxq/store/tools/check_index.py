@@ -23,7 +23,7 @@ _REBUILD = "a restart makes files that are missing; for the rest stop the broker
 
 
 class _Entry(NamedTuple):
-    """An entry and where it is."""
+    """An index entry and its place."""
 
     file: DataFile
     position: int
@@ -82,7 +82,7 @@ class IndexCheck:
 
     @property
     def entries(self) -> int:
-        """Entries that were looked at."""
+        """Number of entries that were examined."""
         return self._entries + self._confirmation.entries
 
     @property

@@ -104,7 +104,7 @@ class QueueCheck:
 
     @property
     def units(self) -> int:
-        """Units that the log confirms."""
+        """Number of units that the log confirms."""
         return self._units + self._confirmation.units
 
     @property
@@ -117,9 +117,7 @@ class QueueCheck:
         if units:
             self._know(units[0].topic)
         if self._deleted:
-            units = tuple(
-                unit for unit in units if expected.physical_offset >= self._deleted.get(unit.topic, 0)
-            )
+            units = tuple(unit for unit in units if expected.physical_offset >= self._deleted.get(unit.topic, 0))
         if units and (expected.batch_size or units[0].topic in self._topics.batch):
             key = (units[0].topic, units[0].queue_id)
             self._batches.setdefault(key, {})[expected.physical_offset] = expected
@@ -187,7 +185,7 @@ class QueueCheck:
         )
 
     def _know(self, topic: str) -> None:
-        """Leave what is as it should be of this topic to `confirmation` from now on."""
+        """Let `confirmation` check the records of this topic from now on."""
         name = topic.encode()
         if name in self._confirmation.topics or topic in self._topics.batch:
             return
@@ -267,7 +265,7 @@ class QueueCheck:
         return found
 
     def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: Unit) -> bool:
-        """Does a unit that no record claims point to one that claims place 0, and has not got it?"""
+        """Returns whether a unit that no record claims points to a record with queue offset 0 that is not there."""
         if unit.physical_offset < max(self._log_start, self._deleted.get(key[0], 0)):
             return False
         expected = self._expectation_at(unit.physical_offset)

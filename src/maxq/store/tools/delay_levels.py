@@ -49,5 +49,5 @@ def _shown(files: StoreFiles, sequence: list[DataFile], lookup: LogWalk) -> int 
 
 
 def delay_levels_text(levels_ms: tuple[int, ...]) -> str:
-    """As messageDelayLevel has them."""
+    """Returns the levels as text in the form of messageDelayLevel."""
     return " ".join(f"{level // _SECOND_MS}s" for level in levels_ms)

@@ -53,7 +53,7 @@ class Expectation(NamedTuple):
 
 
 def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...]) -> Expectation:
-    """Of a scanned record (`row` is record_cy.SCAN_WIDTH integers)."""
+    """Returns what dispatch must have written for a scanned record (`row` is record_cy.SCAN_WIDTH integers)."""
     topic = topic_of(view, row)
     properties = properties_of(view, row)
     sys_flag = row[rc.C_SYS_FLAG]

@@ -25,14 +25,14 @@ def messages_of(batch: Batch) -> list[dict[str, Any]]:
 
 
 def is_filler(view: memoryview, row: Any) -> bool:
-    """Is this record no message, but what stands where a damaged one was (store/damage/damage.py)?"""
+    """Returns whether this record is a filler over damage (store/damage/damage.py) and not a message."""
     if not is_rolled_back(row[rc.C_SYS_FLAG]):
         return False
     return row[rc.C_TOPIC_SIZE] == 0 or damage_names.is_filler(row[rc.C_SYS_FLAG], properties_of(view, row))
 
 
 def is_deletion(view: memoryview, row: Any) -> bool:
-    """Is this record one that deletes topics (store/log/deletions.py)?"""
+    """Returns whether this record deletes topics (store/log/deletions.py)."""
     return is_rolled_back(row[rc.C_SYS_FLAG]) and topic_of(view, row) == DELETED_TOPIC
 
 
@@ -84,7 +84,7 @@ def _host(view: memoryview, position: int, is_v6: int) -> bytes:
 
 
 def _inflated_md5(body: memoryview, sys_flag: int, stored_md5: str) -> str | None:
-    """None: the body says it is compressed and cannot be decompressed."""
+    """Returns the MD5 of the decompressed body; None if the body is marked as compressed and cannot be decompressed."""
     if not sys_flag & MessageSysFlag.COMPRESSED:
         return stored_md5
     try:

@@ -50,7 +50,7 @@ class OffsetTable:
             self.widen(unit.topic, unit.queue_id, unit.queue_offset, unit.queue_offset + count)
 
     def widen(self, topic: str, queue_id: int, low: int, high: int) -> None:
-        """[low, high) belongs to the queue."""
+        """Extend the queue's range to include [low, high)."""
         known = self.queues.setdefault((topic, queue_id), QueueOffsets(topic, queue_id, low, high))
         known.min_offset = min(known.min_offset, low)
         known.max_offset = max(known.max_offset, high)
@@ -96,7 +96,7 @@ class TopicNames:
         self.special = frozenset(self.batch | compacted | lmq)
 
     def is_deleted(self, topic: str) -> bool:
-        """Was the topic deleted, its messages still waiting in the log for their file to expire?"""
+        """Returns whether the topic was deleted while its messages are still in the log."""
         if self._known is None or topic in self._known or topic in self._folders:
             return False
         return not topic.startswith(LMQ_PREFIX)

@@ -36,7 +36,7 @@ class Unit(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """What ConsumeQueue.recover goes on behind."""
+        """Whether the unit is valid, in the sense of ConsumeQueue.recover."""
         return self.physical_offset >= 0 and self.size > 0
 
     @property
@@ -143,7 +143,7 @@ class QueueFiles(UnitFiles):
         return self.start // UNIT_SIZE
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """None where there is no file."""
+        """Returns the unit at a queue offset; None where there is no file."""
         found = self.read(queue_offset * UNIT_SIZE, UNIT_SIZE)
         return Unit(*_UNIT.unpack(found)) if found is not None else None
 

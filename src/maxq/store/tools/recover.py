@@ -86,7 +86,7 @@ def recover(
 
 
 def recovery_json(report: RecoveryReport) -> dict[str, Any]:
-    """For programs."""
+    """Returns the report for programs, as an object for JSON."""
     return {
         "cleanExit": report.clean_exit,
         "logStart": report.min_offset,
@@ -168,7 +168,7 @@ class RehearsalReport:
         }
 
     def lines(self) -> list[str]:
-        """For people; the last line begins with yes or no."""
+        """Returns the report as lines of text; the last line begins with yes or no."""
         found = [f"recovery: {line}" for line in (self.recovery.lines() if self.recovery else [])]
         found += [f"remark: {remark}" for remark in self.remarks]
         found += [f"obstacle: {obstacle}" for obstacle in self.obstacles]

@@ -133,7 +133,7 @@ class StoreFiles:
 
     @property
     def exists(self) -> bool:
-        """Does it look like a store at all?"""
+        """Returns whether the folder looks like a store."""
         return bool(self.log or self.queues or self.batch_queues or self.disk.exists(self.root / "checkpoint"))
 
     @property
@@ -147,7 +147,7 @@ class StoreFiles:
         return self.disk.is_locked(self.root / "lock")
 
     def look_again(self) -> "StoreFiles":
-        """The files as they are now."""
+        """Returns the files as they are now."""
         return StoreFiles(self.disk, self.root, self.settings)
 
     def name(self, path: PurePath) -> str:
@@ -215,7 +215,7 @@ class StoreFiles:
         return []
 
     def holds_entries(self, file: DataFile) -> bool:
-        """Is it a data file of DLedger?"""
+        """Returns whether it is a data file of DLedger."""
         return self.dledger and file.from_offset >= self.divided_offset
 
     def _find_queues(self, folder_name: str, unit_size: int) -> dict[tuple[str, int], list[DataFile]]:

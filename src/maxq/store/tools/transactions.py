@@ -23,7 +23,7 @@ from maxq.store.tools.store_files import StoreFiles
 
 
 class OfflineTransactions:
-    """Reads, and never writes."""
+    """Reads the transactions of a store without a broker; never writes."""
 
     def __init__(self, files: StoreFiles, progress: Progress = no_progress) -> None:
         self._files = files

@@ -107,8 +107,7 @@ class AdminClientProcessor(RequestProcessor):
     # --- who consumes what --------------------------------------------------------------------------------------------
 
     def query_topic_consume_by_who(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer QUERY_TOPIC_CONSUME_BY_WHO (300). Groups that subscribe to the topic now, or committed offsets of it.
-        """
+        """Answer QUERY_TOPIC_CONSUME_BY_WHO (300). Groups that subscribe to the topic, or committed offsets."""
         topic = HeaderFields(request.ext).required_str("topic")
         groups = self._consumers.query_topic_consume_by_who(topic) | self._offsets.which_group_by_topic(topic)
         return body_reply(request, GroupList(sorted(groups)))
@@ -164,7 +163,8 @@ class AdminClientProcessor(RequestProcessor):
         return message
 
     async def _call_consumer(self, request: RemotingCommand, ext: dict[str, str], body: bytes) -> RemotingCommand:
-        """The answer of the client, which is not told what the request is signed with (Java tells it)."""
+        """Forward a request to a client and return its answer. The signature is not passed on to the client, as Java
+        does."""
         fields = HeaderFields(ext)
         group, client_id = fields.required_str("consumerGroup"), fields.opt_str("clientId")
         channel = self._consumers.find_channel(group, client_id or "")

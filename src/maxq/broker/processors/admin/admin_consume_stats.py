@@ -64,7 +64,8 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     # --- 208 ----------------------------------------------------------------------------------------------------------
 
     async def get_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """One group, by read queue: of the topics listed, of one topic, or of all that it committed offsets of."""
+        """Handle request 208: a group's progress by read queue, for the listed topics, for one, or for all of which it
+        committed offsets."""
         fields = HeaderFields(request.ext)
         group = fields.required_str("consumerGroup")
         listed = dict.fromkeys(topic for topic in (fields.opt_str("topicList") or "").split(";") if topic.strip())
@@ -84,7 +85,8 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return [name for name in topics if self._is_subscribed(group, name)]
 
     def _is_subscribed(self, group: str, topic: str) -> bool:
-        """What a group consumed once and no longer subscribes to is not shown; of a group that is offline all is."""
+        """Returns whether a topic is shown for a group: of an online group only the topics it subscribes to, of an
+        offline group all."""
         is_offline = self._consumers.subscription_count(group) == 0
         return is_offline or self._consumers.find_subscription_data(group, topic) is not None
 
@@ -117,7 +119,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     # --- 317 ----------------------------------------------------------------------------------------------------------
 
     async def get_broker_consume_stats(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """All groups, by topic and write queue."""
+        """Handle request 317: the progress of all groups by topic and write queue."""
         is_order = HeaderFields(request.ext).required_bool("isOrder")
         total = ConsumeStatsList(broker_addr=self._own.address)
         rows = LongBody(request.code, connection.answer_limit)
@@ -152,7 +154,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     # --- 303 ----------------------------------------------------------------------------------------------------------
 
     async def query_consume_time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Times instead of offsets, by write queue."""
+        """Handle request 303: a group's progress by write queue as times instead of offsets."""
         fields = HeaderFields(request.ext)
         topic, group = fields.required_str("topic"), fields.required_str("group")
         config = self._topics.select_topic_config(topic)

@@ -25,7 +25,7 @@ from maxq.runtime.turns import Turns
 log = logging.getLogger(__name__)
 
 LONG_MAX: Final = (1 << 63) - 1
-#: Of a page of offsets: it is encoded, and taken by the slave, in some 10 ms.
+#: Size of a page of offsets in bytes: encoding one, and applying it on the slave, takes some 10 ms each.
 _PAGE_BYTES: Final = 256 << 10
 
 
@@ -129,7 +129,7 @@ class AdminOffsetProcessor(RequestProcessor):
         return rows
 
     def _page_of_offsets(self, request: RemotingCommand, body: dict[str, Any], mark: str) -> RemotingCommand:
-        """A page, and in the field `nextPage` the mark of the next one, if there is one."""
+        """Returns one page, with the mark of the next page in the field `nextPage` if there is one."""
         rows, following = self._offsets.page(mark, _PAGE_BYTES)
         encoded = json_dialect.dumps(body)
         for name, some in rows.items():

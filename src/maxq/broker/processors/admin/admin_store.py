@@ -111,7 +111,7 @@ class AdminStoreProcessor(RequestProcessor):
         size: int,
         tags_code: int,
     ) -> bool:
-        """Would the group get the message?"""
+        """Returns whether the group's subscription matches the message."""
         if group is None or subscription is None:
             return False
         if subscription.is_tag_type:

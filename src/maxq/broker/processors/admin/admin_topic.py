@@ -267,6 +267,7 @@ class AdminTopicProcessor(RequestProcessor):
 
 
 def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
-    """What is deleted by one record each: its dispatch moves the files of all topics that it names."""
+    """Split the topics into parts that one deletion record names: dispatching a record moves the files of all its
+    topics."""
     for start in range(0, len(topics), _DELETED_AT_ONCE):
         yield topics[start : start + _DELETED_AT_ONCE]

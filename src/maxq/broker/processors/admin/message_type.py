@@ -35,7 +35,7 @@ _BY_PROPERTY = (
 
 
 def message_type(properties: Mapping[str, str]) -> str:
-    """The type that a message's properties give it: the first that fits."""
+    """Returns the type that a message's properties give it, the first that fits."""
     if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
         return "TRANSACTION"
     if any(name in properties for name in _DELAY_PROPERTIES):
@@ -47,7 +47,7 @@ def message_type(properties: Mapping[str, str]) -> str:
 
 
 def declared_type(config: TopicConfig) -> str:
-    """The type of message that a topic takes."""
+    """Returns the type of message that a topic takes."""
     return config.attributes.get(MESSAGE_TYPE, NORMAL)
 
 

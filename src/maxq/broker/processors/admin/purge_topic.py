@@ -29,7 +29,7 @@ from maxq.runtime.turns import Turns
 
 
 class PurgeTopicProcessor(RequestProcessor):
-    """See the module."""
+    """Handles the purge of a topic (see the module)."""
 
     def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
         self._settings = env.settings
@@ -78,7 +78,7 @@ class PurgeTopicProcessor(RequestProcessor):
         return config
 
     async def _bounds(self, config: TopicConfig, fields: HeaderFields, turns: Turns) -> dict[int, int]:
-        """New smallest offset by queue id."""
+        """Returns the new smallest offset by queue id."""
         queue_nums = max(config.read_queue_nums, config.write_queue_nums)
         wanted = fields.opt_int("queueId")
         if wanted is not None and not 0 <= wanted < queue_nums:

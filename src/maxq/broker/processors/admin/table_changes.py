@@ -35,25 +35,25 @@ from maxq.runtime.interfaces import Clock
 
 #: Longest wait, in ms: a slave that is gone is forgotten by then.
 MOST_MS: Final = 30_000
-#: What a slave has taken that does not say it: all that will ever be set.
+#: Assumed for a slave that does not name a version: it has everything that will ever be set.
 _ALL: Final = 1 << 62
 
 
 class _Versions(NamedTuple):
-    """Of topics and groups, and how often operators have set offsets."""
+    """Data versions of topics and groups, and how often operators have set offsets."""
 
     topics: DataVersion
     groups: DataVersion
     offsets: int
 
     def has(self, other: "_Versions") -> bool:
-        """Is this as new as `other`? A slave's versions are those of its master."""
+        """Returns whether this is as new as `other`. A slave's versions are those of its master."""
         is_older = is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups)
         return not is_older and self.offsets >= other.offsets
 
 
 class TableChangesProcessor(RequestProcessor):
-    """See the module."""
+    """Handles a slave's request to be told of changed tables (see the module)."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TableChangesProcessor(RequestProcessor):
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}
 
     async def await_change(self, connection: Connection, request: RemotingCommand) -> None:
-        """Answers when there is something to say."""
+        """Answer when a table has changed, or when the wait is over."""
         fields = HeaderFields(request.ext)
         topics = DataVersion.decode(fields.required_str("topicVersion"))
         groups = DataVersion.decode(fields.required_str("groupVersion"))

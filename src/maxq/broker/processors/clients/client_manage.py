@@ -79,7 +79,7 @@ class ClientManageProcessor(RequestProcessor):
     async def _in_slices(
         self, request: RemotingCommand, heartbeat: HeartbeatData, channel: ClientChannelInfo
     ) -> RemotingCommand:
-        """A long heart-beat: the loop gets its turn between groups, and between new expressions."""
+        """Process a long heartbeat in slices: other work runs between groups, and between new expressions."""
         is_changed = heartbeat.heartbeat_fingerprint == 0
         done = 0
         for data in heartbeat.consumer_data_set:
@@ -97,7 +97,7 @@ class ClientManageProcessor(RequestProcessor):
         return self._heard(request, heartbeat, channel, is_changed)
 
     def _take(self, data: ConsumerData, channel: ClientChannelInfo, heartbeat: HeartbeatData) -> bool:
-        """One consumer group; True: its subscriptions may have changed."""
+        """Register one consumer group. Returns True if its subscriptions may have changed."""
         if self._is_rejected(data):
             return False
         is_news = self._is_news(data.group_name, heartbeat)
@@ -152,7 +152,8 @@ class ClientManageProcessor(RequestProcessor):
     # --- 35 -----------------------------------------------------------------------------------------------------------
 
     def unregister_client(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The client behind this connection leaves a group. An empty group name (C++) counts as none."""
+        """Remove the client on this connection from a group. An empty group name, as C++ clients send, counts as
+        none."""
         fields = HeaderFields(request.ext)
         fields.required_str("clientID")
         producer_group = fields.opt_str("producerGroup")
@@ -166,7 +167,7 @@ class ClientManageProcessor(RequestProcessor):
     # --- 46 -----------------------------------------------------------------------------------------------------------
 
     def check_client_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Would this broker take the subscription?"""
+        """Check whether this broker accepts a subscription."""
         subscription = CheckClientRequestBody.decode(request.body_bytes).subscription_data
         if subscription is None or (subscription.is_tag_type and not subscription.class_filter_mode):
             return request.reply()
@@ -181,7 +182,8 @@ class ClientManageProcessor(RequestProcessor):
 
 
 def _work(heartbeat: HeartbeatData) -> int:
-    """How long it takes, in groups and subscriptions: an expression takes as long as a slice."""
+    """Returns the work a heartbeat takes, counted in groups and subscriptions; an expression counts as a whole
+    slice."""
     work = len(heartbeat.consumer_data_set)
     for data in heartbeat.consumer_data_set:
         for subscription in data.subscription_data_set:

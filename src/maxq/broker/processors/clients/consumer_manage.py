@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerManageProcessor(RequestProcessor):
-    """What consumers ask besides messages."""
+    """Handles what consumers request besides messages: members, offsets and locks."""
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
         self._settings = env.settings

@@ -23,7 +23,7 @@ class MessageRequestModeManager(PersistentManager):
         self._modes: dict[str, dict[str, SetMessageRequestModeRequestBody]] = {}
 
     def get_message_request_mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
-        """What was set; None if nothing was."""
+        """Returns the mode that was set; None if none was."""
         return self._modes.get(topic, {}).get(group)
 
     def set_message_request_mode(self, mode: SetMessageRequestModeRequestBody) -> None:

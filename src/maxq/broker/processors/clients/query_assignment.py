@@ -76,7 +76,7 @@ class QueryAssignmentProcessor(RequestProcessor):
         return request.reply(body=json_dialect.dumps({"messageQueueAssignments": rows}))
 
     def _mode(self, asked: QueryAssignmentRequestBody) -> SetMessageRequestModeRequestBody:
-        """What was set for topic and group, else the default; second tries of a group that pulls are pulled."""
+        """Returns the mode set for topic and group, else the default. Retry topics of a group that pulls are pulled."""
         known = self._modes.get_message_request_mode(asked.topic, asked.consumer_group)
         if known is not None:
             return known

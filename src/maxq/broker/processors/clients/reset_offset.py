@@ -108,7 +108,7 @@ class ResetOffsetProcessor(RequestProcessor):
         return f"Target offset {offset} not in consume queue range [{low}-{high}]"
 
     def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The end of the queue for a negative time, else the first message at or after it."""
+        """Returns the end of the queue for a negative time, else the offset of the first message at or after it."""
         if timestamp < 0:
             return max(self._store.max_offset(topic, queue_id), 0)
         return max(self._store.offset_by_time(topic, queue_id, timestamp, BoundaryType.LOWER), 0)

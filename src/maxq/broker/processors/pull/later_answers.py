@@ -56,7 +56,8 @@ class LaterAnswers:
         _keep(self._waiting, self._pass_after(refusal, connection, request, self.rules))
 
     async def _is_allowed(self, connection: Connection, request: RemotingCommand, group: str, most_ms: int) -> bool:
-        """Wait for the quota, `most_ms` at most, and not for one whose connection was closed."""
+        """Wait for the quota, at most `most_ms` and while the connection is open. Returns whether the quota allows the
+        pull."""
         end_ms = self._clock.monotonic_ms() + most_ms
         self._fast_failure.pulls.enter()
         try:
@@ -70,7 +71,7 @@ class LaterAnswers:
         return not wait_ms
 
     def when_read(self, connection: Connection, request: RemotingCommand, result: GetMessageResult) -> None:
-        """Take `request` up again when what its filter looks at is in memory."""
+        """Process `request` again when the bytes its filter examines are in memory."""
 
         async def bring_in() -> RemotingCommand | None:
             return await self._bring_in(connection, request, result)
@@ -84,7 +85,7 @@ class LaterAnswers:
         request: RemotingCommand,
         since: object,
     ) -> None:
-        """Take `request` up again unless waiting ends in an answer, or nobody is there any more to get one."""
+        """Process `request` again after a wait, unless the wait ended in an answer or its connection is closed."""
         reply = await wait()
         if connection.is_closed:
             return
@@ -100,7 +101,7 @@ class LaterAnswers:
         reply: RemotingCommand,
         cold: Iterable[GetMessageResult],
     ) -> None:
-        """Send `reply` when the messages in it are in memory; that the disk does not give them, if so."""
+        """Send `reply` when its messages are in memory, or an error if the disk cannot read them."""
         _keep(self._reading, self._send_cold(connection, request, reply, cold, self.rules))
 
     async def _send_cold(
@@ -120,7 +121,7 @@ class LaterAnswers:
 
     @property
     def rules(self) -> object:
-        """The rules of now, for `refusal`."""
+        """Returns the present version of the access rules, for `refusal`."""
         return None if self._guard is None else self._guard.rules
 
     def refusal(self, connection: Connection, request: RemotingCommand, since: object) -> RemotingCommand | None:
@@ -136,7 +137,7 @@ class LaterAnswers:
     async def _bring_in(
         self, connection: Connection, request: RemotingCommand, result: GetMessageResult
     ) -> RemotingCommand | None:
-        """Have what `result` points to in memory; the answer to `request` if the disk does not give it."""
+        """Load what `result` points to into memory. Returns the answer to `request` if the disk cannot read it."""
         self._fast_failure.pulls.enter()
         try:
             await COLD_READS.run(result.bring_in)

@@ -36,7 +36,7 @@ class Pull(NamedTuple):
 
 
 class PullChecks:
-    """See the module."""
+    """Checks pulls before anything is read (see the module)."""
 
     def __init__(self, env: Environment, tables: Tables, subscriptions: PullSubscriptions) -> None:
         self._settings = env.settings
@@ -47,7 +47,7 @@ class PullChecks:
         self._broker = env.own
 
     def check(self, connection: Connection, code: int, header: PullMessageRequestHeader) -> Pull | Refusal:
-        """May this reader read there, and what does it want to see?"""
+        """Check whether the reader may read the queue, and determine its subscription."""
         broker = self._settings.broker
         if not broker.broker_permission & PERM_READ:
             return Refusal(

@@ -58,7 +58,7 @@ _NOTHING_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 class _Outcome(NamedTuple):
-    """What a read gave, and what a client is told."""
+    """The result of a read, and the answer made from it."""
 
     result: GetMessageResult
     code: ResponseCode
@@ -204,7 +204,8 @@ class PullMessageProcessor:
         return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
 
     def _moved(self, pull: Pull, offset: int) -> _Outcome:
-        """An administrator reset the group's offset: told once, and by a master."""
+        """Returns the answer that tells a group of an offset reset by an administrator; given once, and only by a
+        master."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
         result = GetMessageResult(
             GetMessageStatus.OFFSET_OVERFLOW_BADLY,
@@ -318,7 +319,7 @@ class PullMessageProcessor:
 
 
 def _response_code(result: GetMessageResult, offset: int) -> ResponseCode:
-    """What a client is told (composeResponseHeader)."""
+    """Returns the response code for the outcome of a read (composeResponseHeader)."""
     if result.status in _EMPTY_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if offset != 0 else ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]

@@ -29,7 +29,7 @@ AHEAD_WAIT_MS: Final = 1_000
 
 
 class Direction(NamedTuple):
-    """What a reader is told: the response code, and the id of the broker to ask next."""
+    """The response code for a reader, and the id of the broker to ask next."""
 
     code: ResponseCode
     broker_id: int
@@ -51,7 +51,7 @@ class GroupSeen(Protocol):
 
 
 class ReadRules:
-    """One per broker. The role and the switches follow the settings.
+    """Decides from which broker readers read. Role and switches follow the settings. One per broker.
 
     Attributes:
         group: what is known of the broker group.
@@ -66,7 +66,8 @@ class ReadRules:
         return self._settings.store.broker_role == "SLAVE"
 
     def refusal(self) -> Refusal | None:
-        """A slave that may not be read says so, as Java's does (code 2), and what to do."""
+        """Returns the refusal of a slave that may not be read (code 2, as in Java), with the remedy; None if reads are
+        allowed."""
         if not self.is_slave or self._settings.broker.slave_read_enable or self.group.is_acting_master:
             return None
         return Refusal(
@@ -77,7 +78,7 @@ class ReadRules:
         )
 
     def suggest(self, group: SubscriptionGroupConfig, is_behind: bool) -> int:
-        """Whom to ask next; `is_behind`: what was read lies further back than the memory."""
+        """Returns the id of the broker to ask next. `is_behind`: what was read lies further back than memory holds."""
         if not self._settings.broker.slave_read_enable:
             return MASTER_ID
         if is_behind:

@@ -68,7 +68,7 @@ class PullSubscriptions:
     def from_heartbeat(
         self, config: SubscriptionGroupConfig, topic: str, sub_version: int
     ) -> SubscriptionData | Refusal:
-        """What the online group says it wants of the topic."""
+        """Returns the online group's subscription to the topic."""
         group = config.group_name
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
@@ -97,7 +97,7 @@ class PullSubscriptions:
     def filter_of(
         self, header: PullMessageRequestHeader, subscription: SubscriptionData
     ) -> PropertyFilter | Refusal | None:
-        """The filter on properties that the subscription means; None: it goes by tags."""
+        """Returns the filter on properties that the subscription contains; None if it selects by tags."""
         if subscription.class_filter_mode or header.sys_flag & PULL_FLAG_CLASS_FILTER:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, CLASS_FILTER_REMARK)
         if subscription.is_tag_type:

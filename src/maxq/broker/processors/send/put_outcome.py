@@ -11,7 +11,8 @@ _LMQ = f"[{Cause.LMQ_CONSUME_QUEUE_NUM_EXCEEDED}]lmq consume queue num exceeded.
 
 
 def put_refusal(result: PutMessageResult, config: MessageStoreConfig) -> Refusal:
-    """Why the store did not take a message; the store's own remark tells the measured value and the limit."""
+    """Returns the refusal for a put status of the store; the store's own remark names the measured value and the
+    limit."""
     match result.status:
         case PutMessageStatus.MESSAGE_ILLEGAL | PutMessageStatus.PROPERTIES_SIZE_EXCEEDED:
             text = (

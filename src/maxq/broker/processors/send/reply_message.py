@@ -120,7 +120,7 @@ class ReplyMessageProcessor:
     async def _push(
         self, connection: Connection, header: SendMessageRequestHeader, message: MessageExtBrokerInner
     ) -> str | None:
-        """Bring the reply to its client; None, or why that failed."""
+        """Push the reply to its client. Returns None, or why that failed."""
         client_id = message.properties.get(const.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{const.PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"

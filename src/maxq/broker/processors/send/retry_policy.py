@@ -24,7 +24,8 @@ _FIRST_TRY: Final = 2  # the first retry is the third of a customized table, as 
 
 
 def next_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | None:
-    """How long a message waits that failed for the `reconsume_times + 1`-th time; None: the policy does not say."""
+    """Returns the delay in ms of a message that failed for the `reconsume_times + 1`-th time; None if the policy has
+    no value for it."""
     try:
         if policy.type == _EXPONENTIAL and policy.exponential_retry_policy is not None:
             return _exponential(policy.exponential_retry_policy, reconsume_times)

@@ -27,7 +27,7 @@ UNIT_SUB_FLAG: Final = 2  # topicSysFlag: consumed in unit mode
 
 
 class RetryTopics:
-    """Of one broker."""
+    """The retry and dead-letter topics of one broker's groups."""
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
         self._topics = tables.topics
@@ -36,7 +36,7 @@ class RetryTopics:
         self._stats = env.stats
 
     def group(self, name: str) -> SubscriptionGroupConfig | Refusal:
-        """The group, created if groups are created on demand."""
+        """Returns the group, created if groups are created on demand."""
         config = self._groups.find_subscription_group_config(name)
         if config is not None:
             return config
@@ -50,7 +50,8 @@ class RetryTopics:
         return self._made(retry_topic(group.group_name), max(1, group.retry_queue_nums), flag)
 
     def dlq_topic(self, group: str) -> TopicConfig:
-        """The group's dead-letter topic, likewise. It is readable from the start, for who looks after dead letters."""
+        """Returns the group's dead-letter topic, created on demand. It is readable from the start, for those who
+        examine dead letters."""
         return self._made(dlq_topic(group), DLQ_QUEUE_NUMS, 0)
 
     def _made(self, topic: str, queue_nums: int, sys_flag: int) -> TopicConfig:
@@ -62,7 +63,8 @@ class RetryTopics:
         )
 
     def most_times(self, group: SubscriptionGroupConfig, asked: int | None, version: int) -> int:
-        """How often a message is tried again: as the consumer asks, if it is new enough to ask, else the group's."""
+        """Returns how often a message is retried: as the consumer asks, if its version can ask, else as the group is
+        configured."""
         return asked if asked is not None and version >= MQVersion.V3_4_9 else group.retry_max_times
 
     def rewrite(self, header: SendMessageRequestHeader, version: int, message: MessageExtBrokerInner) -> Refusal | None:
@@ -92,7 +94,7 @@ class RetryTopics:
         return None
 
     def count_sent_back(self, group: str, topic: str, count: int = 1) -> None:
-        """So many messages of `topic` came back from `group`, each by a request of its own."""
+        """Count messages of `topic` that `group` sent back, each by a request of its own."""
         self._stats.add(names.SNDBCK_PUT_NUMS, f"{topic}@{group}", count, count)
 
     def count_dead_letter(self, owner: str | None, group: str, topic: str | None, origin: str) -> None:

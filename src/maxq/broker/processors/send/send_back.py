@@ -49,7 +49,7 @@ _OWNER = "Owner"  # the field of the request that Java's statistics name the con
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """What is stored of a message that came back."""
+    """The parts of a sent-back message from which its copy is stored."""
 
     message: MessageExtBrokerInner
     origin_topic: str
@@ -140,7 +140,8 @@ class SendBackProcessor(RequestProcessor):
     def _failed(
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
     ) -> MessageExt | RemotingCommand:
-        """The message at the place that the request names, if whoever asks may read it; else the refusal."""
+        """Returns the message at the place that the request names; a refusal if there is none or the sender may not
+        read it."""
         failed = self._store.look_message_by_offset(header.offset)
         if failed is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")

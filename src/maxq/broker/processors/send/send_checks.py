@@ -184,7 +184,8 @@ class SendChecks:
 
     @staticmethod
     def _handle_of_broker(properties: Mapping[str, str]) -> Refusal | None:
-        """A message that brings a receipt handle would have another one acknowledged in its place."""
+        """Refuse a message that carries a receipt handle: with it, another message would be acknowledged in its
+        place."""
         if const.PROPERTY_POP_CK not in properties:
             return None
         return Refusal(
@@ -193,7 +194,7 @@ class SendChecks:
         )
 
     def _transaction(self, properties: Mapping[str, str], sys_flag: int, kind: str) -> Refusal | None:
-        """May this message open a transaction, if it wants to?"""
+        """Check whether this message may open a transaction, if it asks for one."""
         opens = properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
         if not opens and not sys_flag & TRANSACTION_MASK:
             return None

@@ -85,7 +85,7 @@ class SendMessageProcessor:
             server.register(code, self)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """None: the answer waits for the disk and is sent from here."""
+        """Process a send. Returns None if the answer waits for the disk and is sent later."""
         header = SendMessageRequestHeader.decode_for(request.code, request.ext)
         version_before = self._topics.data_version.counter
         message = self._message(connection, request, header)
@@ -242,7 +242,7 @@ class SendMessageProcessor:
         return header.encode() | self._own_properties.for_reply()
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
-        """By which a timer message can be taken back before it is due."""
+        """Returns the handle with which a timer message can be recalled before it is due."""
         properties = message.properties
         topic = properties[const.PROPERTY_REAL_TOPIC]
         if is_retry_topic(topic):

@@ -25,7 +25,7 @@ class BrokerProperties:
         }
 
     def add_to(self, properties: dict[str, str]) -> None:
-        """Into the properties that are stored."""
+        """Add them to the properties that are stored."""
         properties.update(self.for_reply())
         properties[const.PROPERTY_CLUSTER] = self._broker.cluster
 

@@ -171,9 +171,7 @@ def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest)
     return reduce(DataFrame.unionByName, frames) if frames else None
 
 
-def check_not_deleted(
-    spark: SparkSession, path: str, deleted: Mapping[MessageQueue, int], manifest: Manifest
-) -> None:
+def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQueue, int], manifest: Manifest) -> None:
     """Have a look at queues whose topics were deleted at the physical offset `deleted`.
 
     Raises:
