@@ -198,14 +198,16 @@ async def test_members_are_told_to_reset_each_in_its_language() -> None:
     java, cpp = FakeConnection("a:1"), FakeConnection("b:1")
     await world.heartbeat(java, "j")
     await world.heartbeat(cpp, "c", language=LanguageCode.CPP)
-    java.sent.clear()
-    cpp.sent.clear()
     answer = await world.call(222, RESET)
     assert by_queue(parsed(answer)["offsetTable"]) == {0: 2, 1: 0}
-    assert java.codes() == cpp.codes() == [RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
-    assert java.sent[0].is_oneway
-    assert java.sent[0].body_bytes == answer.body_bytes
-    rows = json_dialect.loads(cpp.sent[0].body_bytes)["offsetTable"]
+    # beside them each is told, sooner or later, that the group has another member (40)
+    (to_java,), (to_cpp,) = (
+        [frame for frame in member.sent if frame.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
+        for member in (java, cpp)
+    )
+    assert to_java.is_oneway
+    assert to_java.body_bytes == answer.body_bytes
+    rows = json_dialect.loads(to_cpp.body_bytes)["offsetTable"]
     assert rows[0] == {"brokerName": "broker-w", "offset": 2, "queueId": 0, "topic": "T"}
     assert not world.offsets.has_offset_reset("T", "G", 0)
     asked_by_cpp = await world.call(222, RESET, language=LanguageCode.CPP)
