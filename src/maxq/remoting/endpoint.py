@@ -8,7 +8,8 @@ import asyncio
 import errno
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Final, Protocol
 
 from maxq.codes import MQVersion, ResponseCode
@@ -283,7 +284,12 @@ class RemotingEndpoint:
         else:
             task = asyncio.ensure_future(self._reply_later(connection, command, result, began_ms))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._replied, result))
+
+    def _replied(self, result: Awaitable[RemotingCommand | None], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if isinstance(result, Coroutine):
+            result.close()  # a task that was cancelled before its first step has not begun it
 
     async def _reply_later(
         self,

@@ -1,5 +1,6 @@
 """A stranger who reaches a port between brokers tries all that can be said there: what may not follow from it."""
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -98,9 +99,13 @@ async def test_requests_of_clients_are_no_reports(master: BrokerProcess) -> None
 
 @pytest.fixture
 async def leader(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
-    """The only member of its group."""
+    """The only member of its group, which has written its tables into the log: nothing but messages comes behind."""
     running = BrokerProcess(tmp_path, DLEDGER)
     await running.start()
+    end = -1
+    async with asyncio.timeout(20):
+        while end != (end := await running.log_end()):  # noqa: ASYNC110  # another process
+            await asyncio.sleep(1.5)
     yield running
     await running.stop()
 

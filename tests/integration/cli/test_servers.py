@@ -209,8 +209,8 @@ def test_what_a_broker_says_when_it_is_ready_is_short_lines_that_programs_read(
     tmp_path: Path, settings: dict[str, str], known: dict[str, str]
 ) -> None:
     free = free_port_base()
-    given = {"brokerName": "b", "brokerIP1": "127.0.0.1", "listenPort": "0", "storePathRootDir": str(tmp_path / "store")}
-    given |= settings
+    own = {"brokerName": "b", "brokerIP1": "127.0.0.1", "listenPort": "0", "storePathRootDir": str(tmp_path / "store")}
+    given = own | settings
     options = [f"--set={name}={value.format(free)}" for name, value in given.items()]
     with ServerProcess("b", tmp_path, ["broker", *options]) as server:
         said = server.log.read_text().splitlines()

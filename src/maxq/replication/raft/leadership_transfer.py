@@ -1,8 +1,10 @@
 """Handing leadership over: an operator's wish, or that of a leader that is not preferred while a preferred one is near,
 or whose disk takes nothing while others could do without it.
 
-The leader stops taking appends and tells the transferee, which stands for election as soon as it has what the leader
-has. The leader's own deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile.
+The leader stops taking appends, waits until all that it took is committed, so that its clients hear of it, and orders
+the transferee to stand for election, which it does as soon as it has what the leader has. Where a quorum is slow the
+order goes after _COMMIT_WAIT_MS all the same. The leader's own deadline ends a transfer that leads nowhere, whatever
+has become of its role meanwhile.
 
 The other members vote in such an election although the leader is alive, so the order ends what the leader may promise:
 it goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up,
@@ -24,6 +26,7 @@ from maxq.replication.raft.quorum_ack_checker import QuorumAckChecker
 
 _NEVER: Final = 1 << 62
 _LOOK_INTERVAL_MS: Final = 1000
+_COMMIT_WAIT_MS: Final = 500
 #: Answers to an order that was not taken and never will be. (A member of Java's may answer so after it stood, too.)
 REFUSALS: Final = frozenset(
     (
@@ -67,6 +70,7 @@ class LeadershipTransfer:
         self._config = state.config
         self._elector = elector
         self._handing_over: _HandingOver | None = None
+        self._order_ms = _NEVER  # when the transferee is ordered at the latest, if it has not been
         self._taking: _Taking | None = None
         self._last_taken: tuple[TransferRequest, DLedgerResponseCode] | None = None  # and how it ended
         self._look_ms = now + _LOOK_INTERVAL_MS
@@ -85,7 +89,7 @@ class LeadershipTransfer:
         """Returns when `tick` has something to do."""
         due = _NEVER
         if self._handing_over is not None:
-            due = self._handing_over.deadline
+            due = min(self._handing_over.deadline, self._order_ms)
         if self._taking is not None:
             is_waiting = self._state.term == self._taking.request.term
             due = min(due, self._taking.log_deadline if is_waiting else self._taking.deadline)
@@ -112,6 +116,7 @@ class LeadershipTransfer:
 
     def tick(self, now: int) -> None:
         """Handle deadlines and preferred leaders."""
+        self.order_if_committed(now)
         handing, taking = self._handing_over, self._taking
         if handing is not None and now >= handing.deadline:
             self._give_up_term(DLedgerResponseCode.TIMEOUT, now)
@@ -135,8 +140,11 @@ class LeadershipTransfer:
     def role_changed(self) -> None:
         """Note that role, term or leader changed."""
         state, taking, handing = self._state, self._taking, self._handing_over
-        if handing is not None and not state.is_leader_of(handing.term) and handing.token is None:
-            self._handing_over = None
+        if handing is not None and not state.is_leader_of(handing.term):
+            if self._order_ms != _NEVER:
+                self._handed_over(DLedgerResponseCode.NOT_LEADER)
+            elif handing.token is None:
+                self._handing_over = None
         if taking is None:
             return
         if state.term > taking.request.term + 1:
@@ -167,13 +175,25 @@ class LeadershipTransfer:
             self._answer(token, request, code)
 
     def _start(self, token: object | None, transferee: str, request: TransferRequest, now: int) -> None:
-        term = self._state.term
-        self._handing_over = handing = _HandingOver(transferee, term, token, request, now + self._config.rpc_timeout_ms)
-        self_id = self._config.self_id
+        wait_ms = self._config.rpc_timeout_ms
+        self._handing_over = _HandingOver(transferee, self._state.term, token, request, now + wait_ms)
+        self._order_ms = now + min(_COMMIT_WAIT_MS, wait_ms // 2)
+        self.order_if_committed(now)
+
+    def order_if_committed(self, now: int) -> None:
+        """Order the transferee to stand for election, if all that this leader appended is committed, or that takes too
+        long."""
+        handing, ledger = self._handing_over, self._state.ledger
+        if handing is None or self._order_ms == _NEVER:
+            return
+        if self._state.committed_index < ledger.end_index and now < self._order_ms:
+            return
+        self._order_ms = _NEVER
+        self_id, term, transferee = self._config.self_id, handing.term, handing.transferee
         order = TransferRequest(
             group=self._config.group, remote_id=transferee, local_id=self_id, leader_id=self_id, term=term,
             transfer_id=self_id, transferee_id=transferee,
-            take_leadership_ledger_index=self._state.ledger.end_index,
+            take_leadership_ledger_index=ledger.end_index,
         )  # fmt: skip
         self._state.outbox.send(transferee, order, lambda _, reply, then: self._replied(handing, reply, then))
 
@@ -196,6 +216,7 @@ class LeadershipTransfer:
 
     def _handed_over(self, code: DLedgerResponseCode) -> None:
         handing, self._handing_over = self._handing_over, None
+        self._order_ms = _NEVER
         if handing is not None and handing.token is not None:
             self._answer(handing.token, handing.request, code)
 

@@ -258,6 +258,7 @@ class RaftNode:
         leading = self._leading
         if leading is not None and self._state.commit(leading.acks.commit_point()):
             leading.beats.release_reads(now)
+            self._transfer.order_if_committed(now)
 
     def _is_live(self, peer: str) -> bool:
         return self._leading is not None and self._leading.beats.is_live(peer, self._now)

@@ -72,7 +72,7 @@ def test_who_refuses_is_asked_again_after_the_other_one() -> None:
     member = leader()
     asked = []
     for second in range(1, 5):
-        orders = live(member, "n1", "n2", until=1000 * second + 200, is_refused=True)
+        orders = live(member, "n1", "n2", until=1000 * second + 700, is_refused=True)  # its barrier is not committed
         asked += [peer for peer, sent in orders.items() if sent]
     assert asked in (["n1", "n2", "n1", "n2"], ["n2", "n1", "n2", "n1"])
     assert len(alarms(member)) == 1
