@@ -153,6 +153,13 @@ class RemotingClient(RemotingEndpoint):
         except TimeoutError:
             text = f"connect to <{address}> failed: no connection within {timeout_ms} ms"
             raise RemotingConnectError(text, address=address) from None
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not attempt.cancelled() or (caller is not None and caller.cancelling()):
+                raise
+            # the attempt was cancelled, before its first step or by `close`, and not whoever waits for it
+            reason = self._given_up.get(address, "the client is closed")
+            raise RemotingConnectError(f"connect to <{address}> failed: {reason}", address=address) from None
 
     def _connected_or_failed(self, address: str, attempt: "asyncio.Task[Connection]") -> None:
         self._connecting.pop(address, None)

@@ -291,3 +291,26 @@ def test_a_peer_cut_off_by_the_network_is_a_timeout_and_then_a_connect_error() -
         await sim.stop()
 
     run_simulation(main, seed=3)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+async def test_who_waits_for_an_attempt_that_is_given_up_gets_an_error_and_is_not_cancelled(steps: int) -> None:
+    """Also when the attempt has not begun."""
+    async with serving() as server, calling() as client:
+        waiting = [asyncio.create_task(client.invoke(at(server), RemotingCommand(ECHO), 5000)) for _ in range(2)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert client.open_attempts() == [at(server)]
+        client.give_up_attempt(at(server), "another one leads")
+        for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(outcome, RemotingConnectError) and "another one leads" in str(outcome)
+        assert (await client.invoke(at(server), RemotingCommand(ECHO), 5000)).code == 0
+
+
+async def test_who_waits_for_a_connection_of_a_client_that_closes_gets_an_error() -> None:
+    async with serving() as server, calling() as client:
+        waiting = asyncio.create_task(client.invoke(at(server), RemotingCommand(ECHO), 5000))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(RemotingConnectError, match="the client is closed"):
+            await waiting
