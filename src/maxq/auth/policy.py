@@ -19,7 +19,7 @@ from maxq.lazy_dataclass import dataclass
 
 
 class Action(Enum):
-    """The actions on a resource."""
+    """What a user may do with a topic, a consumer group or a cluster."""
 
     ALL = "All"
     ANY = "Any"

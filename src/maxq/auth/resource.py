@@ -67,7 +67,7 @@ class Resource(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The text of the resource."""
+        """The resource as policies write it, such as `Topic:orders`."""
         if self.type is ResourceType.ANY:
             return "*"
         name = {ResourcePattern.ANY: "*", ResourcePattern.PREFIXED: f"{self.name}*"}.get(self.pattern, self.name)

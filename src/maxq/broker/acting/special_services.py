@@ -59,7 +59,7 @@ class SpecialServices:
             self.change(True)
 
     def names(self) -> list[str]:
-        """Names of the registered services."""
+        """Names of the services that run only on the active broker of a group."""
         return list(self._services)
 
     def _apply(self, name: str, service: SpecialService) -> None:

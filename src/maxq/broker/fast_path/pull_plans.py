@@ -87,7 +87,7 @@ class PullPlans:
             )
             or not group.consume_broadcast_enable
             or broker.reject_pull_consumer_enable
-            or (self.rules.is_slave and not broker.slave_read_enable)  # it is acting master, for now
+            or (self.rules.is_slave and not broker.slave_read_enable)  # readable only while it acts as master
         ):
             return
         codes = tags_codes(subscription)

@@ -97,7 +97,8 @@ class BrokerRegistration:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether this broker registers nowhere for now (BrokerPreOnlineService)."""
+        """Whether this broker registers at no name server until its start-up synchronization has ended
+        (BrokerPreOnlineService)."""
         return self._is_isolated
 
     def set_isolated(self, isolated: bool) -> None:

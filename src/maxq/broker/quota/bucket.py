@@ -22,7 +22,7 @@ class Bucket:
         self._level -= amount
 
     def wait_ms(self, now_ms: int) -> int:
-        """Returns the ms until more may be taken; 0 for now."""
+        """Returns the milliseconds until more tokens may be taken; 0 if they may be taken at once."""
         self._refill(now_ms)
         if self._level > 0:
             return 0

@@ -56,7 +56,7 @@ class Quota:
             self._messages.take(messages, now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Returns the ms until the quota allows something again; 0 for now."""
+        """Returns the milliseconds until the quota allows another message; 0 if it allows one at once."""
         by_bytes = 0 if self._bytes is None else self._bytes.wait_ms(now_ms)
         by_messages = 0 if self._messages is None else self._messages.wait_ms(now_ms)
         return max(by_bytes, by_messages)

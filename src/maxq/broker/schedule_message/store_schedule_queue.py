@@ -8,7 +8,7 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 class StoreScheduleQueue:
-    """The queue of one delay level in the store."""
+    """Reads the queue of SCHEDULE_TOPIC_XXXX in which the messages of one delay level wait."""
 
     def __init__(self, store: MessageStore, level: int) -> None:
         self._store = store

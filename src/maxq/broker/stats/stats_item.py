@@ -71,15 +71,15 @@ class StatsItem:
         self.times += times
 
     def sample_minute(self, now_ms: int) -> None:
-        """Keep the totals of now for the view of a minute."""
+        """Record a snapshot of the counter's totals, from which the statistics of the last minute are computed."""
         self._minute = _sampled(self._minute, now_ms, self.value, self.times, MINUTE_SAMPLE_MS, _MINUTE_KEPT)
 
     def sample_hour(self, now_ms: int) -> None:
-        """Keep the totals of now for the view of an hour."""
+        """Record a snapshot of the counter's totals, from which the statistics of the last hour are computed."""
         self._hour = _sampled(self._hour, now_ms, self.value, self.times, HOUR_SAMPLE_MS, _HOUR_KEPT)
 
     def sample_day(self, now_ms: int) -> None:
-        """Keep the totals of now for the view of a day."""
+        """Record a snapshot of the counter's totals, from which the statistics of the last day are computed."""
         self._day = _sampled(self._day, now_ms, self.value, self.times, DAY_SAMPLE_MS, _DAY_KEPT)
 
     @property

@@ -100,4 +100,4 @@ class BareServer:
 
 
 def _ignore(service: str, error: BaseException) -> None:
-    """Does nothing: placeholder until a listener is set."""
+    """The failure listener of a server for which none was set: a failure is ignored."""

@@ -470,4 +470,4 @@ def _settle(future: "asyncio.Future[_T]", value: _T) -> None:
 
 
 def _stop_nothing(service: str, error: BaseException) -> None:
-    """Does nothing: placeholder for a missing listener."""
+    """The listener of a member for which none was set: what happened is ignored."""

@@ -197,7 +197,7 @@ class DLedgerCommitLog(CommitLog):
 
     @contextmanager
     def without_first(self) -> Iterator[MappedFile]:
-        """See CommitLog."""
+        """Take the oldest file off the log while the caller deletes it; an OSError of the caller puts it back."""
         before, self.begin_position = self.begin_position, -1
         try:
             with super().without_first() as first:
@@ -229,12 +229,13 @@ class DLedgerCommitLog(CommitLog):
         return reserve is not None and reserve.is_whole and self.tail.file_size >= reserve.end
 
     def make_room(self, size: int = 0) -> None:
-        """See CommitLog."""
+        """Make room for an entry of `size` bytes as CommitLog.make_room does, after what `before_room` prepares."""
         self.before_room()
         super().make_room(size)
 
     def find_room(self, size: int = 0) -> None:
-        """See CommitLog. No file is begun: the next entry may be another leader's, which fits into this one."""
+        """Find room for an entry as CommitLog.find_room does, but begin no new file: the next entry may be another
+        leader's, which fits into this one."""
         self.before_room()
         size += self.tail.head + MIN_BLANK_LENGTH
         if self._reserve is not None and not self._reserve.is_whole:

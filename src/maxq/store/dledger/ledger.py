@@ -5,9 +5,9 @@ which makes them durable group by group. It keeps what those do not know: which 
 index files, what is durable and committed counted in entries, and what must outlive the process. The bare server's
 store (mmap_file_store.py) and the broker's (message_ledger.py) are both one.
 
-Rules beside Java's, by their ids in docs/dledger.md: S2 durable before anybody is told; S3 term and vote likewise;
-S7 a truncated entry cannot come back; S8 nothing committed is truncated; S9 bodies have a CRC; S10 a member that lost
-something says so; S17 retention looks at commit and followers.
+Rules beside Java's, by their ids in docs/dledger.md: an entry is durable before any peer hears of it (S2), and so
+are term and vote (S3); a truncated entry cannot come back (S7); no committed entry is truncated (S8); bodies have a CRC
+(S9); a member that lost entries says so (S10); retention waits for the commit and for followers (S17).
 """
 
 import logging

@@ -147,7 +147,7 @@ class StoreFiles:
         return self.disk.is_locked(self.root / "lock")
 
     def look_again(self) -> "StoreFiles":
-        """Returns the files as they are now."""
+        """Returns a new listing of the store's files, which a running broker may have changed."""
         return StoreFiles(self.disk, self.root, self.settings)
 
     def name(self, path: PurePath) -> str:

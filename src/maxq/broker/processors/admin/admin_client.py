@@ -94,7 +94,7 @@ class AdminClientProcessor(RequestProcessor):
         return await _connections_reply(request, ProducerConnection().encode(), members.values())
 
     async def get_all_producer_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_PRODUCER_INFO (328)."""
+        """Answer GET_ALL_PRODUCER_INFO (328): every producer group with its connected clients."""
         turns, rows = Turns(), []
         for group, members in list(self._producers.group_channel_table.items()):
             infos = []
@@ -119,7 +119,7 @@ class AdminClientProcessor(RequestProcessor):
         return body_reply(request, TopicList(topics, self._own.address))
 
     def query_subscription_by_consumer(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+        """Answer QUERY_SUBSCRIPTION_BY_CONSUMER (345): what a consumer group subscribes to in one topic."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("group"), fields.opt_str("topic") or ""
         subscription = self._consumers.find_subscription_data(group, topic)
