@@ -193,7 +193,7 @@ class TimerService:
         return moved or worked
 
     async def _wait(self) -> None:
-        """Until the slot of now is over, or something comes."""
+        """Wait until the present slot of the wheel has ended, or a timer message arrives."""
         precision = self.timer.precision_ms
         seconds = (precision - self._clock.wall_ms() % precision + 1) / 1000
         if self.closed:

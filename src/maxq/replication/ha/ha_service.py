@@ -299,7 +299,7 @@ class HAService:
     # --- senders ---
 
     def needed_acks(self) -> int:
-        """Copies a send waits for now, this broker's included."""
+        """Number of copies, this broker's included, that a send waits for under the present settings."""
         return self._rule.needed_acks()
 
     def rule(self) -> str:

@@ -447,7 +447,8 @@ class TimerMessageStore:
     # --- checkpoint ---
 
     def freeze(self, dedupe_position: int, *, dequeues: bool) -> Checkpoint:
-        """The state of now. Call `write` when the CommitLog is durable up to its `log_end`, and then `thaw`."""
+        """Take a snapshot of the timer's state. Call `write` when the CommitLog is durable up to its `log_end`, and
+        then `thaw`."""
         if dequeues:
             self.master_queue_offset = self.topic.queue_offset
         before = self.saved

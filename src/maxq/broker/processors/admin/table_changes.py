@@ -116,7 +116,7 @@ class TableChangesProcessor(RequestProcessor):
         self._wake()
 
     async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
-        """Have so many slaves the tables of now? False: they have not within `most_ms`.
+        """Wait until that many slaves have the present tables. Returns False if they have not within `most_ms`.
 
         Args:
             wanted_slaves: how many must have them, of so many that ask here; asked again whenever one asks.
