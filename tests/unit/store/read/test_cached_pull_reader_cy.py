@@ -36,8 +36,9 @@ def store(tmp_path: Path) -> MessageStore:
 
 def reader_of(form: ModuleType, store: MessageStore, compacted: set[str] | None = None) -> Any:
     page_cache = PageCacheProbe(store._context.clock)
-    return form.CachedPullReader(store._context, store.commit_log, store.queues, compacted or set(), page_cache,
-    _MEMORY)
+    return form.CachedPullReader(
+        store._context, store.commit_log, store.queues, compacted or set(), page_cache, _MEMORY
+    )
 
 
 def read(reader: Any, offset: int, *, topic: str = "T", queue_id: int = 0, count: int = 32, size: int = 1 << 27,
