@@ -295,3 +295,199 @@ def test_no_group_stands_behind_the_end_of_a_queue_that_a_start_has_found() -> N
         assert offsets.query_then_erase_reset_offset("T", "H", 0) is None
         assert offsets.query_offset("CID_RMQ_SYS_TRANS", "HALF", 0) == 7
         assert not offsets.any_reset
+
+
+def moved(world: BrokerWorld) -> list[tuple[str, tuple[int, ...]]]:
+    """What listeners of offsets that were set are told from now on."""
+    told: list[tuple[str, tuple[int, ...]]] = []
+    world.offsets.when_set.append(lambda key, queue_ids: told.append((key, tuple(queue_ids))))
+    return told
+
+
+def test_who_listens_is_told_of_offsets_that_were_set_and_of_no_commits() -> None:
+    world = BrokerWorld()
+    told = moved(world)
+    world.offsets.commit_offset("c:1", "G", "T", 0, 5)
+    world.offsets.commit_offset("c:1", "G", "T", 3, 6)
+    world.offsets.assign_reset_offset("T", "G", 3, 7)
+    world.offsets.clone_offset("G", "H", "T")
+    world.offsets.clone_offset("unknown", "I", "T")
+    assert told == [("T@G", (3,)), ("T@H", (0, 3))]
+
+
+def test_pending_resets_are_of_their_queue_alone() -> None:
+    offsets = BrokerWorld().offsets
+    assert not offsets.any_reset
+    assert offsets.query_then_erase_reset_offset("T", "G", 0) is None
+    offsets.assign_reset_offset("T", "G", 0, 7)
+    offsets.assign_reset_offset("T", "G", 1, 8)
+    offsets.commit_offset("c:1", "G", "T", 2, 9)
+    assert offsets.any_reset
+    assert [offsets.query_offset("G", "T", queue_id) for queue_id in range(4)] == [7, 8, 9, -1]
+    assert offsets.query_then_erase_reset_offset("T", "other", 0) is None
+    assert offsets.query_then_erase_reset_offset("T", "G", 5) is None
+    assert offsets.query_then_erase_reset_offset("T", "G", 0) == 7
+    assert [offsets.has_offset_reset("T", "G", queue_id) for queue_id in range(2)] == [False, True]
+    assert offsets.query_then_erase_reset_offset("T", "G", 1) == 8
+    assert not offsets.any_reset
+
+
+def test_a_reset_does_not_hide_commits_where_resets_are_off() -> None:
+    offsets = BrokerWorld({"useServerSideResetOffset": "false"}).offsets
+    offsets.assign_reset_offset("T", "G", 0, 7)
+    offsets.commit_offset("c:1", "G", "T", 0, 9)
+    assert offsets.query_offset("G", "T", 0) == 9
+
+
+def test_what_was_pulled_is_known_by_queue() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.commit_pull_offset("c:1", "G", "T", 0, 4)
+    offsets.commit_pull_offset("c:1", "G", "T", 1, 5)
+    offsets.commit_offset("c:1", "G", "T", 2, 6)
+    assert [offsets.query_pull_offset("G", "T", queue_id) for queue_id in range(4)] == [4, 5, 6, -1]
+    assert offsets.query_offset("G", "T", 0) == -1
+
+
+DELETED = {"deletions": {"upTo": 500}}
+
+
+def test_offsets_of_deleted_topics_are_forgotten_once() -> None:
+    world = BrokerWorld()
+    offsets = world.offsets
+    for topic in ("gone", "T"):
+        offsets.commit_offset("c:1", "G", topic, 0, 5)
+    offsets.take_deletion(["gone", "unknown"], 500)
+    assert set(offsets.offset_table) == {"T@G"}
+    assert offsets.to_json()["deletions"] == {"upTo": 500}
+    offsets.commit_offset("c:1", "G", "gone", 0, 1)
+    for again in (499, 500):
+        offsets.take_deletion(["gone"], again)
+        assert offsets.query_offset("G", "gone", 0) == 1, "that is the new topic's"
+    assert reloaded_after_persisting(world).deleted_up_to == 500
+    offsets.take_deletion(["gone"], 501)
+    assert offsets.query_offset("G", "gone", 0) == -1
+    assert offsets.deleted_up_to == 501
+
+
+def test_a_start_forgets_offsets_of_topics_deleted_since_the_file_was_written() -> None:
+    offsets = BrokerWorld().offsets
+    offsets.from_json({"offsetTable": {"gone@G": {"0": 5}, "T@G": {"0": 6}}} | DELETED)
+    asked: list[int] = []
+
+    def deletions_since(physical_offset: int) -> list[str]:
+        asked.append(physical_offset)
+        return ["gone"]
+
+    offsets.follow_deletions(deletions_since, 900, lambda topic, queue_id: 100)
+    assert asked == [500]
+    assert offsets.offset_table == {"T@G": {0: 6}}
+    assert offsets.deleted_up_to == 900
+
+
+def test_where_the_file_does_not_say_only_offsets_that_cannot_be_are_forgotten() -> None:
+    world = BrokerWorld()
+    offsets = world.offsets
+    offsets.from_json({"offsetTable": {"gone@G": {"0": 5, "1": 9, "2": 10}, "T@G": {"0": 60}}})
+    asked: list[int] = []
+
+    def deletions_since(physical_offset: int) -> list[str]:
+        asked.append(physical_offset)
+        return ["gone"]
+
+    offsets.follow_deletions(deletions_since, 900, lambda topic, queue_id: 9)
+    assert asked == [0]
+    assert offsets.offset_table == {"gone@G": {0: 5, 1: 9}, "T@G": {0: 60}}
+    assert reloaded_after_persisting(world).deleted_up_to == 900
+
+
+def test_another_brokers_offsets_of_topics_deleted_since_do_not_count() -> None:
+    page = {"offsetTable": {"gone@G": {"0": 5}, "T@G": {"0": 6}}}
+    for marked, expected in ((page | DELETED, {"T@G": {0: 6}}), (page, {"gone@G": {0: 5}, "T@G": {0: 6}})):
+        offsets = BrokerWorld().offsets
+        asked: list[int] = []
+        offsets.deletions_since = lambda up_to, asked=asked: asked.append(up_to) or ["gone"]
+        offsets.take_from_master(marked)
+        assert offsets.offset_table == expected
+        assert asked == ([500] if marked is not page else [])
+
+
+def test_a_master_takes_the_larger_offset_of_what_a_slave_kept() -> None:
+    world = BrokerWorld()
+    offsets = world.offsets
+    for queue_id, offset in ((0, 5), (1, 5), (2, 5)):
+        offsets.commit_offset("c:1", "G", "T", queue_id, offset)
+    offsets.persist()
+    version = {"counter": 9, "stateVersion": 2, "timestamp": 3}
+    kept = {"offsetTable": {"T@G": {"0": 4, "1": 5, "2": 6, "3": 0}, "T@H": {"0": 1}}, "dataVersion": version}
+    assert offsets.take_back_from_slave(kept) == 3
+    assert offsets.query_offsets("G", "T") == {0: 5, 1: 5, 2: 6, 3: 0}
+    assert offsets.which_group_by_topic("T") == {"G", "H"}
+    assert offsets.data_version.counter == 9
+    assert offsets.take_back_from_slave({"offsetTable": {}}) == 0
+    assert offsets.data_version.counter == 9
+    again = reloaded_after_persisting(world)
+    assert (again.query_offsets("H", "T"), again.data_version.counter) == ({0: 1}, 9)
+
+
+def test_what_operators_set_in_the_log_is_taken_once() -> None:
+    world = BrokerWorld()
+    offsets = world.offsets
+    assert "operators" not in offsets.to_json()
+    assert offsets.take_set({"T@G": {0: 5, 1: 6}}, 0)
+    assert not offsets.take_set({"T@G": {0: 9}}, 0)
+    offsets.commit_offset("c:1", "G", "T", 0, 7)
+    assert offsets.take_set({"T@G": {1: 8}}, 100)
+    assert not offsets.take_set({"T@G": {1: 9}}, 99)
+    assert offsets.query_offsets("G", "T") == {0: 7, 1: 8}
+    assert offsets.which_group_by_topic("T") == {"G"}
+    again = reloaded_after_persisting(world)
+    assert (again.set_up_to, again.query_offsets("G", "T")) == (100, {0: 7, 1: 8})
+    again.has_set(99)
+    assert again.set_up_to == 100
+    again.took_from_master({"operators": {"upTo": 150}, "dataVersion": None})
+    assert again.set_up_to == 150
+    assert again.head()["operators"] == {"upTo": 150}
+
+
+def test_marks_that_are_none_count_as_missing() -> None:
+    offsets = BrokerWorld().offsets
+    for wrong in (5, {"upTo": "5"}, {}, None):
+        offsets.from_json({"offsetTable": {}, "deletions": wrong, "operators": wrong})
+        assert (offsets.deleted_up_to, offsets.set_up_to) == (0, -1)
+        assert offsets.head().keys() == {"dataVersion", "groupTopicMap", "offsetTable"}
+
+
+def test_what_clients_committed_here_outlives_the_masters_smaller_offsets() -> None:
+    world = BrokerWorld({"brokerRole": "SLAVE"})
+    offsets = world.offsets
+    offsets.slave_commits.note("G", "T", 0, 8)
+    offsets.slave_commits.note("G", "T", 1, 3)
+    masters = {"offsetTable": {"T@G": {"0": 5, "1": 5, "2": 5}, "T@H": {"0": 1}}}
+    assert offsets.of_slave_commits(masters) == {"T@G": {0: 5, 1: 5, 2: 5}}
+    offsets.take_from_master(masters)
+    assert offsets.query_offsets("G", "T") == {0: 8, 1: 5, 2: 5}
+    ahead = offsets.ahead_of_master({"T@G": {0: 5, 1: 5, 2: 5}})
+    assert [tuple(commit) for commit in ahead] == [("T", "G", 0, 8)]
+
+
+def test_the_version_a_group_goes_on_with_is_kept() -> None:
+    world = BrokerWorld()
+    other = BrokerWorld().offsets
+    for number in range(500):
+        other.commit_offset("c:1", "G", "T", 0, number)
+    world.offsets.persist()
+    world.offsets.take_version(other.data_version)
+    assert reloaded_after_persisting(world).data_version.counter == 1
+
+
+def test_a_page_is_of_the_size_asked_for_or_one_row_more() -> None:
+    offsets = BrokerWorld().offsets
+    for number in range(5):
+        offsets.commit_offset("c:1", "G", f"T{number}", 0, number)
+    row = len(b'"T0@G":{"0":0}')
+    rows, mark = offsets.page("", 2 * row)
+    assert rows == {"offsetTable": [b'"T0@G":{"0":0}', b'"T1@G":{"0":1}']}
+    rows, mark = offsets.page(mark, row + 1)
+    assert rows == {"offsetTable": [b'"T2@G":{"0":2}', b'"T3@G":{"0":3}']}
+    assert offsets.page(mark, 1) == ({"offsetTable": [b'"T4@G":{"0":4}']}, "")
+    assert BrokerWorld().offsets.page("", 100) == ({}, "")
