@@ -21,8 +21,8 @@ from maxq.pipeline.store.store_folder import open_store
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageStatus
 
 BATCH = 64

@@ -1,6 +1,6 @@
 """A topic becomes Parquet files, which are proved complete against the broker and asked a question in SQL.
 
-    python -m examples.archive_and_sql 127.0.0.1:9876 PythonSource
+python -m examples.archive_and_sql 127.0.0.1:9876 PythonSource
 """
 
 import sys

@@ -120,11 +120,11 @@ def frame(data: bytes) -> None:
 
 def frame_seeds() -> list[bytes]:
     ext = SEND.encode_v2()
-    commands = [
-        RemotingCommand(310, ext, b"hello", serialize_type=kind, opaque=7) for kind in SerializeType
-    ] + [RemotingCommand(17, remark="нет", flag=1, serialize_type=kind) for kind in SerializeType]
+    commands = [RemotingCommand(310, ext, b"hello", serialize_type=kind, opaque=7) for kind in SerializeType] + [
+        RemotingCommand(17, remark="нет", flag=1, serialize_type=kind) for kind in SerializeType
+    ]
     written = [command.encode()[4:] for command in commands]
-    old = b"{code:10,'extFields':{a:1,\"b\":true,c:null},language:1,opaque:\"5\",}\n"
+    old = b'{code:10,\'extFields\':{a:1,"b":true,c:null},language:1,opaque:"5",}\n'
     return [*written, len(old).to_bytes(4, "big") + old]
 
 

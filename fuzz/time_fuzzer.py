@@ -26,8 +26,8 @@ from fuzz import targets
 from fuzz.run import Finding
 from maxq.access.table_file import decode_tables
 from maxq.auth.tables import AccessTables
-from maxq.broker.filter.filter_expressions import known_expression
-from maxq.broker.offset.offset_table import read_offset_table
+from maxq.broker.tables.filter.filter_expressions import known_expression
+from maxq.broker.tables.offset.offset_table import read_offset_table
 from maxq.codes import RequestCode
 from maxq.config.properties import parse_properties
 from maxq.errors import MaxQError

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from maxq.broker.access import broker_access
+from maxq.broker.admission.access import broker_access
 from maxq.broker.controller import BrokerController
 from maxq.config import BrokerSettings, NamesrvSettings
 from maxq.config.host import broker_on, has_access_control

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from maxq.broker.acting.metadata_reverse import MetadataReverse
+from maxq.broker.failover.slave_to_master_sync import MetadataReverse
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
 from maxq.broker.identity.authority import PROMISES, Promise
@@ -48,6 +48,7 @@ from maxq.replication.ha.group_transfer import GroupTransfer
 from maxq.replication.ha.ha_client import HAClient
 from maxq.runtime.blocking import TABLES
 from maxq.runtime.files import system
+from maxq.store.append.replica_append import ReplicaAppender
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.compaction.replacement import Replacement
@@ -59,7 +60,6 @@ from maxq.store.index.index_file import IndexFile
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
 from maxq.store.recovery.log_recovery import LogRecovery
-from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer import timer_message_store
 from maxq.store.timer.delivered_copies import DeliveredBefore

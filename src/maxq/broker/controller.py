@@ -17,30 +17,22 @@ from collections.abc import Callable, Collection
 from pathlib import PurePath
 
 from maxq.access.access_control import AccessControl
-from maxq.broker.access import broker_access, broker_client, register_access
-from maxq.broker.acting.assembly import GroupMember
+from maxq.broker.admission.access import broker_access, broker_client, register_access
+from maxq.broker.admission.fast_failure import FastFailure
+from maxq.broker.admission.quotas import Quotas
 from maxq.broker.assembly.features import Features
 from maxq.broker.assembly.operations import Operations
 from maxq.broker.assembly.schedule import BrokerSchedule
-from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Peers, Tables
-from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.housekeeping import ClientHousekeepingService
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.broker.dledger.dledger_broker import acknowledgement_of, dledger_broker_of
 from maxq.broker.dledger.send_relay import SendRelay
 from maxq.broker.dledger.table_records import TableRecords
-from maxq.broker.fast_failure import FastFailure
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.fast_path.batch_path import BatchPath
 from maxq.broker.fast_path.pull_path import PullPath
 from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.fast_path.send_back_path import SendBackPath
 from maxq.broker.fast_path.send_path import SendPath
-from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
-from maxq.broker.filter.filter_expressions import load_sql92
 from maxq.broker.identity.authority import Authority
 from maxq.broker.identity.broker_identity import BrokerAddress, resolve
 from maxq.broker.identity.deleted_names import DeletedNames
@@ -53,8 +45,7 @@ from maxq.broker.metrics.broker_metrics import BrokerMetrics, register_own
 from maxq.broker.metrics.labels import broker_registry
 from maxq.broker.metrics.metrics_export import MetricsExport
 from maxq.broker.metrics.rpc_latency import rpc_latency_of
-from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
-from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.metrics.status_pages import StatusPages
 from maxq.broker.pop.pop_messages import PopMessages
 from maxq.broker.processors.admin.purge_topic import PurgeTopicProcessor
 from maxq.broker.processors.admin.table_changes import TableChangesProcessor
@@ -64,41 +55,50 @@ from maxq.broker.processors.clients.message_request_mode_manager import MessageR
 from maxq.broker.processors.pull.pull_message import PullMessageProcessor
 from maxq.broker.processors.pull.pull_read_rules import ReadRules
 from maxq.broker.processors.pull.query_message import QueryMessageProcessor
+from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.processors.send.reply_message import ReplyMessageProcessor
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_back import SendBackProcessor
 from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.processors.support import Registers
-from maxq.broker.put_hooks import PutHooks
-from maxq.broker.quota.quotas import Quotas
-from maxq.broker.runtime_info import RuntimeInfo
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.gone_master import GoneMaster
 from maxq.broker.slave.master_api import MasterApi
 from maxq.broker.slave.role_service import RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
-from maxq.broker.staged.staged_messages import StagedMessages
-from maxq.broker.static_topic.moved_queue_hook import MovedQueueHook
-from maxq.broker.static_topic.other_brokers import OtherBrokers
-from maxq.broker.static_topic.static_topics import StaticTopics
-from maxq.broker.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
-from maxq.broker.static_topic.topic_queue_mapping_manager import FILE_NAME as MAPPING_FILE
-from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
+from maxq.broker.stats.runtime_info import RuntimeInfo
 from maxq.broker.stats.stage_times import StageTimes
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.broker.status_pages import StatusPages
-from maxq.broker.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.client.consumer_ids_notifier import ConsumerIdsNotifier
+from maxq.broker.tables.client.consumer_manager import ConsumerManager
+from maxq.broker.tables.client.housekeeping import ClientHousekeepingService
+from maxq.broker.tables.client.producer_manager import ProducerManager
+from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.tables.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
+from maxq.broker.tables.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.tables.filter.filter_expressions import load_sql92
+from maxq.broker.tables.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.tables.persistent_manager import PersistentManager
+from maxq.broker.tables.static_topic.moved_queue_hook import MovedQueueHook
+from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
+from maxq.broker.tables.static_topic.static_topics import StaticTopics
+from maxq.broker.tables.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import FILE_NAME as MAPPING_FILE
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.tables.subscription.subscription_group_manager import FILE_NAME as GROUP_FILE
+from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.tables.topic.compaction_topics import CompactionTopics
+from maxq.broker.tables.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_tails import TopicTails
 from maxq.broker.timer.timed_messages import TimedMessages
-from maxq.broker.topic.compaction_topics import CompactionTopics
-from maxq.broker.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_tails import TopicTails
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transactions import Transactions
+from maxq.broker.two_phase.two_phase_batches import StagedMessages
 from maxq.codes import RequestCode
 from maxq.config.host import listening
 from maxq.config.settings import BrokerSettings
@@ -111,8 +111,8 @@ from maxq.runtime.background import FAILURES
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.holds import CURRENT
 from maxq.runtime.interfaces import Clock, Disk, Rng
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,9 @@ from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.damage.restore_places import restore_keys, restore_places
+from maxq.store.context.running_flags import RunningFlags
+from maxq.store.context.store_context import StoreContext, StoreIdentity
+from maxq.store.context.store_stats import StoreStats
 from maxq.store.log.log_search import records_with
 from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.store.queue.consume_queue import ConsumeQueue
@@ -27,13 +29,11 @@ from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import TagFilter
 from maxq.store.read.topic_reader import TopicReader
 from maxq.store.recovery.recovery_report import RecoveryReport
-from maxq.store.running_flags import RunningFlags
-from maxq.store.store_context import StoreContext, StoreIdentity
+from maxq.store.recovery.restore_places import restore_keys, restore_places
+from maxq.store.retention.trusted_time import TrustedTime
 from maxq.store.store_life import StoreLife
 from maxq.store.store_parts import StoreParts
 from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
-from maxq.store.store_stats import StoreStats
-from maxq.store.trusted_time import TrustedTime
 
 Ts = TypeVarTuple("Ts")
 

@@ -12,6 +12,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.record_layout import physical_offset_of
 from maxq.runtime.blocking import run_blocking
+from maxq.store.append.replica_append import ReplicaAppender
 from maxq.store.dledger.message_recovery import DLedgerRecovery
 from maxq.store.queue.consume_queue_store import ASIDE_NAME
 from maxq.store.queue.queue_loader import QueueFault, load_queues
@@ -19,7 +20,6 @@ from maxq.store.recovery.recovery import Recovery
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refuse_lost_log, refusing
 from maxq.store.recovery.unverified_record import UnverifiedRecord
-from maxq.store.replica.replica_append import ReplicaAppender
 from maxq.store.store_parts import StoreParts
 
 log = logging.getLogger(__name__)

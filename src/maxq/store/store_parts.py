@@ -16,7 +16,7 @@ from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.message_writer import MessageWriter
 from maxq.store.append.plain_writer import PlainWriter
 from maxq.store.compaction.compaction_store import CompactionStore
-from maxq.store.damage.filled_ranges import FilledRanges
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.message_ledger import MessageLedger
@@ -36,9 +36,9 @@ from maxq.store.log.deletions import Deletions
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.read.cached_pull_reader_cy import CachedPullReader
 from maxq.store.read.message_reader import MessageReader
+from maxq.store.recovery.filled_ranges import FilledRanges
 from maxq.store.recovery.store_files import machine_memory
 from maxq.store.retention.clean import CleanService
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maxq.access.audit import CHANGES
-from maxq.broker.topic.topic_validator import is_system_group, is_system_topic
+from maxq.broker.tables.topic.topic_validator import is_system_group, is_system_topic
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig

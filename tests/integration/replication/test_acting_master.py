@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from maxq.api import async_push_consumer
-from maxq.broker.acting.offset_authority import VERSION_JUMP
+from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP
 from maxq.broker.pop import hand_back
-from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.namesrv.controller import NamesrvController

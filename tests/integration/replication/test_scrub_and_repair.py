@@ -15,8 +15,8 @@ from maxq.replication.ha import log_care
 from maxq.replication.ha.log_care import LogCare
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.runtime.files.system import SystemClock, SystemDisk
-from maxq.store.damage.damage import DamagedRange
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage import DamagedRange
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.replication.pair import Member, member, until

@@ -34,8 +34,8 @@ from tests.visitors import ROOT, TIMEOUT_MS, Visitors, page
 SETTINGS: Final = {**visitors.SETTINGS, "mappedFileSizeCommitLog": str(1 << 30), "tls.test.mode.enable": "true"}
 #: Bytes that a server may keep of a round. 8 KiB were measured: names of 18 deleted topics (2.5 KiB; of over 100,000
 #: store/log/deletions.py forgets the oldest), keys that orjson remembers (0.7 KiB; 2,048 at most), samples of ten
-#: minutes (0.8 KiB; store/store_stats.py), texts of metrics for a hundred looks, and what arenas and the table of
-#: interned strings lose to things that come and go. A leak of 10 KiB more is above it.
+#: minutes (0.8 KiB; store/context/store_stats.py), texts of metrics for a hundred looks, and what arenas and the table
+#: of interned strings lose to things that come and go. A leak of 10 KiB more is above it.
 KEPT_A_ROUND: Final = 12 << 10
 _ROUNDS_THAT_TELL: Final = 40  # fewer say nothing about memory, which comes in arenas
 

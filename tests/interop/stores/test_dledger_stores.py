@@ -14,8 +14,8 @@ from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message.message import Message, encode_batch
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from tests.interop.processes.java_driver import JavaDriver, read_store
 from tests.interop.processes.servers import SETTINGS, JavaBroker, MaxqNamesrv, free_port_base, stopping
 

@@ -14,9 +14,9 @@ from maxq.pipeline.jobs.audit.report import write_report
 from maxq.pipeline.jobs.rebuild.job import RebuildOptions, rebuild
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store_tools.golden_stores import STORES
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.client.admin.topics import topic_fields
 from maxq.client.producer.producer import Producer
 from maxq.client.producer.transaction_producer import TransactionProducer

@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from maxq.broker.topic.topic_validator import JOURNAL_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.client.producer.transaction_producer import TransactionProducer
 from maxq.client.results.local_transaction_state import LocalTransactionState
 from maxq.client.results.pop_result import decode_pop_answer, handle_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.config import BrokerSettings
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
@@ -16,8 +16,8 @@ from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_care import LogCare
 from maxq.replication.ha.log_fetch import fetch_log
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_disk import PowerLoss
 from maxq.testing.sim_loop import SimLoop

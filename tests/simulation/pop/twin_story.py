@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, cast
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
 from maxq.store.log.deletions import Deletions

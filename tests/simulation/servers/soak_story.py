@@ -43,7 +43,7 @@ SETTINGS: Final = {
 GROWS: Final = frozenset(
     {
         "maxq.store.log.deletions.Deletions._rows",  # 100,000 topics
-        "maxq.store.store_stats.StoreStats._samples",  # ten minutes, one a second
+        "maxq.store.context.store_stats.StoreStats._samples",  # ten minutes, one a second
         "maxq.broker.stats.stats_item.StatsItem",  # by topic and group; what no day has moved is forgotten
         "maxq.broker.transaction.transaction_ledger.TransactionLedger._marks",  # 64 KiB behind the first open one
         "maxq.broker.metrics.rpc_latency._Counts",  # by request and response code

@@ -16,9 +16,9 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreRefusedError
 from maxq.protocol.message.message import decode_records
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

@@ -19,8 +19,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_rng import SimRng
 from tests.mounted_disk import MountedDisk, NotAllowedError
 

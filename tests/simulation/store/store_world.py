@@ -6,11 +6,11 @@ from typing import Final
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.interfaces import Clock
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import is_deletion, messages_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from maxq.broker.topic.topic_validator import TRANS_OP_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_OP_HALF_TOPIC
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.simulation.told import check, marks, seeds

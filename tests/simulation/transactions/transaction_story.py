@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import ClassVar, Final
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
@@ -32,9 +32,9 @@ from maxq.protocol.message.message_properties import encode_properties
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.blocking import run_blocking
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, cast
 
-from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.bundles import Clients, Tables
-from maxq.broker.client.consumer_ids_notifier import ConsumerIdsNotifier
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.producer_manager import ProducerManager
-from maxq.broker.client.rebalance_lock_manager import RebalanceLockManager
-from maxq.broker.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
-from maxq.broker.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import admin_processors
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.slave.carried_files import CarriedFiles
-from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.client.consumer_ids_notifier import ConsumerIdsNotifier
+from maxq.broker.tables.client.consumer_manager import ConsumerManager
+from maxq.broker.tables.client.producer_manager import ProducerManager
+from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.broker.tables.filter.consumer_filter_manager import FILE_NAME as FILTER_FILE
+from maxq.broker.tables.filter.consumer_filter_manager import ConsumerFilterManager
+from maxq.broker.tables.offset.lmq_consumer_offset_manager import create_consumer_offset_manager
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import LanguageCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import MaxQError, RemotingSendError

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.put_hooks import PutHooks
+from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.config.settings import BrokerSettings
 from maxq.testing.sim_clock import SimClock

@@ -4,7 +4,7 @@ import zlib
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.identity.outer_api import BrokerOuterApi
-from maxq.broker.row_json import RowJson
+from maxq.broker.tables.row_json import RowJson
 from maxq.codes import RequestCode
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.register_broker import RegisterBrokerBody

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 
-from maxq.broker.periodic import PeriodicTasks
 from maxq.runtime.background import FAILURES, count_failure, supervise
+from maxq.runtime.periodic import PeriodicTasks
 from maxq.testing.simulation import SimWorld, run_simulation
 
 

@@ -10,8 +10,8 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.properties import parse_properties
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 
 IDENTITY = StoreIdentity()
 

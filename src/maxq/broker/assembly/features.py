@@ -11,10 +11,10 @@ from typing import Protocol
 
 from maxq.broker.pop.pop_messages import PopMessages
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
-from maxq.broker.staged.staged_messages import StagedMessages
-from maxq.broker.static_topic.static_topics import StaticTopics
+from maxq.broker.tables.static_topic.static_topics import StaticTopics
 from maxq.broker.timer.timed_messages import TimedMessages
 from maxq.broker.transaction.transactions import Transactions
+from maxq.broker.two_phase.two_phase_batches import StagedMessages
 from maxq.lazy_dataclass import dataclass
 from maxq.remoting.server import RemotingServer
 

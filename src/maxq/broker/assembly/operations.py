@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from maxq.broker.bundles import Environment, Limits, Messages, Tables
 from maxq.broker.metrics.broker_metrics import BrokerMetrics
-from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.stats.stage_times import StageTimes
-from maxq.broker.topic.topic_retention import TopicRetention
+from maxq.broker.tables.topic.topic_retention import TopicRetention
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
@@ -20,6 +19,7 @@ from maxq.remoting.connection import Connection
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.holds import Hold
 from maxq.runtime.metrics.registry import MetricsRegistry, Sample
+from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from maxq.broker.periodic import PeriodicTasks, Work
 from maxq.broker.stats.broker_stats import BrokerStats
 from maxq.broker.stats.broker_stats_manager import MINUTE_SAMPLE_SECONDS
 from maxq.replication.ha.ha_service import HAService
+from maxq.runtime.periodic import PeriodicTasks, Work
 from maxq.runtime.refusals import Cause, explain
 
 log = logging.getLogger(__name__)

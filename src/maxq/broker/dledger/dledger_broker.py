@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.bundles import Environment
 from maxq.broker.dledger.member_settings import member_config, slave_id
 from maxq.broker.dledger.quorum_acknowledgement import QuorumAcknowledgement
 from maxq.broker.dledger.role_changes import DLedgerRoleChangeHandler
 from maxq.broker.identity.role import SLAVE
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.config.netty_server_config import NettyServerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import ConfigError

@@ -16,7 +16,7 @@ Source:
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode

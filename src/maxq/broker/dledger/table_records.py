@@ -23,10 +23,9 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from maxq.broker.acknowledgement import Acknowledgement
-from maxq.broker.offset.offset_table import split_key
-from maxq.broker.periodic import PeriodicTasks
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.slave.slave_synchronize import SlaveTables
+from maxq.broker.tables.offset.offset_table import split_key
 from maxq.codes import ResponseCode
 from maxq.errors import MaxQError
 from maxq.protocol.body.data_version import DataVersion
@@ -34,6 +33,7 @@ from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.json.json_body import JsonBody
 from maxq.protocol.message.message import MessageExt
+from maxq.runtime.periodic import PeriodicTasks
 from maxq.store.message_store import MessageStore
 
 log: Final = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ import orjson
 
 from maxq.access.guard import Guard
 from maxq.auth.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signed_content
-from maxq.broker.acknowledgement import remark_of
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.pop_journal import NOT_NOTED
+from maxq.broker.processors.acknowledgement import remark_of
 from maxq.broker.stats import names
 from maxq.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.named_message import has_unique_key
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.named_message import has_unique_key
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_back import level_of, unsafe_remark
 from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, retry_topic
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, retry_topic
 from maxq.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionGroupConfig

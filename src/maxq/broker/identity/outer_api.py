@@ -5,7 +5,7 @@ from dataclasses import field
 from functools import partial
 
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.row_json import RowJson
+from maxq.broker.tables.row_json import RowJson
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.lazy_dataclass import dataclass

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.identity.outer_api import BrokerOuterApi, RegisterResult
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import BrokerError, ConfigError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.lazy_dataclass import dataclass

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
-from maxq.broker.client.producer_manager import ProducerManager
 from maxq.broker.metrics.labels import flag, is_system_group
+from maxq.broker.tables.client.consumer_manager import ConsumerManager
+from maxq.broker.tables.client.producer_manager import ProducerManager
 from maxq.codes import MQVersion
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.frame.remoting_command import language_name

@@ -11,7 +11,7 @@ Source:
 import logging
 from typing import Final
 
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.runtime.metrics.registry import Counter, Histogram, MetricsRegistry

@@ -11,13 +11,13 @@ Source:
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from maxq.broker.client.consumer_manager import ConsumerManager
 from maxq.broker.metrics.labels import flag, is_system_group
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_validator import RETRY_PREFIX
+from maxq.broker.tables.client.consumer_manager import ConsumerManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE

@@ -11,13 +11,13 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from maxq.broker.periodic import PeriodicTasks
 from maxq.config.broker_config import BrokerConfig
 from maxq.errors import ConfigError
 from maxq.remoting.http_server import plain, slices
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics.registry import MetricsRegistry
+from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 metrics_log: Final = logging.getLogger("maxq.metrics")

@@ -10,8 +10,8 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.broker.metrics.labels import STORE_LABELS, forget_deleted
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.broker.timer.timer_service import TimerService
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.runtime.metrics.registry import MetricsRegistry, Sample

@@ -21,12 +21,12 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from maxq.broker.attributes import MESSAGE_TYPE
 from maxq.broker.metrics.labels import flag, is_system_group
 from maxq.broker.stats import names
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.attributes import MESSAGE_TYPE
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.pop_extra_info import normal_topic
 from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry, Sample

@@ -24,9 +24,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.pop.spans import Spans
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Clock
 

@@ -8,7 +8,7 @@ finishes it instead of doing it again, or a message would come twice, the second
 from collections.abc import Iterable
 from typing import Final
 
-from maxq.broker.topic.topic_validator import TIMER_TOPIC
+from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
 from maxq.protocol.message import message_const as const

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.longpolling.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_checks import PopChecks
-from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_message import CLOCKS_DIFFER_MS
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.processors.support import RequestProcessor

@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.persistent_manager import PersistentManager, object_member
+from maxq.broker.tables.persistent_manager import PersistentManager, object_member
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message.pop_extra_info import queue_offset_key, retry_mark

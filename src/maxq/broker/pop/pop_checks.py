@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.refusal import FAQ, Refusal
-from maxq.broker.topic.topic_validator import RETRY_PREFIX
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, RequestRefusedError

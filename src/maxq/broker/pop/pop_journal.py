@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import orjson
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.record_layout import body_size_at, sys_flag_of
 from maxq.runtime.interfaces import Clock

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import STAYS, remark_of
 from maxq.broker.bundles import Clients, Environment, Limits, Messages
+from maxq.broker.longpolling.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
-from maxq.broker.pop.pop_long_polling import PollingResult, PopLongPollingService, PopRequest
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
 from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
+from maxq.broker.processors.acknowledgement import STAYS, remark_of
 from maxq.broker.processors.pull.later_answers import LaterAnswers
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names

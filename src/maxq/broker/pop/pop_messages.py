@@ -3,10 +3,10 @@
 from pathlib import PurePath
 from typing import Final
 
-from maxq.broker.acting.assembly import GroupMember
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.fast_path.ack_path import AckPath
-from maxq.broker.periodic import PeriodicTasks
+from maxq.broker.longpolling.pop_long_polling import PopLongPollingService
 from maxq.broker.pop.ack_message import AckMessageProcessor
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, QueueKey
 from maxq.broker.pop.hand_back import HandBackProcessor
@@ -17,14 +17,13 @@ from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.pop_journal import PopJournal
-from maxq.broker.pop.pop_long_polling import PopLongPollingService
 from maxq.broker.pop.pop_message import PopMessageProcessor
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
 from maxq.broker.pop.revive_records import ReviveRecords
 from maxq.broker.pop.reviver import Reviver
-from maxq.broker.static_topic.other_brokers import OtherBrokers
+from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.timer.timer_service import TimerService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError, StoreRefusedError
@@ -34,6 +33,7 @@ from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.pop_extra_info import normal_topic
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.blocking import run_blocking
+from maxq.runtime.periodic import PeriodicTasks
 
 _SAFETY_NET_SECONDS: Final = 5.0
 _READER: Final = "TOOLS_CONSUMER"

@@ -12,13 +12,13 @@ import logging
 from dataclasses import field
 from typing import Final, NamedTuple
 
-from maxq.broker.attributes import MESSAGE_TYPE, QUEUE_TYPE
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.processors.send.send_message import BATCH_CQ
-from maxq.broker.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
+from maxq.broker.tables.attributes import MESSAGE_TYPE, QUEUE_TYPE
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_lmq, is_retry_topic
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig

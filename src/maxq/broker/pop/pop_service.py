@@ -14,8 +14,8 @@ import contextlib
 import logging
 from typing import Any, Final
 
-from maxq.broker.acting.assembly import GroupMember
 from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.interrupted_work import InterruptedWork, Key

@@ -7,7 +7,7 @@ from typing import Final
 
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.topic.topic_validator import REVIVE_TOPIC_PREFIX
+from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.protocol.body.pop import CK_TAG, AckMsg, PopCheckPoint
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.message import message_const as const

@@ -15,7 +15,7 @@ from typing import Final
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.topic.topic_validator import is_retry_topic
+from maxq.broker.tables.topic.topic_validator import is_retry_topic
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE

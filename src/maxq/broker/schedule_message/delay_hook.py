@@ -12,7 +12,7 @@ from typing import Final
 
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.schedule_message.delay_levels import DelayLevels, delay_level_of, queue_id_of
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner

@@ -8,7 +8,7 @@ Source:
 
 from collections.abc import Callable
 
-from maxq.broker.persistent_manager import next_version
+from maxq.broker.tables.persistent_manager import next_version
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
 from maxq.runtime.interfaces import Clock

@@ -10,7 +10,7 @@ Source:
 
 from typing import Final
 
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from maxq.errors import MessageIllegalError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt

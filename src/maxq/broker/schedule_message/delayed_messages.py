@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from maxq.broker.acting.assembly import GroupMember
 from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of
 from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.remoting.server import RemotingServer
 
 SCHEDULE_CONSUMER_GROUP: Final = "SCHEDULE_CONSUMER"

@@ -23,7 +23,7 @@ from maxq.broker.schedule_message.delayed_message import time_up
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message.message import MessageExt
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.damage.damage_names import is_filler
+from maxq.store.recovery.damage_names import is_filler
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ Source:
 
 from typing import Final
 
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from maxq.store.append.record_copy_cy import RecordCopy
 from maxq.store.message_store import MessageStore
 

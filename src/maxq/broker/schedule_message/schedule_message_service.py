@@ -26,7 +26,7 @@ from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
-from maxq.broker.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
+from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt

@@ -1,7 +1,7 @@
 """StoreScheduleQueue: the queue of one delay level in the store, as DelayLevelQueue sees it."""
 
 from maxq.broker.schedule_message.delay_levels import queue_id_of
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC
+from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE

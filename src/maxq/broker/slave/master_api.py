@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from maxq.broker.offset.slave_commits import SlaveCommit
+from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, RemoteProtocolError
 from maxq.lazy_dataclass import dataclass

@@ -20,10 +20,10 @@ from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.identity.role import MASTER_ID, SLAVE
 from maxq.broker.identity.store_owner import StoreOwner
 from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
-from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
 from maxq.errors import ConfigError
 from maxq.runtime.blocking import TABLES
+from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
 

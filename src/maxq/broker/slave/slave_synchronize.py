@@ -26,14 +26,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from maxq.broker.offset.slave_commits import SlaveCommit
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import KnownTables, MasterApi
-from maxq.broker.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.slave_commits import SlaveCommit
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError, RemotingConnectError
 from maxq.lazy_dataclass import dataclass

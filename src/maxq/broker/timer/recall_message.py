@@ -10,8 +10,8 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.acknowledgement import remark_of
 from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.processors.acknowledgement import remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.support import RequestProcessor

@@ -1,7 +1,7 @@
 """TimedMessages: all that a broker does for messages with a delivery time, put together (see Features)."""
 
-from maxq.broker.acting.assembly import GroupMember
 from maxq.broker.bundles import Environment, Messages, Tables
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_admin import TimerAdminProcessor
 from maxq.broker.timer.timer_hook import TimerHook

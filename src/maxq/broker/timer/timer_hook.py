@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.put_hooks import lacks_room
+from maxq.broker.processors.send.put_hooks import lacks_room
 from maxq.broker.schedule_message.delay_levels import delay_level_of
-from maxq.broker.topic.topic_validator import TIMER_TOPIC
+from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.message import message_const as const

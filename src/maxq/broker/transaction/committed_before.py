@@ -8,7 +8,12 @@ Source: own. The index is queried as QueryMessageProcessor does; without message
 crash may deliver twice as in Java.
 """
 
-from maxq.broker.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+)
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag

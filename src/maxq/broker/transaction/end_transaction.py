@@ -8,12 +8,12 @@ Source:
 import logging
 from collections.abc import Awaitable, Mapping
 
-from maxq.broker.access import sent_to
-from maxq.broker.acknowledgement import remark_of
+from maxq.broker.admission.access import sent_to
 from maxq.broker.bundles import Environment, Messages
+from maxq.broker.processors.acknowledgement import remark_of
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from maxq.broker.transaction.transactional_message_service import Ended, TransactionalMessageService
 from maxq.codes import RequestCode, ResponseCode

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, with_transaction_type

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
 from maxq.config.broker_config import BrokerConfig

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.persistent_manager import PeriodicManager, next_version, object_member
+from maxq.broker.tables.persistent_manager import PeriodicManager, next_version, object_member
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.runtime.interfaces import Clock, Disk

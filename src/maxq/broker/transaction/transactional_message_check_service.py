@@ -3,7 +3,8 @@
 Runs where the group's master is, or the slave that acts as one. A round (transactionCheckInterval) walks over the open
 half messages in their order:
 
-* checked transactionCheckMax times, or in the log for longer than fileReservedTime (store/trusted_time.py): given up,
+* checked transactionCheckMax times, or in the log for longer than fileReservedTime (store/retention/trusted_time.py):
+given up,
   moved to TRANS_CHECK_MAX_TIME_TOPIC;
 * inside its own CHECK_IMMUNITY_TIME_IN_SECONDS: left where it is;
 * younger than transactionTimeOut: the round ends, what comes behind is younger still;
@@ -35,7 +36,7 @@ from typing import Final, NamedTuple
 
 from maxq.broker.bundles import Clients, Environment, Messages
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.topic.topic_validator import TRANS_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, check_body, opened_again
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService, is_its_own_fault
 from maxq.codes import RequestCode

@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.named_message import has_unique_key, is_another
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.named_message import has_unique_key, is_another
 from maxq.broker.processors.send.put_outcome import put_refusal
-from maxq.broker.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.committed_before import CommittedBefore
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
 from maxq.broker.transaction.op_messages import Finished, OpMessages
@@ -38,7 +38,7 @@ from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.transaction_view import number, origin_of
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.damage.damage_names import DAMAGED_PROPERTY
+from maxq.store.recovery.damage_names import DAMAGED_PROPERTY
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)

@@ -2,10 +2,9 @@
 
 from pathlib import PurePath
 
-from maxq.broker.acting.assembly import GroupMember
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
+from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.fast_path.end_path import EndPath
-from maxq.broker.periodic import PeriodicTasks
 from maxq.broker.transaction.end_transaction import EndTransactionProcessor
 from maxq.broker.transaction.transaction_metrics import FILE_NAME, TransactionMetrics
 from maxq.broker.transaction.transactional_message_check_service import (
@@ -14,6 +13,7 @@ from maxq.broker.transaction.transactional_message_check_service import (
 from maxq.broker.transaction.transactional_message_service import TransactionalMessageService
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.blocking import TABLES, run_blocking
+from maxq.runtime.periodic import PeriodicTasks
 
 
 class Transactions:

@@ -37,9 +37,9 @@ from maxq.pipeline.store.store_folder import open_folder, open_store
 from maxq.pipeline.store.store_tables import TABLES, TableTask, read_table, table_ddl, table_tasks
 from maxq.protocol.message.message import decode_record
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK
-from maxq.store.damage.damage_names import DAMAGED_TOPIC
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import FILE_NAME, deleted_names
+from maxq.store.recovery.damage_names import DAMAGED_TOPIC
 from maxq.store.tools.message_json import is_deletion, is_filler
 from maxq.store.tools.store_files import StoreFiles
 

@@ -18,7 +18,7 @@ brokerName in UTF-8. A slave with another brokerName leaves: its log would be a 
 A network may cut the one write, so a master that has heard the first half waits for the second for a moment; not if a
 Java slave may have said it (HAConnection.is_of_maxq).
 
-Then, if starts of that master, or of one before it, have put fillers into its log (store/damage/filled_ranges.py), it
+Then, if starts of that master, or of one before it, have put fillers into its log (store/recovery/filled_ranges.py), it
 names them in a transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
@@ -39,7 +39,7 @@ from collections.abc import Sequence
 
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.record_layout import MAGIC, MESSAGE_MAGICS, PHYSICAL_OFFSET
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")

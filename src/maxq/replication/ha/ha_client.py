@@ -10,7 +10,7 @@ Equal ends do not tell of a loss further back: of pages of a file whose later pa
 start puts a filler there and names it (frames.py). Where this log has the true bytes, it does not join either: it may
 be the only one that has these messages. It offers them, once the last records have been found equal, and the master
 takes them, or closes the connection. Where it has a filler of its own, that is fetched again once they are joined
-(repair.py). What the master names is noted (store/damage/filled_ranges.py): this log is, or will be, a copy with
+(repair.py). What the master names is noted (store/recovery/filled_ranges.py): this log is, or will be, a copy with
 these fillers.
 
 **An empty log** reports 0 and gets the master's last file, or what `FirstOffset` chooses. Once it has a record it
@@ -31,7 +31,7 @@ from maxq.errors import ReplicationDivergedError, ReplicationGapError
 from maxq.replication.ha.flow_monitor import FlowMonitor
 from maxq.replication.ha.frames import TransferParser, encode_offer, encode_report, encode_request, joint_offset
 from maxq.replication.ha.ha_connection import HAConnectionState
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 
 log = logging.getLogger(__name__)
 

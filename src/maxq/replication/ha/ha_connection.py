@@ -30,7 +30,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.remoting.endpoint import LEAST_BYTES_A_SECOND
 from maxq.replication.ha.flow_monitor import FlowMonitor
 from maxq.replication.ha.frames import HEAD, JOINT_SIZE, encode_filled_ranges, encode_name, is_joint
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from maxq.replication.ha.log_fetch import fetch_log
 from maxq.replication.ha.repair import FetchLog, LogRepair
 from maxq.replication.ha.scrub import ScrubService
 from maxq.runtime.interfaces import Clock
-from maxq.store.damage.damage import DamagedRange
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage import DamagedRange
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ range counts as repaired.
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, their places in the queues are written
 again, and their keys indexed. The old bytes stay where they are. So are fillers that this slave has copied from another
-master, which had lost what the present one has (store/damage/filled_ranges.py).
+master, which had lost what the present one has (store/recovery/filled_ranges.py).
 
 **A master** takes back what its starts have sealed from a slave that has it and says so when it joins (frames.py), as
 long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
@@ -31,11 +31,11 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import LogRangeNotServedError
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store.damage.damage import DamagedRange
-from maxq.store.damage.file_check import REASONS, UNREADABLE
-from maxq.store.damage.restore_places import why_not_restored
 from maxq.store.log import record_cy
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage import DamagedRange
+from maxq.store.recovery.file_check import REASONS, UNREADABLE
+from maxq.store.recovery.restore_places import why_not_restored
 
 log = logging.getLogger(__name__)
 

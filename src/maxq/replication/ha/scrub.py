@@ -14,10 +14,10 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
-from maxq.store.damage.damage import DamagedRange
-from maxq.store.damage.file_check import FileCheck
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage import DamagedRange
+from maxq.store.recovery.file_check import FileCheck
 
 log = logging.getLogger(__name__)
 

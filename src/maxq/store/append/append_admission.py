@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from maxq.runtime.refusals import Cause, explain
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.disk_room import DiskRoom, lacks_room
 from maxq.store.log.commit_log import CommitLog
-from maxq.store.store_context import StoreContext
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 _IGNORE_BUSY_MS = 10_000_000

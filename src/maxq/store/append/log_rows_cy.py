@@ -30,7 +30,7 @@ _NOT_IN_BATCHES = cython.declare(frozenset, frozenset(name.encode() for name in 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 _BATCH_MOST = cython.declare(cython.int, 32767)  # see BATCH_MOST of protocol/message/message.py
-_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
+_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/processors/send/put_hooks.py
 
 
 @cython.ccall

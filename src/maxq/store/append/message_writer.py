@@ -21,6 +21,7 @@ from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, HEAD_SIZE_MAX
 from maxq.store.append.append_admission import AppendAdmission
 from maxq.store.append.batch_rows import BatchRows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dledger.message_ledger import MessageLedger
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
@@ -34,7 +35,6 @@ from maxq.store.queue.consume_queue_store import (
     is_folder_name,
     may_name_queues,
 )
-from maxq.store.store_context import StoreContext
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 MAX_PROPERTIES = 32767

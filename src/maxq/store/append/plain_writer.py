@@ -13,11 +13,11 @@ from maxq.store.append.log_final_cy import append_final
 from maxq.store.append.log_rows_cy import append_arrivals, append_rows
 from maxq.store.append.message_writer import MAX_PROPERTIES
 from maxq.store.append.record_copy_cy import RecordCopy
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
-from maxq.store.store_context import StoreContext
 
 _PLACES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 _ROW_IN_ENTRY = ENTRY_BODY_MAX - 64 * 1024  # with any properties it is a body that an entry takes

@@ -19,9 +19,9 @@ from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_const import PROPERTY_KEYS
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed, folder_of
 from maxq.store.compaction.segment import UNIT_SIZE, CompactUnit, Segment, physical_offset_of
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.queue.property_filter import EXAMINE_NS
-from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)

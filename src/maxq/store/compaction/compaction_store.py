@@ -24,13 +24,13 @@ from maxq.runtime.passed_over import PassedOver
 from maxq.store.compaction.compaction_log import CompactionLog
 from maxq.store.compaction.replacement import QueueFolders
 from maxq.store.compaction.segment import Segment
+from maxq.store.context.store_context import StoreContext
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
 from maxq.store.log.tails_cy import jhash
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreContext
 from maxq.store.store_results import GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)

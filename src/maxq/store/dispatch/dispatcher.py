@@ -19,7 +19,8 @@ from maxq.protocol.message.message_const import (
 )
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_rolled_back
 from maxq.runtime.refusals import Cause
-from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
+from maxq.store.context.running_flags import INDEX_ERROR, LOGICS_ERROR
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.queue_offset_resolver import MOST_PLACES, QueueOffsetResolver
 from maxq.store.dispatch.record_units import batch_unit, index_keys, light_places, tags_code
@@ -36,8 +37,7 @@ from maxq.store.queue.consume_queue_store import (
     may_name_queues,
 )
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.running_flags import INDEX_ERROR, LOGICS_ERROR
-from maxq.store.store_context import StoreContext
+from maxq.store.recovery.damage_names import DAMAGED_TOPIC, is_filler
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 The compiled Dispatcher (dispatch_cy.py) does this for ordinary records. Here it is for those that it hands on (inner
 batches, light queues), and for whoever has no Dispatcher: the running broker (dispatcher.py), records that were damaged
-and are back (damage/restore_places.py) and Spark's rebuild (pipeline/jobs/rebuild/log_dispatch.py) go by it. The
+and are back (recovery/restore_places.py) and Spark's rebuild (pipeline/jobs/rebuild/log_dispatch.py) go by it. The
 checker (tools/expectation.py) is a second implementation on purpose: each is checked by the other.
 """
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import PurePath
 
 from maxq.runtime.interfaces import Disk, FileInfo
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.files.mapped_file import MappedFile, clear
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH, CommitLog
 from maxq.store.recovery.log_scanner import LogScanner
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

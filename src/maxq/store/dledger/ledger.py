@@ -20,6 +20,8 @@ from typing import NamedTuple
 from maxq.errors import LedgerMismatchError, MessageIllegalError, StoreFailedError
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX, ENTRY_HEADER, EntryRun
 from maxq.protocol.dledger.ledger import HardState
+from maxq.store.context.running_flags import NO_ROOM
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.entries_cy import scan_entries
 from maxq.store.dledger.entry_reader import EntryReader
@@ -30,8 +32,6 @@ from maxq.store.dledger.ledger_recovery import LedgerRecovery, LedgerReport
 from maxq.store.dledger.term_file import TermFile
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.files.disk_room import lacks_room
-from maxq.store.running_flags import NO_ROOM
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import CHECKPOINTS
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dledger.entry_reader import EntryReader
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint, LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import LedgerIndex
 from maxq.store.durability.flush import CommitLogFlusher, Pieces, flush_pieces
 from maxq.store.files.disk_room import lacks_room
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

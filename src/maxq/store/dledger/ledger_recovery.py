@@ -18,6 +18,7 @@ from dataclasses import field, replace
 from typing import NamedTuple
 
 from maxq.lazy_dataclass import dataclass
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.entries_cy import (
     ANY_INDEX,
@@ -31,7 +32,6 @@ from maxq.store.dledger.entries_cy import (
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpoint
 from maxq.store.dledger.ledger_index import UNIT_SIZE, LedgerIndex
 from maxq.store.files.mapped_file import MappedFile, clear
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

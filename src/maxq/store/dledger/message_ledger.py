@@ -12,12 +12,12 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, decode_record, encode_record
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.protocol.message.record_layout import MESSAGE_MAGICS, MIN_RECORD_SIZE, PHYSICAL_OFFSET, store_timestamp_of
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.dledger_commit_log import ENTRY_HEADER_SIZE, DLedgerCommitLog
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
-from maxq.store.store_context import StoreContext
 
 BARRIER_TOPIC = "rmq_sys_maxq_barrier"
 _HEAD = struct.Struct(">iI")

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.blocking import run_blocking
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.dledger.dledger_commit_log import DLedgerCommitLog
 from maxq.store.dledger.ledger import INDEX_FILE_SIZE, FileLedger
 from maxq.store.dledger.ledger_recovery import LedgerReport
@@ -21,7 +22,6 @@ from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import DiskRoom
 from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.recovery.store_files import StoreLock, refusing
-from maxq.store.store_context import StoreContext, StoreIdentity
 
 log = logging.getLogger(__name__)
 

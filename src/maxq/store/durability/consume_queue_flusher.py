@@ -9,6 +9,8 @@ from pathlib import PurePath
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import CHECKPOINTS
+from maxq.store.context.running_flags import NOT_WRITABLE
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.durability.flush import CommitLogFlusher, Pieces, flush_pieces
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
@@ -21,8 +23,6 @@ from maxq.store.log.deletions import Deletions, DeletionsFile
 from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
-from maxq.store.running_flags import NOT_WRITABLE
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import FLUSHES
+from maxq.store.context.running_flags import NOT_WRITABLE
+from maxq.store.context.store_context import StoreContext
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.mapped_file import OS_PAGE_SIZE, MappedFile
 from maxq.store.log.commit_log import CommitLog
-from maxq.store.running_flags import NOT_WRITABLE
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

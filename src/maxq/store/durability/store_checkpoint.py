@@ -17,8 +17,8 @@ import struct
 import zlib
 
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import OS_PAGE_SIZE
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

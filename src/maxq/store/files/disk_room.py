@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 
 from maxq.runtime.interfaces import SyncFailedError
-from maxq.store.running_flags import LOGICS_ERROR, NO_ROOM
-from maxq.store.store_context import StoreContext
+from maxq.store.context.running_flags import LOGICS_ERROR, NO_ROOM
+from maxq.store.context.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

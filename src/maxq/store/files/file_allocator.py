@@ -9,8 +9,8 @@ import asyncio
 import logging
 
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import offset_to_file_name
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

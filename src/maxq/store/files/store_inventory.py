@@ -14,7 +14,7 @@ import orjson
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
-from maxq.store.store_context import StoreContext
+from maxq.store.context.store_context import StoreContext
 
 _VERSION = 1
 

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable
 
 from maxq.runtime.blocking import CHECKPOINTS
+from maxq.store.context.running_flags import INDEX_ERROR
+from maxq.store.context.store_context import StoreContext
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.index.index_file import IndexFile
 from maxq.store.index.index_service import IndexService
-from maxq.store.running_flags import INDEX_ERROR
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

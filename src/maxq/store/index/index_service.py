@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.block_reserve import BlockReserve
 from maxq.store.files.page_populator import PagePopulator
 from maxq.store.index.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexFile, index_file_size
 from maxq.store.log.tails_cy import IndexTail, jhash
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

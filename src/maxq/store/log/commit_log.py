@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 from maxq.protocol.message.record_layout import MESSAGE_MAGICS, MIN_RECORD_SIZE, store_timestamp_of
 from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.block_reserve import BlockReserve
 from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.log.log_cy import LogTail
 from maxq.store.log.write_buffer import LogWriteBuffer
-from maxq.store.store_context import StoreContext
 
 #: A record never touches the last 8 bytes of a file: BLANK needs them.
 END_FILE_MIN_BLANK_LENGTH = 8

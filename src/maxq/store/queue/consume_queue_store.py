@@ -18,13 +18,13 @@ from maxq.protocol.message.message_const import (
     PROPERTY_INNER_NUM,
 )
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is_rolled_back
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
 from maxq.store.log.tails_cy import QueueTail, TopicTail
 from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from pathlib import PurePath
 from maxq.errors import StoreRefusedError
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk, FileInfo
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.queue.consume_queue_store import BATCH_UNIT_NAME, ConsumeQueueStore
-from maxq.store.store_context import StoreContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from array import array
 from collections.abc import Container
 
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.page_cache_probe import PageCacheProbe
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.unit_scan_cy import UnitScan
-from maxq.store.store_context import StoreContext
 
 class CachedPullReader(UnitScan):
     """One per store. What was read stands in its attributes until the next `read`."""

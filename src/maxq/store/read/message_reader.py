@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message_sys_flag import is_rolled_back
 from maxq.protocol.message.record_layout import sys_flag_of
+from maxq.store.context.store_context import StoreContext
 from maxq.store.index.index_service import IndexService, index_key
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
@@ -18,7 +19,6 @@ from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 from maxq.store.queue.property_filter import PropertyFilter, SelectedUnits, UnitSelector, UnitView, with_tags
 from maxq.store.queue.unit_scan_cy import UnitScan, collect
 from maxq.store.read.gather_cy import gather
-from maxq.store.store_context import StoreContext
 from maxq.store.store_results import (
     OMIT_RECORDS,
     BulkRead,

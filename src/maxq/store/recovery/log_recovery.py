@@ -11,16 +11,16 @@ Source:
 import logging
 from typing import Final
 
-from maxq.store.damage.damage import DamagedPlace
+from maxq.store.context.store_context import StoreContext
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.mapped_file import clear
 from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+from maxq.store.recovery.damage import DamagedPlace
 from maxq.store.recovery.log_scanner import LogScan, LogScanner, first_store_timestamp, lacks_its_end, place_of
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.unverified_record import UnverifiedRecord
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

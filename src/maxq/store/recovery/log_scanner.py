@@ -15,10 +15,10 @@ from dataclasses import field
 
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import MappedRegion
-from maxq.store.damage.damage import DamagedPlace, DamagedRange
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
+from maxq.store.recovery.damage import DamagedPlace, DamagedRange
 
 _ROWS = 4096
 _SECTOR = 512

@@ -15,13 +15,13 @@ The order, with the mission's ids:
 
 import logging
 
-from maxq.store.damage.damage import DamagedRange, replace_with_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.files.store_inventory import StoreInventory
 from maxq.store.index.index_file import IndexFile
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.queue_loader import QueueFault
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.recovery.damage import DamagedRange, replace_with_filler
 from maxq.store.recovery.log_recovery import LogRecovery
 from maxq.store.recovery.log_scanner import LogScan, LogScanner
 from maxq.store.recovery.queue_rebuild import QueueRebuild, cut_point

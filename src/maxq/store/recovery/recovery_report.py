@@ -3,7 +3,7 @@
 from dataclasses import field
 
 from maxq.lazy_dataclass import dataclass
-from maxq.store.damage.damage import DamagedRange
+from maxq.store.recovery.damage import DamagedRange
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from pathlib import PurePath
 
 from maxq.errors import StoreRefusedError
 from maxq.runtime.interfaces import Disk, DiskLock
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.files.store_inventory import StoreInventory
-from maxq.store.store_context import StoreContext
 
 _DEFAULT_MEMORY = 8 << 30
 

@@ -13,7 +13,7 @@ import struct
 import zlib
 from typing import Final
 
-from maxq.store.store_context import StoreContext
+from maxq.store.context.store_context import StoreContext
 
 UNVERIFIED_FILE: Final = "doubtful.record"
 _HEAD: Final = struct.Struct(">qI")  # physical offset, CRC-32 of the record

@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 from maxq.runtime.passed_over import PassedOver
 from maxq.runtime.turns import Turns
+from maxq.store.context.running_flags import DISK_FULL
+from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.durability.consume_queue_flusher import ConsumeQueueFlusher
@@ -37,8 +39,6 @@ from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_store import LMQ_PREFIX, ConsumeQueueStore
 from maxq.store.retention.hidden_messages import HiddenMessages
-from maxq.store.running_flags import DISK_FULL
-from maxq.store.store_context import StoreContext
 
 log = logging.getLogger(__name__)
 

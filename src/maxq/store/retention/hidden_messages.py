@@ -3,7 +3,8 @@ such messages.
 
 A queue has a lower bound of its own (`ConsumeQueue.hidden_below`, a queue offset). Below it messages are as those that
 were cleaned away: readers are sent to the bound (OFFSET_TOO_SMALL), the minimum offset is the bound. The bound is set
-anew after every start, by whoever knows why (broker/topic/topic_retention.py); nothing of it is in the store's files.
+anew after every start, by whoever knows why (broker/tables/topic/topic_retention.py); nothing of it is in the store's
+files.
 
 The log's first file may go when every queue's first shown message lies behind it. One queue that still shows something
 of the file answers for all: it is remembered and asked first.

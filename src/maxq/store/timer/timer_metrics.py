@@ -10,8 +10,8 @@ from typing import Any, Final
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.json import json_dialect
+from maxq.runtime.files.config_manager import ConfigManager
 from maxq.runtime.interfaces import Disk
-from maxq.store.config_manager import ConfigManager
 
 FILE_NAME: Final = "timermetrics"
 

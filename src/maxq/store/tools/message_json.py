@@ -9,9 +9,9 @@ from maxq.protocol.message.message_const import PROPERTY_UNIQ_CLIENT_MESSAGE_ID_
 from maxq.protocol.message.message_id import host_text, offset_message_id
 from maxq.protocol.message.message_properties import decode_properties
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
-from maxq.store.damage import damage_names
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC
+from maxq.store.recovery import damage_names
 from maxq.store.tools.log_walk import Batch
 
 
@@ -25,7 +25,7 @@ def messages_of(batch: Batch) -> list[dict[str, Any]]:
 
 
 def is_filler(view: memoryview, row: Any) -> bool:
-    """Returns whether this record is a filler over damage (store/damage/damage.py) and not a message."""
+    """Returns whether this record is a filler over damage (store/recovery/damage.py) and not a message."""
     if not is_rolled_back(row[rc.C_SYS_FLAG]):
         return False
     return row[rc.C_TOPIC_SIZE] == 0 or damage_names.is_filler(row[rc.C_SYS_FLAG], properties_of(view, row))

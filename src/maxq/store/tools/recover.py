@@ -11,10 +11,10 @@ from maxq.config.loader import load
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
 from maxq.runtime.interfaces import Clock, Disk
+from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.store_files import StoreLock, refusing
-from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.delay_levels import delay_levels_ms, delay_levels_text
 from maxq.store.tools.expectation import LMQ_PREFIX

@@ -14,8 +14,8 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, StoreError
 from maxq.runtime.interfaces import Disk, FileInfo
-from maxq.store.damage.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges
 from maxq.store.log.deletions import FILE_NAME, decode_table
+from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges
 
 #: messageDelayLevel of an untouched broker.
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect

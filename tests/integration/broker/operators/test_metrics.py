@@ -8,7 +8,7 @@ from maxq.broker.metrics.client_metrics import version_text
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
-from maxq.store.running_flags import DISK_FULL
+from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, until
 from tests.integration.broker.pop.pop_world import GROUP, popped

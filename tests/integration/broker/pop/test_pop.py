@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.broker.topic.topic_validator import JOURNAL_TOPIC
+from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.client.results.pop_result import PopStatus, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -15,7 +15,7 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.pop_extra_info import ExtraInfo, retry_topic_v1, retry_topic_v2
 from maxq.runtime.files.system import SystemClock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.running_flags import DISK_FULL
+from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, messages_of, until
 from tests.integration.broker.pop.pop_world import (

@@ -12,7 +12,7 @@ from maxq.broker.pop.pop_service import PopService
 from maxq.client.results.pop_result import PopStatus
 from maxq.codes import ResponseCode
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.running_flags import DISK_FULL
+from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.pop.pop_world import GROUP, LONG_MS, ack, bodies, change_time, pop, popped

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from maxq.broker.client.client_channel_info import ClientChannelInfo
-from maxq.broker.offset.key_index import KeyIndex
+from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
+from maxq.broker.tables.offset.key_index import KeyIndex
 from maxq.codes import RequestCode as Code
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data
@@ -250,7 +250,7 @@ async def test_the_first_expression_finds_the_parser_of_sql92_made(start_broker:
     code = (
         "import asyncio, sys, tempfile, pathlib\n"
         "from tests.integration.broker.harness import RunningBroker\n"
-        "from maxq.broker.filter.filter_expressions import load_sql92\n"
+        "from maxq.broker.tables.filter.filter_expressions import load_sql92\n"
         "from tests.watched_loop import watch\n"
         "async def main():\n"
         "    broker = RunningBroker(pathlib.Path(tempfile.mkdtemp()), {'enablePropertyFilter': 'true'})\n"

@@ -18,7 +18,7 @@ from maxq.protocol.message.message import Message, decode_batch, decode_message_
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.files.kernel_sync import Done
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
-from maxq.store.running_flags import DISK_FULL
+from maxq.store.context.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import SUBSCRIPTION, SUSPEND, RunningBroker, messages_of, until
 

@@ -9,7 +9,7 @@ from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand, SerializeType
 from maxq.protocol.message.message import decode_message_id
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.running_flags import DISK_FULL
+from maxq.store.context.running_flags import DISK_FULL
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
 from tests.integration.broker.conftest import Start

@@ -12,8 +12,8 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect
-from maxq.store.damage.damage_names import DAMAGED_PROPERTY
 from maxq.store.log.deletions import DELETED_TOPIC, decode_table
+from maxq.store.recovery.damage_names import DAMAGED_PROPERTY
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
 from tests.integration.broker.slaves.test_slave import start_slave, synchronized, until_copied

@@ -15,8 +15,8 @@ from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_properties import encode_properties
 from maxq.runtime.files.system import SystemClock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.running_flags import DISK_FULL
 from maxq.store.message_store import MessageStore
-from maxq.store.running_flags import DISK_FULL
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, until
 from tests.integration.broker.transactions.transaction_world import (

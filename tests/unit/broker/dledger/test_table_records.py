@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from maxq.broker.acknowledgement import Acknowledgement
 from maxq.broker.dledger.table_records import TableRecords
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.slave_synchronize import SlaveTables
 from maxq.protocol.body.subscription import SubscriptionGroupConfig

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.tables.persistent_manager import PersistentManager
 from maxq.errors import MaxQError
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.json import json_dialect

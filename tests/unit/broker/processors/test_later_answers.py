@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from maxq.broker.fast_failure import FastFailure
+from maxq.broker.admission.fast_failure import FastFailure
+from maxq.broker.admission.quotas import Quotas
 from maxq.broker.processors.pull.later_answers import LaterAnswers, Pass
-from maxq.broker.quota.quotas import Quotas
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError

@@ -15,9 +15,9 @@ from maxq.protocol.dledger.ledger import HardState
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.store.timer import roll_window, timer_message_store, timer_wheel
 from maxq.testing.sim_clock import SimClock

@@ -1,6 +1,6 @@
 """Writes maxq/client/blocking/calls.pyi: what type checkers and editors see of the blocking clients' methods.
 
-    python -m tests.unit.client.blocking.blocking_stubs
+python -m tests.unit.client.blocking.blocking_stubs
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from maxq.pipeline.jobs.rebuild.log_dispatch import DispatchSettings
 from maxq.pipeline.store.log_pieces import log_pieces
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.store.tools.index_files import Geometry, infer_geometry
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.offsets import TopicNames

@@ -16,9 +16,9 @@ from maxq.pipeline.jobs.rebuild.job import Rebuild, RebuildOptions, RebuildRepor
 from maxq.pipeline.jobs.task_frame import inline_runner
 from maxq.runtime.files.system import SystemClock, SystemDisk, SystemMappedRegion
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.recovery_report import RecoveryReport
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import config_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import ReplicationGapError
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 
 FILE = 4096
 RECORD = 504

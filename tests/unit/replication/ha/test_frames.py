@@ -20,7 +20,7 @@ from maxq.replication.ha.frames import (
     is_joint,
     joint_offset,
 )
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 from tests.unit.store.stores import message, opened, small_config
 
 

@@ -6,7 +6,7 @@ from maxq.errors import RemoteProtocolError, ReplicationDivergedError, Replicati
 from maxq.replication.ha.frames import REPORT, encode_filled_ranges, encode_head, encode_name, encode_offer
 from maxq.replication.ha.ha_client import HAClient
 from maxq.replication.ha.ha_connection import HAConnectionState
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 LOG = bytes(i * 7 % 251 for i in range(3 * FILE))

@@ -9,7 +9,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.replication.ha.frames import HEAD, encode_filled_ranges, encode_name
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
-from maxq.store.damage.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges import FilledRange
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
 ROOM = 1 << 20

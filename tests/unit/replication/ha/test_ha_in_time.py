@@ -15,8 +15,8 @@ from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_fetch import fetch_log
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_network import LinkSettings
 from maxq.testing.simulation import SimWorld, run_simulation

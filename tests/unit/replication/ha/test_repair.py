@@ -8,9 +8,9 @@ import pytest
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import StoreFailedError
 from maxq.replication.ha.repair import LogRepair
-from maxq.store.damage.damage import DamagedRange
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
+from maxq.store.recovery.damage import DamagedRange
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng

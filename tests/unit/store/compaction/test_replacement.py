@@ -13,8 +13,8 @@ from maxq.errors import StoreRefusedError
 from maxq.protocol.message.message import decode_records
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.compaction.replacement import QueueFolders, Replacement, committed
+from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
 from maxq.store.store_results import GetMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk

@@ -223,7 +223,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.protocol.dledger.ledger import HardState
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
+from maxq.store.context.store_context import StoreIdentity
 from tests.unit.store.stores import message
 folder, what = Path(sys.argv[1]), sys.argv[2]
 config = MessageStoreConfig(

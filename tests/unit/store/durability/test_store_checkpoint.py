@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from maxq.runtime.files.system import SystemDisk
+from maxq.store.context.store_context import StoreContext
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
-from maxq.store.store_context import StoreContext
 from tests.unit.store.stores import IDENTITY, TestClock, small_config
 
 NUMBERS = (

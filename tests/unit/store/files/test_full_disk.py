@@ -13,11 +13,11 @@ import pytest
 
 from maxq.runtime.files.system import SystemDisk
 from maxq.runtime.interfaces import MappedRegion
+from maxq.store.context.running_flags import LOGICS_ERROR, NO_ROOM
 from maxq.store.files.block_reserve import BlockReserve, back_units
 from maxq.store.files.executor_jobs import ExecutorJobs
 from maxq.store.message_store import MessageStore
 from maxq.store.queue import consume_queue
-from maxq.store.running_flags import LOGICS_ERROR, NO_ROOM
 from maxq.store.store_results import PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -272,7 +272,7 @@ from pathlib import Path
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.message_store import MessageStore
-from maxq.store.store_context import StoreIdentity
+from maxq.store.context.store_context import StoreIdentity
 from tests.durability import durable
 from tests.unit.store.stores import message
 root = Path(sys.argv[1])

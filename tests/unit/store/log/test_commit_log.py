@@ -10,9 +10,9 @@ import pytest
 from maxq.errors import StoreRefusedError
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.runtime.interfaces import SyncFailedError
+from maxq.store.context.store_context import StoreContext
 from maxq.store.files.file_allocator import FileAllocator
 from maxq.store.log.commit_log import CommitLog
-from maxq.store.store_context import StoreContext
 from tests.unit.store.stores import IDENTITY, TestClock, small_config
 
 SIZE = 65_536

@@ -15,11 +15,11 @@ from maxq.errors import StoreError
 from maxq.protocol.message.message import decode_record, decode_records
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.files.system import SystemDisk
-from maxq.store.damage.damage_names import DAMAGED_PROPERTY
 from maxq.store.files.store_inventory import InventoryFile, StoreInventory, decode_inventory
 from maxq.store.log.deletions import DELETED_TOPIC, Deletions
 from maxq.store.log.record_cy import crc31
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage_names import DAMAGED_PROPERTY
 from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import recover

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maxq.broker.acknowledgement import Acknowledgement
+from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.protocol.message.message import decode_record
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.log import write_buffer as log_write_buffer

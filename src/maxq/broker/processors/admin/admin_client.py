@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from maxq.auth.signature import unsigned
-from maxq.broker.access import refusal_of_record
+from maxq.broker.admission.access import refusal_of_record
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
-from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.processors.support import RequestProcessor, body_reply, forwarded_reply
+from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
 from maxq.protocol.body.heartbeat import (

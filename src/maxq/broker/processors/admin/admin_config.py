@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 
 from maxq.broker.bundles import Environment, Tables
-from maxq.broker.persistent_manager import next_version
 from maxq.broker.processors.support import RequestProcessor, body_reply
 from maxq.broker.stats.stats_item import StatsSnapshot
+from maxq.broker.tables.persistent_manager import next_version
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.properties import format_properties, parse_properties
 from maxq.config.settings import Change, persist

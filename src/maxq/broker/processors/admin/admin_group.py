@@ -10,7 +10,7 @@ from typing import Final
 
 from maxq.broker.bundles import Environment, Tables
 from maxq.broker.processors.support import RequestProcessor, body_reply, page_of, refuse_if, refuse_queue_nums
-from maxq.broker.topic.topic_validator import validate_group
+from maxq.broker.tables.topic.topic_validator import validate_group
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.subscription import (

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from maxq.broker.bundles import Clients, Messages, Tables
-from maxq.broker.offset.offset_table import flat_row, offset_row, split_key
 from maxq.broker.processors.support import RequestProcessor, body_reply
+from maxq.broker.tables.offset.offset_table import flat_row, offset_row, split_key
 from maxq.codes import RequestCode
 from maxq.protocol.body.offsets import QueryCorrectionOffsetBody
 from maxq.protocol.enums import BoundaryType

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, refuse_if, refuse_queue_nums
-from maxq.broker.topic.topic_validator import validate_topic
+from maxq.broker.tables.topic.topic_validator import validate_topic
 from maxq.codes import RequestCode
 from maxq.protocol.body.static_topic import TopicQueueMappingDetail
 from maxq.protocol.body.topic_config import TopicConfig

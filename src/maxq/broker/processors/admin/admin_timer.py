@@ -13,7 +13,7 @@ from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.topic.topic_validator import TIMER_TOPIC
+from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.data_version import DataVersion

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from maxq.broker.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.support import (
@@ -21,8 +20,9 @@ from maxq.broker.processors.support import (
     topic_not_exist,
 )
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
-from maxq.broker.topic.compaction_topics import COMPACTION
-from maxq.broker.topic.topic_validator import pop_retry_topics, validate_topic
+from maxq.broker.tables.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
+from maxq.broker.tables.topic.compaction_topics import COMPACTION
+from maxq.broker.tables.topic.topic_validator import pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.offsets import TopicOffset, TopicStatsTable

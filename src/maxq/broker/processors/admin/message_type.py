@@ -10,9 +10,9 @@ Source:
 from collections.abc import Mapping
 from typing import Final
 
-from maxq.broker.attributes import MESSAGE_TYPE
 from maxq.broker.processors.refusal import Refusal
-from maxq.broker.topic.topic_validator import DLQ_PREFIX, RETRY_PREFIX
+from maxq.broker.tables.attributes import MESSAGE_TYPE
+from maxq.broker.tables.topic.topic_validator import DLQ_PREFIX, RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message import message_const as const

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from maxq.broker.attributes import PURGED
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.support import RequestProcessor, topic_not_exist
-from maxq.broker.topic.topic_retention import purged_offsets, why_not
+from maxq.broker.tables.attributes import PURGED
+from maxq.broker.tables.topic.topic_retention import purged_offsets, why_not
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
 from maxq.protocol.body.topic_config import TopicConfig

@@ -21,11 +21,11 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from maxq.broker.acting.offset_authority import is_newer
-from maxq.broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.failover.consumer_offset_ownership import is_newer
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.frame.header_fields import HeaderFields

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.broker.bundles import Clients, Environment, Tables
-from maxq.broker.client.client_channel_info import ClientChannelInfo
-from maxq.broker.filter.filter_expressions import check_subscription, known_expression
 from maxq.broker.processors.send.retry_topics import UNIT_SUB_FLAG
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.topic.topic_validator import retry_topic
+from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
+from maxq.broker.tables.filter.filter_expressions import check_subscription, known_expression
+from maxq.broker.tables.topic.topic_validator import retry_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.subscription import CheckClientRequestBody, SubscriptionData

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any, Final
 
-from maxq.broker.persistent_manager import PersistentManager
+from maxq.broker.tables.persistent_manager import PersistentManager
 from maxq.protocol.body.consumer_info import MessageRequestModeSerializeWrapper, SetMessageRequestModeRequestBody
 from maxq.runtime.interfaces import Disk
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.support import RequestProcessor, topic_not_exist
-from maxq.broker.topic.topic_validator import is_lmq, is_retry_topic
+from maxq.broker.tables.topic.topic_validator import is_lmq, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.consumer_info import (

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
-from maxq.broker.client.client_channel_info import ClientChannelInfo
 from maxq.broker.processors.support import RequestProcessor, refuse_if
+from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
 from maxq.codes import LanguageCode, MQVersion, RequestCode, ResponseCode
 from maxq.errors import MaxQError, RequestRefusedError
 from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody

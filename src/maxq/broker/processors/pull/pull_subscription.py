@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from maxq.broker.bundles import Clients, Environment, Tables
-from maxq.broker.client.consumer_group_info import ConsumerGroupInfo
-from maxq.broker.filter.filter_expressions import CLASS_FILTER_REMARK
 from maxq.broker.processors.refusal import FAQ, Refusal
-from maxq.broker.topic.topic_validator import RETRY_PREFIX
+from maxq.broker.tables.client.consumer_group_info import ConsumerGroupInfo
+from maxq.broker.tables.filter.filter_expressions import CLASS_FILTER_REMARK
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
 from maxq.errors import FilterExpressionError, LocalProtocolError
 from maxq.filter.languages import compile_expression, compile_sql92

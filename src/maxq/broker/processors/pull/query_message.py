@@ -4,7 +4,7 @@ Source:
     broker/processor/QueryMessageProcessor.java.
 """
 
-from maxq.broker.access import refusal_of_record, sent_to
+from maxq.broker.admission.access import refusal_of_record, sent_to
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import RequestCode, ResponseCode

@@ -10,7 +10,7 @@ from typing import Final
 from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.stats import names
-from maxq.broker.topic.topic_validator import RETRY_PREFIX, dlq_topic, is_retry_topic, retry_topic
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, dlq_topic, is_retry_topic, retry_topic
 from maxq.codes import MQVersion, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig

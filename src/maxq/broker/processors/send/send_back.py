@@ -16,11 +16,11 @@ import logging
 from collections.abc import Awaitable, Mapping
 
 from maxq.auth.signature import ACCESS_KEY
-from maxq.broker.access import refusal_of_record, sent_to
-from maxq.broker.acknowledgement import STAYS
+from maxq.broker.admission.access import refusal_of_record, sent_to
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.named_message import is_another
+from maxq.broker.processors.acknowledgement import STAYS
 from maxq.broker.processors.refusal import Refusal
+from maxq.broker.processors.send.named_message import is_another
 from maxq.broker.processors.send.retry_policy import next_delay_ms
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.support import RequestProcessor

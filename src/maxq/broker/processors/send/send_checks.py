@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from maxq.broker.attributes import CLEANUP_POLICY
 from maxq.broker.processors.admin.message_type import type_refusal
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.processors.send.retry_topics import UNIT_SUB_FLAG
 from maxq.broker.schedule_message.delay_levels import delay_level_of
-from maxq.broker.topic.compaction_topics import COMPACTION, is_compacted
-from maxq.broker.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.topic.topic_validator import (
+from maxq.broker.tables.attributes import CLEANUP_POLICY
+from maxq.broker.tables.topic.compaction_topics import COMPACTION, is_compacted
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_validator import (
     AUTO_CREATE_TOPIC,
     is_not_allowed_send_topic,
     is_retry_topic,

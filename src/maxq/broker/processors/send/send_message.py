@@ -11,15 +11,15 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from maxq.broker.attributes import QUEUE_TYPE
 from maxq.broker.bundles import Environment, Limits, Messages, Tables
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_properties import BrokerProperties, queue_by_priority, received_properties
-from maxq.broker.topic.compaction_topics import is_compacted
-from maxq.broker.topic.topic_validator import TIMER_TOPIC, TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC, is_retry_topic
+from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.topic.compaction_topics import is_compacted
+from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC, TOPIC_MAX_LENGTH, TRANS_HALF_TOPIC, is_retry_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.topic_config import TopicConfig

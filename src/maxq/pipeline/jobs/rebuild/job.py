@@ -46,12 +46,12 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.store.log_pieces import LogPiece, log_pieces, tell_what_is_lost
 from maxq.runtime.files.durable_files import DurableFiles, sync_folder
 from maxq.runtime.files.system import SystemClock, SystemDisk
+from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.store_inventory import InventoryFile, StoreInventory
 from maxq.store.index.index_file import HEADER, HEADER_SIZE
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.recovery.store_files import AbortFile, StoreLock, refuse_foreign_store, refusing
-from maxq.store.store_context import StoreContext, StoreIdentity
 from maxq.store.tools.index_files import Geometry
 from maxq.store.tools.offsets import TopicNames
 from maxq.store.tools.queue_files import QueueFiles

@@ -21,7 +21,6 @@ from maxq.protocol.message.message_const import (
 )
 from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_rolled_back
 from maxq.runtime.interfaces import Disk
-from maxq.store.damage.damage_names import DAMAGED_TOPIC, is_filler
 from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.record_units import batch_unit, light_places, tags_code
 from maxq.store.log import record_cy as rc
@@ -35,6 +34,7 @@ from maxq.store.queue.consume_queue_store import (
     may_name_queues,
 )
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.recovery.damage_names import DAMAGED_TOPIC, is_filler
 
 ENTRY_SIZE: Final = 20  # of IndexCollector
 _FIRST_UNITS, _MOST_UNITS = 64, 65_536

@@ -1,0 +1,338 @@
+"""ActingMasterService: one broker's part in its group.
+
+It brings the broker online, keeps name servers told that it lives, watches who speaks for the group, and starts or
+stops this broker's special services with that. Without enableSlaveActingMaster only the first remains: a master runs
+the special services, a slave does not.
+
+A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
+that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
+sure of its role and promises nothing (Authority), until it has looked. A master then comes back as if it had started:
+it takes back what its stand-in kept. Who reaches no name server goes on as it was: nobody could tell it, and in a group
+whose name servers all are gone nobody is replaced.
+
+A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
+its master all the time, and once more before it takes it for gone:
+
+* where nobody listens at its address, or it says that it ends, it is gone;
+* one that answers is taken for gone when name servers go on missing it for brokerNotActiveTimeoutMillis: clients do not
+  find it;
+* one that is silent stands still, or no packet comes through. It is taken for gone when it has been silent for
+  brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
+  longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
+
+Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
+The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
+
+Source:
+    broker/BrokerController.java startService, startServiceWithoutCondition, updateMinBroker, onMinBrokerChange,
+    onMasterOffline, onMasterOnline, sendHeartbeat, syncBrokerMemberGroup.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from maxq.broker.bundles import Environment
+from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
+from maxq.broker.failover.group_api import GroupApi, Sign
+from maxq.broker.failover.master_link import MasterLink
+from maxq.broker.failover.master_only_services import SpecialServices
+from maxq.broker.failover.pre_online import PreOnline
+from maxq.broker.identity.registration import BrokerRegistration
+from maxq.errors import MaxQError
+from maxq.protocol.body.route import MASTER_ID
+from maxq.remoting.first_answers import until_answered
+from maxq.runtime.periodic import PeriodicTasks
+
+log = logging.getLogger(__name__)
+
+#: A master that a name server has lost registers there with its next sign of life; so many are waited for.
+_SIGNS_TO_REGISTER: Final = 3
+
+
+class ActingMasterService:
+    """See the module.
+
+    Attributes:
+        group: what is known of the brokers that share this one's name.
+        is_ending: this broker is shut down: another one may speak for the group as soon as it likes.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        api: GroupApi,
+        link: MasterLink,
+        registration: BrokerRegistration,
+        services: SpecialServices,
+        pre_online: PreOnline,
+        notify_held: Callable[[], None],
+    ) -> None:
+        """`notify_held` has parked pulls answered, so that consumers return to the master."""
+        self._settings = env.settings
+        self._clock = env.clock
+        self._api = api
+        self._ha = link.ha
+        self._sync = link.sync
+        self._flush_offset = link.flush_offset
+        self._registration = registration
+        self._services = services
+        self._pre_online = pre_online
+        self._notify_held = notify_held
+        self._looked_ms = env.clock.monotonic_ms()  # when the last look at the group began that has ended
+        self._tasks = PeriodicTasks()
+        self._signs: dict[str, asyncio.Task[None]] = {}  # under way, by name server
+        self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
+        self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
+        self._missed_ms: int | None = None  # since when name servers miss a master that may live
+        self._heard_ms = -(1 << 62)  # when the last question began that the master answered
+        self._knows_group = False  # who speaks for it was found out
+        self.group = BrokerGroup(env.own)
+        self.is_ending = False
+
+    def loaded(self) -> None:
+        """The store was loaded just now: nothing is registered from here on until this broker has prepared."""
+        self._flush_offset.loaded()
+        self._looked_ms = self._clock.monotonic_ms()
+        self._registration.set_isolated(self._prepares())
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether this broker is still preparing to go online; it registers nowhere meanwhile."""
+        return self._registration.is_isolated
+
+    @property
+    def is_acting_master(self) -> bool:
+        """Whether this slave stands in for its master."""
+        return self.group.own_id != MASTER_ID and self._services.is_running
+
+    @property
+    def min_broker_id(self) -> int | None:
+        """The id of the group's active broker; None until a name server has named it, or without
+        enableSlaveActingMaster."""
+        return self.group.min_broker_id if self.group.min_broker_addr else None
+
+    def doubt(self) -> str | None:
+        """Why this broker cannot be sure that it still is its group's active broker; None if it can."""
+        broker = self._settings.broker
+        if not broker.enable_slave_acting_master:
+            return None
+        silent_ms = self._clock.monotonic_ms() - self._looked_ms
+        if silent_ms <= broker.broker_not_active_timeout_millis * 3 // 4:
+            return None
+        return f"it did not look at its group for {silent_ms} ms, and another broker may stand in for it"
+
+    @property
+    def alive_replicas(self) -> int:
+        """Living brokers of the group, this one included; totalReplicas until a name server was asked."""
+        return self.group.alive_replicas(self._settings.store.total_replicas)
+
+    def _prepares(self) -> bool:
+        broker = self._settings.broker
+        return broker.enable_slave_acting_master and self._settings.store.total_replicas > 1
+
+    # --- going online -----------------------------------------------------------------------------------------------
+
+    async def go_online(self) -> None:
+        """Prepare if asked to, start what this broker answers for, register. Failures are logged, not raised."""
+        own_id = self.group.own_id
+        if self.is_isolated and not self._settings.broker.skip_pre_online:
+            seen = await self._pre_online.run()
+            if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
+                self.group.on_online(*seen)
+        self._services.change(own_id == MASTER_ID)
+        self._looked_ms = self._clock.monotonic_ms()
+        self._registration.set_isolated(False)
+        await self._registration.register_now()
+
+    def start(self) -> None:
+        """Begin to watch the group and to give signs of life, where enableSlaveActingMaster asks for it."""
+        broker = self._settings.broker
+        if not broker.enable_slave_acting_master:
+            return
+        every = self._tasks.every
+        every("broker heartbeat", broker.broker_heartbeat_interval / 1000, self.look)
+        every("member group", broker.sync_broker_member_group_period / 1000, self.sync_member_group)
+        every("master", broker.broker_heartbeat_interval / 1000, self.watch_master)
+
+    async def shutdown(self) -> None:
+        """Stop watching, and stop answering for the group."""
+        await self._tasks.stop()
+        for sign in self._signs.values():
+            sign.cancel()
+        self.is_ending = True
+        self._services.change(False)
+
+    def role_changed(self) -> None:
+        """Follow a change of this broker's role, master or slave, while it runs."""
+        self._services.change(self.group.own_id == MASTER_ID)
+
+    # --- signs of life ----------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Send a heartbeat to the name servers. If this process was paused for long, first find out which broker of
+        the group is active."""
+        began_ms = self._clock.monotonic_ms()
+        why = self.doubt()
+        if why is not None and not self.is_isolated:
+            log.warning("who speaks for the group is asked: %s", why)
+            await self._look_again()
+        await self.send_heartbeat()
+        self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
+
+    async def _look_again(self) -> None:
+        if self.group.own_id != MASTER_ID:
+            await self.sync_member_group()
+            return
+        self._services.change(False)
+        if not self._settings.broker.skip_pre_online:
+            await self._pre_online.run()
+        self._services.change(self.group.own_id == MASTER_ID)
+
+    async def send_heartbeat(self) -> None:
+        """Tell every name server that this broker lives, at the same time. One that has not answered the last sign of
+        life yet gets no other, and when one has answered, the others are not waited for: it may hang."""
+        if self.is_isolated:
+            return
+        compatible = self._settings.broker.compatible_with_old_name_srv
+        give = self._ask_for_change if compatible else self._give_sign
+        loop = asyncio.get_running_loop()
+        for address in self._registration.name_servers():
+            if address not in self._signs:
+                sign = self._signs[address] = loop.create_task(self._heard(give, address))
+                sign.add_done_callback(partial(self._sign_ended, address))
+        await until_answered(list(self._signs.values()))
+
+    def _sign_ended(self, name_server: str, sign: asyncio.Task[None]) -> None:
+        del self._signs[name_server]
+        if not sign.cancelled():
+            sign.exception()  # it is logged
+
+    async def _ask_for_change(self, name_server: str) -> None:
+        """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
+        this broker: the others of the group would take it for dead until the next registration."""
+        if await self._registration.is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
+            self._registration.register_all()
+
+    async def _give_sign(self, name_server: str) -> None:
+        await self._api.heartbeat(name_server, self._settings.broker.send_heartbeat_timeout_millis)
+
+    @staticmethod
+    async def _heard(give: Callable[[str], Awaitable[None]], name_server: str) -> None:
+        """Raises MaxQError, which is logged."""
+        try:
+            await give(name_server)  # called here: a task cancelled before its first step must not leave it un-awaited
+        except MaxQError as error:
+            log.warning("name server %s did not take a sign of life: %s", name_server, error)
+            raise
+
+    # --- who speaks for the group -----------------------------------------------------------------------------------
+
+    async def sync_member_group(self) -> None:
+        """Fetch the living members of the group, and follow a change."""
+        try:
+            members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
+        except MaxQError as error:
+            log.warning("no name server told who belongs to the group: %s", error)
+            return
+        if self.is_isolated:
+            return
+        await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
+
+    async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
+        """Handle a name server's notice of a new smallest id (905)."""
+        log.info("told that the smallest broker id is %d at %s, it was %d", min_broker_id, min_broker_addr,
+                 self.group.min_broker_id)  # fmt: skip
+        if self._settings.broker.enable_slave_acting_master:
+            await self._follow(
+                lambda: self.group.on_notice(min_broker_id, min_broker_addr, ha_address),
+                has_master=min_broker_id == MASTER_ID,
+            )
+
+    async def _follow(self, news: Callable[[], MinBrokerChange | None], *, has_master: bool) -> None:
+        """Carry out what `news` changes, when what was told before is carried out; if nothing, meet a master that could
+        not be asked the last time. `has_master`: the master is among those that live, as the name server says."""
+        async with self._changing:
+            before = self.group.smallest
+            change = news()
+            if has_master:
+                self._missed_ms = None
+            if change is None:
+                change, self._unmet_master = self._unmet_master, None
+                if change is not None:
+                    await self._on_master_online(change)
+                return
+            if not change.has_master and await self._may_live():
+                self.group.pass_over(before)
+                return
+            if self.is_ending:
+                return
+            self._unmet_master, self._missed_ms, self._knows_group = None, None, True
+            own_id = self.group.own_id
+            log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
+            if not change.has_master:
+                self._on_master_offline()
+            self._services.change(own_id == change.min_broker_id)
+            if change.has_master:
+                await self._on_master_online(change)
+
+    async def watch_master(self) -> None:
+        """Hear the master; and look who lives, if that is in doubt: name servers may have told it for the last time."""
+        await self.hear_master()
+        if self._missed_ms is not None or self.min_broker_id is None:
+            await self.sync_member_group()
+
+    async def hear_master(self) -> Sign:
+        """Ask the master that this broker copies from for a sign of life. If none is known it is GONE; to a slave that
+        has just started, SILENT."""
+        master, began_ms = self._sync.master_address, self._clock.monotonic_ms()
+        if not master or self.group.own_id == MASTER_ID:
+            return Sign.GONE if self._knows_group else Sign.SILENT
+        sign = await self._api.sign_of(master)
+        if sign is Sign.LIVES and master == self._sync.master_address:
+            self._heard_ms = max(self._heard_ms, began_ms)
+        return sign
+
+    async def _may_live(self) -> bool:
+        """May the master live that name servers miss, and do they miss it for a short time only?"""
+        broker, now_ms = self._settings.broker, self._clock.monotonic_ms()
+        since_ms = now_ms if self._missed_ms is None else self._missed_ms
+        if now_ms - since_ms >= broker.broker_not_active_timeout_millis:
+            return False
+        sign = await self.hear_master()
+        is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
+        is_missed_for_long = now_ms - since_ms >= _SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
+        if sign is Sign.GONE or (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
+            return False
+        log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",
+                    self._sync.master_address, sign.value)  # fmt: skip
+        self._missed_ms = since_ms
+        return True
+
+    def _on_master_offline(self) -> None:
+        """Fail all requests to the lost master, so that no copy of its tables arrives after this broker's own
+        commits."""
+        master = self._sync.master_address
+        self._sync.set_master_address("")
+        self._ha.update_master_ha_address("")
+        if master:
+            self._api.drop_connection(master)
+
+    async def _on_master_online(self, change: MinBrokerChange) -> None:
+        address, ha_address = change.min_broker_addr, change.ha_address
+        if ha_address is None or self._flush_offset.is_wanted:
+            try:
+                info = await self._api.retrieve_ha_info(address)
+            except MaxQError as error:
+                log.warning("the master at %s does not say where it replicates from: %s", address, error)
+                self._unmet_master = change
+            else:
+                self._flush_offset.learn(info.master_flush_offset)
+                ha_address = ha_address or info.master_ha_address
+        self._heard_ms = self._clock.monotonic_ms()
+        self._sync.set_master_address(address)
+        if ha_address:
+            self._ha.update_master_ha_address(ha_address)
+        self._notify_held()

@@ -1,0 +1,58 @@
+"""The say over consumer offsets in a broker group: who has it, and how it comes back to the master.
+
+A slave copies its master's offsets. When it begins to speak for the group, what its consumers commit counts from then
+on: the data version of its table jumps ahead, so that a master that comes back takes the table for the newer one, even
+if its own file knows commits that never reached the slave. (Java's slave keeps the copied version, so a master that had
+counted further ignores all that was consumed meanwhile.) It copies none of its master's offsets until it speaks no
+more: a master that comes back says where to copy from some time before it asks for them.
+
+The master that comes back takes the larger offset of each queue (see MetadataReverse).
+
+Source:
+    broker/BrokerPreOnlineService.java syncMetadataReverse.
+"""
+
+import logging
+from typing import Final
+
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.route import MASTER_ID
+from maxq.runtime.interfaces import Clock
+
+log = logging.getLogger(__name__)
+
+#: How far the version jumps: more than a master can have counted since the slave's last copy.
+VERSION_JUMP: Final = 10_000
+
+
+class OffsetAuthority:
+    """Lets the consumer offsets of one broker be the group's while it is the active broker."""
+
+    def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
+        self._offsets = offsets
+        self._own = own
+        self._clock = clock
+
+    def start(self) -> None:
+        """Make this slave's offsets the group's, from now on."""
+        self._offsets.has_the_say = True
+        if self._own.broker_id != MASTER_ID:
+            version = self._offsets.data_version
+            self._offsets.take_version(
+                DataVersion(version.counter + VERSION_JUMP, version.state_version, self._clock.wall_ms())
+            )
+
+    def stop(self) -> None:
+        """Let the master's offsets count again: the copies that follow replace those here."""
+        self._offsets.has_the_say = False
+
+
+def is_newer(one: DataVersion, other: DataVersion) -> bool:
+    """DataVersion.compare > 0: state version first, then counter, then time."""
+    return _rank(one) > _rank(other)
+
+
+def _rank(version: DataVersion) -> tuple[int, int, int]:
+    return version.state_version, version.counter, version.timestamp

@@ -1,0 +1,132 @@
+"""What the members of a broker group ask of name servers and of one another (BrokerOuterAPI.java)."""
+
+import asyncio
+from enum import Enum
+
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.tables.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError
+from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, TopicRouteData
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.protocol.header.namesrv import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetRouteInfoRequestHeader,
+)
+from maxq.remoting.client import RemotingClient
+
+_CALL_TIMEOUT_MS = 3_000
+_LIVING_ANSWERS_S = 0.5
+_ASK_AGAIN_S = 0.05
+
+
+class Sign(Enum):
+    """What a slave hears of its master when it asks.
+
+    LIVES: the master answers.
+    GONE: its process is not there any more, or ends: nobody listens at its address, or somebody else does.
+    SILENT: nobody can tell. It stands still, or no packet comes through.
+    """
+
+    LIVES = "lives"
+    GONE = "gone"
+    SILENT = "silent"
+
+
+class GroupApi:
+    """Calls in the name of the broker `own`.
+
+    Every call that has an answer raises RemotingError when there is none and BrokerError when it is not success.
+    """
+
+    def __init__(self, client: RemotingClient, own: BrokerAddress) -> None:
+        self._client = client
+        self._own = own
+
+    # --- name servers -------------------------------------------------------------------------------------------
+
+    async def member_group(self, *, compatible: bool) -> dict[int, str]:
+        """Living brokers of our name, id → address, from any name server; empty if it knows none.
+
+        `compatible` asks for the route of a topic that every broker has, which name servers before 5.0 answer too.
+        """
+        return await (self._members_by_route() if compatible else self._members())
+
+    async def _members(self) -> dict[int, str]:
+        header = GetBrokerMemberGroupRequestHeader(self._own.cluster, self._own.broker_name)
+        answer = await self._ask_name_server(RemotingCommand(RequestCode.GET_BROKER_MEMBER_GROUP, header.encode()))
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark)
+        return GetBrokerMemberGroupResponseBody.decode(answer.body_bytes).broker_member_group.broker_addrs
+
+    async def _members_by_route(self) -> dict[int, str]:
+        header = GetRouteInfoRequestHeader(SYNC_BROKER_MEMBER_PREFIX + self._own.broker_name, True)
+        answer = await self._ask_name_server(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode()))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return {}
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark)
+        for broker in TopicRouteData.decode(answer.body_bytes).broker_datas:
+            if broker.broker_name == self._own.broker_name and broker.cluster == self._own.cluster:
+                return dict(broker.broker_addrs)
+        return {}
+
+    async def _ask_name_server(self, request: RemotingCommand) -> RemotingCommand:
+        return await self._client.invoke_name_server(request, _CALL_TIMEOUT_MS)
+
+    async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
+        """Send a heartbeat (904), one-way."""
+        own = self._own
+        header = BrokerHeartbeatRequestHeader(own.cluster, own.address, own.broker_name)
+        await self._client.invoke_oneway(
+            name_server, RemotingCommand(RequestCode.BROKER_HEARTBEAT, header.encode()), timeout_ms
+        )
+
+    # --- one another --------------------------------------------------------------------------------------------
+
+    async def retrieve_ha_info(self, master: str) -> ExchangeHAInfoHeader:
+        """Ask a master where it replicates from (906 without an address)."""
+        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
+        return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
+
+    async def sign_of(self, master: str) -> Sign:
+        """Ask a master for a sign of life (906), for half a second. A connection that breaks meanwhile is made again:
+        where nobody listens any more, that is refused."""
+        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
+        try:
+            async with asyncio.timeout(_LIVING_ANSWERS_S):
+                while True:
+                    try:
+                        return _sign_in(await self._client.invoke(master, request, _CALL_TIMEOUT_MS))
+                    except RemotingSendError:
+                        await asyncio.sleep(_ASK_AGAIN_S)
+        except RemotingConnectError as error:
+            return Sign.GONE if error.is_refused else Sign.SILENT
+        except (MaxQError, TimeoutError):
+            return Sign.SILENT
+
+    async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
+        """Tell a slave where its master replicates from (906 with an address)."""
+        await self._invoke(slave, RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, info.encode()))
+
+    def drop_connection(self, address: str) -> None:
+        """Drop the connection to a master that is gone; its unanswered requests fail now."""
+        self._client.close_connection(address, "the master of this group is gone")
+
+    async def _invoke(self, address: str, request: RemotingCommand) -> RemotingCommand:
+        answer = await self._client.invoke(address, request, _CALL_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, address=address)
+        return answer
+
+
+def _sign_in(answer: RemotingCommand) -> Sign:
+    """What an answer says of the master that was asked. A slave, which may have its address by now, names none; a
+    master that refuses, because it is busy or permits nothing, lives."""
+    if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+        return Sign.GONE
+    if answer.code == ResponseCode.SUCCESS and not ExchangeHAInfoHeader.decode(answer.ext).master_address:
+        return Sign.GONE
+    return Sign.LIVES

@@ -1,0 +1,171 @@
+"""PreOnline: what a member of an acting-master group does before it registers with the name servers.
+
+A master that comes back asks who is there, tells each living slave where it replicates from, waits until that slave
+copies, and takes back what the slave kept meanwhile. A slave asks its master where it replicates from and waits until
+it copies itself. Nothing is waited for longer than 10 s altogether per member; then the broker goes online and says
+what it could not do. (Java tries again for ever, until the name server drops the member that does not copy.)
+
+Source:
+    broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from maxq.broker.bundles import Environment
+from maxq.broker.failover.group_api import GroupApi
+from maxq.broker.failover.master_link import MasterLink
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingError
+from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.remoting.client import split_address
+
+log = logging.getLogger(__name__)
+
+#: Longest wait for the name servers, and for each member of the group.
+GIVE_UP_MS: Final = 10_000
+_RETRY_MS: Final = 1_000
+
+
+class TakesBack(Protocol):
+    """What PreOnline needs of MetadataReverse."""
+
+    async def take_back(self, address: str, return_id: str) -> None:
+        """Take what the slave at `address` kept for this master, whose return has a name.
+
+        Raises:
+            MaxQError: it does not give it.
+            OSError: the disk refuses.
+        """
+
+
+class GroupSeen(NamedTuple):
+    """The smallest other id when this broker went online; its own if there is nobody else."""
+
+    min_broker_id: int
+    min_broker_addr: str
+
+
+class PreOnline:
+    """Prepares one broker."""
+
+    def __init__(
+        self,
+        env: Environment,
+        api: GroupApi,
+        link: MasterLink,
+        metadata: TakesBack,
+    ) -> None:
+        self._own = env.own
+        self._api = api
+        self._ha = link.ha
+        self._sync = link.sync
+        self._metadata = metadata
+        self._flush_offset = link.flush_offset
+        self._clock = env.clock
+        self._compatible = env.settings.broker.compatible_with_old_name_srv
+
+    async def run(self) -> GroupSeen:
+        """Run the preparation; returns when this broker may go online."""
+        others = await self._others()
+        if self._own.broker_id == MASTER_ID:
+            for broker_id in sorted(others):
+                await self._meet_slave(broker_id, others[broker_id])
+            # After all waits: a slave that was asked promises nothing for a while. So the one that acts comes last.
+            return_id = str(self._clock.wall_ms())
+            for broker_id in sorted(others, reverse=True):
+                await self._take_back(broker_id, others[broker_id], return_id)
+            return GroupSeen(MASTER_ID, self._own.address)
+        if MASTER_ID in others:
+            await self._meet_master(others[MASTER_ID])
+        if not others:
+            log.info("no other broker of the group %s is online", self._own.broker_name)
+            return GroupSeen(self._own.broker_id, self._own.address)
+        smallest = min(others)
+        return GroupSeen(smallest, others[smallest])
+
+    async def _others(self) -> Mapping[int, str]:
+        """Returns the other living members of the group; none if no name server answers in time."""
+        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+        while True:
+            try:
+                members = await self._api.member_group(compatible=self._compatible)
+            except MaxQError as error:
+                if self._clock.monotonic_ms() >= deadline:
+                    log.warning("no name server told within %d ms who belongs to group %s (%s): going online alone",
+                                GIVE_UP_MS, self._own.broker_name, error)  # fmt: skip
+                    return {}
+                await asyncio.sleep(_RETRY_MS / 1000)
+            else:
+                return {i: addr for i, addr in members.items() if i != self._own.broker_id}
+
+    # --- a master ---------------------------------------------------------------------------------------------------
+
+    async def _meet_slave(self, broker_id: int, address: str) -> None:
+        info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
+        if not await self._copies(broker_id, address, info):
+            log.warning("slave %d at %s does not copy from this master within %d ms: going on without it",
+                        broker_id, address, GIVE_UP_MS)  # fmt: skip
+
+    async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
+        """One after the other: the last slave's offsets are merged with those of the ones before. A slave that is not
+        sure of its role, or whose answer does not come through, is asked again."""
+        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+        while True:
+            try:
+                return await self._metadata.take_back(address, return_id)
+            except (MaxQError, OSError) as error:
+                if not _may_answer_later(error) or self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                    log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
+                                broker_id, address, error)  # fmt: skip
+                    return None
+            await asyncio.sleep(_RETRY_MS / 1000)
+
+    async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:
+        """Tell the slave to copy, again while it cannot be reached, and wait until it copies."""
+        host, _ = split_address(address)
+        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+        while True:
+            try:
+                await self._api.send_ha_info(address, info)
+                return await self._ha.wait_until_transfer(host, max(0, deadline - self._clock.monotonic_ms()))
+            except MaxQError as error:
+                log.info("slave %d at %s was not told where to copy from: %s", broker_id, address, error)
+            if self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                return False
+            await asyncio.sleep(_RETRY_MS / 1000)
+
+    # --- a slave ----------------------------------------------------------------------------------------------------
+
+    async def _meet_master(self, address: str) -> None:
+        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+        while True:
+            try:
+                info = await self._api.retrieve_ha_info(address)
+                break
+            except MaxQError as error:
+                if self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                    log.warning("the master at %s did not say within %d ms where it replicates from (%s): going online",
+                                address, GIVE_UP_MS, error)  # fmt: skip
+                    return
+            await asyncio.sleep(_RETRY_MS / 1000)
+        self._flush_offset.learn(info.master_flush_offset)
+        if not info.master_ha_address:
+            log.warning("the master at %s does not replicate: going online without copying", address)
+            return
+        self._ha.update_master_ha_address(info.master_ha_address)
+        self._sync.set_master_address(info.master_address or address)
+        left_ms = max(0, deadline - self._clock.monotonic_ms())
+        if not await self._ha.wait_until_transfer(split_address(info.master_ha_address)[0], left_ms):
+            log.warning("no copying from the master at %s within %d ms: going online, it goes on in the background",
+                        info.master_ha_address, GIVE_UP_MS)  # fmt: skip
+
+
+def _may_answer_later(error: MaxQError | OSError) -> bool:
+    if isinstance(error, RemotingConnectError):
+        return not error.is_refused  # else its process has ended, and what it kept in memory is gone
+    is_unsure = isinstance(error, BrokerError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return is_unsure or isinstance(error, RemotingError)

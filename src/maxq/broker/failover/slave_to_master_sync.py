@@ -1,0 +1,169 @@
+"""MetadataReverse: a master that comes back takes from a slave what the slave kept for it.
+
+    consumer offsets 43    the larger offset of each queue
+    delay offsets 45, timer checkpoint 60    the files (see CarriedFiles)
+    messages given to consumers 30091        see broker/pop/hand_back.py
+
+Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
+larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
+table of a group and topic whole, and a queue that the slave does not know is forgotten.)
+
+What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
+the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
+say nothing, for both have counted since the slave's last copy. A slave whose log has more than this one speaks of
+another log, and of Java's slaves, which do not say what their log has, the version decides.
+
+Source:
+    broker/BrokerPreOnlineService.java syncMetadataReverse.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from maxq.broker.failover.consumer_offset_ownership import is_newer
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.runtime.blocking import TABLES, run_blocking
+
+log = logging.getLogger(__name__)
+
+
+class MetadataReverse:
+    """Takes over, for one master, the tables that its slave kept while it acted for the master."""
+
+    def __init__(
+        self,
+        api: MasterApi,
+        offsets: ConsumerOffsetManager,
+        files: CarriedFiles,
+        *,
+        timer_wheel: Callable[[], bool],
+        log_end: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
+            log_end: physical end of this broker's log.
+        """
+        self._api = api
+        self._offsets = offsets
+        self._files = files
+        self._timer_wheel = timer_wheel
+        self._log_end = log_end
+        self._pops: list[bytes] = []
+
+    def take_pops(self) -> list[bytes]:
+        """Returns, once, what slaves reported of popped messages. Pop consumption takes it over when it starts."""
+        taken, self._pops = self._pops, []
+        return taken
+
+    async def take_back(self, address: str, return_id: str) -> None:
+        """Take everything that the slave at `address` has. `return_id` names this return of the master: it is asked
+        again, if it is, under the same one.
+
+        Raises:
+            MaxQError: it did not answer, or not as it should.
+            OSError: the disk refuses.
+        """
+        await self._take_pops(
+            address, return_id
+        )  # before the offsets: from here on the slave moves none of them by itself
+        await self._take_consumer_offsets(address)
+        await self._take_delay_offsets(address)
+        if self._timer_wheel():
+            await self._take_timer_checkpoint(address)
+
+    async def _take_consumer_offsets(self, address: str) -> None:
+        page, following = await self._api.consumer_offsets(address)
+        version = _version_of(page)
+        if is_newer(self._offsets.data_version, version):
+            log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
+                     address, version, self._offsets.data_version)  # fmt: skip
+            return
+        moved = self._offsets.take_back_from_slave(page)
+        while following:
+            page, following = await self._api.consumer_offsets(address, following)
+            moved += self._offsets.take_back_from_slave(page)
+        self._offsets.request_persist()
+        log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
+
+    async def _take_pops(self, address: str, return_id: str) -> None:
+        try:
+            self._pops.append(await self._api.hand_back_pops(address, return_id))
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Java's
+                raise
+
+    async def _take_delay_offsets(self, address: str) -> None:
+        text = await self._api.delay_offsets(address)
+        if not text:
+            return
+        own = await run_blocking(self._files.delay_offsets)
+        if own is not None:
+            ours, theirs = DelayOffsetSerializeWrapper.decode(own), DelayOffsetSerializeWrapper.decode(text)
+            if theirs.physical_offset is None:
+                if is_newer(ours.data_version or DataVersion(), theirs.data_version or DataVersion()):
+                    return
+            elif theirs.physical_offset > self._log_end():
+                log.warning("the delay offsets of slave %s are not taken: its log ends at %d, and this one at %d",
+                            address, theirs.physical_offset, self._log_end())  # fmt: skip
+                return
+            else:
+                text = _delivered_by_either(ours, theirs).encode()
+        if await TABLES.run(self._files.write_delay_offsets, text):
+            log.info("took the delay offsets of slave %s", address)
+
+    async def _take_timer_checkpoint(self, address: str) -> None:
+        try:
+            theirs = await self._api.timer_check_point(address)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # it has no timer
+                return
+            raise
+        own = await run_blocking(self._files.timer_checkpoint) or TimerCheckpoint()
+        if theirs.log_end:
+            if theirs.last_read_time_ms <= own.last_read_time_ms or theirs.log_end > self._log_end():
+                return
+        elif is_newer(own.data_version, theirs.data_version):
+            return
+        if await TABLES.run(self._files.write_timer_checkpoint, theirs):
+            log.info("took the timer checkpoint of slave %s", address)
+
+
+def _delivered_by_either(
+    ours: DelayOffsetSerializeWrapper, theirs: DelayOffsetSerializeWrapper
+) -> DelayOffsetSerializeWrapper:
+    """Merge two tables: a message counts as delivered unless both tables have it as undelivered."""
+    offsets = dict(ours.offset_table)
+    for level, offset in theirs.offset_table.items():
+        offsets[level] = max(offset, offsets.get(level, 0))
+    postponed: dict[int, list[int]] = {}
+    for level, end in offsets.items():
+        named = {at for table in (ours, theirs) for at in (table.postponed or {}).get(level, ()) if at < end}
+        left = sorted(at for at in named if all(_waits(table, level, at) for table in (ours, theirs)))
+        postponed |= {level: left} if left else {}
+    mine, other = ours.data_version or DataVersion(), theirs.data_version or DataVersion()
+    return DelayOffsetSerializeWrapper(
+        offsets,
+        mine if is_newer(mine, other) else other,
+        max(ours.physical_offset or 0, theirs.physical_offset or 0),
+        postponed or None,
+    )
+
+
+def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
+    """Returns whether a table has this message of a level as undelivered."""
+    return offset >= table.offset_table.get(level, 0) or offset in (table.postponed or {}).get(level, ())
+
+
+def _version_of(value: Any) -> DataVersion:
+    """Returns the data version of a table; the oldest possible one if the table names none."""
+    version = value.get("dataVersion") if isinstance(value, dict) else None
+    return DataVersion() if version is None else DataVersion.from_json(version)

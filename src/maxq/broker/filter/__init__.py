@@ -1,1 +1,0 @@
-"""Filters on properties: what consumers registered, and how a pull or a dispatch applies it."""

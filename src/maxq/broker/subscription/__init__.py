@@ -1,1 +1,0 @@
-"""Subscription groups: their configuration."""

@@ -1,0 +1,504 @@
+"""ConsumerOffsetManager: how far each group has consumed each queue.
+
+    offset_table         {"topic@group": {queue id: next queue offset to consume}}   the file
+    pull_offset_table    … next offset to pull, for tools; in memory
+    reset_offset_table   … where an administrator wants the group to go on; in memory, taken by the next pull
+
+Source:
+    broker/offset/ConsumerOffsetManager.java.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.identity.role import SLAVE
+from maxq.broker.tables.offset.key_index import KeyIndex
+from maxq.broker.tables.offset.offset_table import (
+    OffsetTable,
+    group_topic_map,
+    offset_file,
+    offset_row,
+    read_offset_table,
+    split_key,
+)
+from maxq.broker.tables.offset.places import Places
+from maxq.broker.tables.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
+from maxq.broker.tables.offset.slave_commits import SlaveCommit, SlaveCommits
+from maxq.broker.tables.persistent_manager import PeriodicManager, next_version
+from maxq.broker.tables.topic.topic_validator import SYSTEM_GROUP_PREFIX
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.data_version import DataVersion
+from maxq.runtime.interfaces import Clock, Disk
+from maxq.runtime.turns import Turns
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "consumerOffset.json"
+
+
+class ConsumerOffsetManager(PeriodicManager):
+    """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another.
+
+    Attributes:
+        has_the_say: what is committed here counts for the group: a slave that acts as master copies no offsets.
+        slave_commits: of a slave: what clients committed here because they could not reach its master.
+        deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
+            (store/log/deletions.py).
+        deletions_since: tells which topics the log says were deleted behind a physical offset.
+        when_set: called with key and queue ids when an operator has set their offsets (reset, clone), not when a
+            consumer commits.
+        set_up_to: the table has what operators set in records of a DLedger group's log up to this physical offset,
+            and what consumers have committed since; -1: in none.
+    """
+
+    def __init__(
+        self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
+    ) -> None:
+        """`other_path` is read when neither `path` nor its backup exists: enableLmq was switched, and with it the
+        name of the file."""
+        super().__init__(disk, path)
+        self._other_path = other_path
+        self._settings = settings
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.offset_table: OffsetTable = {}
+        self.has_the_say = False
+        self._pull_offset_table: OffsetTable = {}
+        self._reset_offset_table: OffsetTable = {}
+        self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))
+        self._keys, self._pull_keys = KeyIndex(), KeyIndex()
+        self.deleted_up_to = 0
+        self._says_deletions = False  # the file, how far
+        self.deletions_since: Callable[[int], Collection[str]] = lambda physical_offset: ()
+        self.when_set: list[Callable[[str, Collection[int]], None]] = []
+        self.set_up_to = -1
+        self._commits = 0
+        self._places = Places()
+        self._is_dirty = True
+
+    # --- commit and query ---------------------------------------------------------------------------------------------
+
+    def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the group's offset of a queue. An offset smaller than before is taken, too, with a warning."""
+        key = f"{topic}@{group}"
+        table = self.offset_table.get(key)
+        if table is None:
+            table = self._new_table(key)
+        stored = table.get(queue_id)
+        table[queue_id] = offset
+        if stored is not None and offset < stored:
+            log.warning(
+                "update consumer offset less than store. clientHost=%s, key=%s, queueId=%d, requestOffset=%d, "
+                "storeOffset=%d", client_host, key, queue_id, offset, stored,
+            )  # fmt: skip
+        self._on_commit()
+
+    def _table(self, key: str) -> dict[int, int]:
+        """The offsets by queue id of a key; an empty one of those that had none."""
+        table = self.offset_table.get(key)
+        return self._new_table(key) if table is None else table
+
+    def _new_table(self, key: str) -> dict[int, int]:
+        table = self.offset_table[key] = {}
+        self._keys.add(key)
+        return table
+
+    def _on_commit(self) -> None:
+        self._is_dirty = True
+        self._commits += 1
+        if self._commits % self._settings.broker.consumer_offset_update_version_step == 0:
+            self.data_version = next_version(self.data_version, self._clock.wall_ms())
+
+    def commit_pull_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note that everything before `offset` was delivered to the group; tools show it."""
+        key = f"{topic}@{group}"
+        table = self._pull_offset_table.get(key)
+        if table is None:
+            table = self._pull_offset_table[key] = {}
+            self._pull_keys.add(key)
+        table[queue_id] = offset
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Returns where the group continues: a pending reset, else the committed offset; -1 if there is neither."""
+        key = f"{topic}@{group}"
+        if self._reset_offset_table and self._settings.broker.use_server_side_reset_offset:
+            reset = self._reset_offset_table.get(key)
+            if reset is not None and queue_id in reset:
+                return reset[queue_id]
+        table = self.offset_table.get(key)
+        return -1 if table is None else table.get(queue_id, -1)
+
+    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """What `commit_pull_offset` was last told, else the consumed offset; -1 if there is neither."""
+        table = self._pull_offset_table.get(f"{topic}@{group}")
+        if table is not None and queue_id in table:
+            return table[queue_id]
+        return self.query_offset(group, topic, queue_id)
+
+    def query_offsets(self, group: str, topic: str) -> dict[int, int]:
+        """Committed offsets by queue id; empty if there are none."""
+        return dict(self.offset_table.get(f"{topic}@{group}", ()))
+
+    # --- reset on the server's side -----------------------------------------------------------------------------------
+
+    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Reset the group's offset. It is also committed, for groups that are offline."""
+        key = f"{topic}@{group}"
+        self._reset_offset_table.setdefault(key, {})[queue_id] = offset
+        self._table(key)[queue_id] = offset
+        self._on_commit()
+        self._was_set(key, (queue_id,))
+
+    def _was_set(self, key: str, queue_ids: Collection[int]) -> None:
+        for listener in self.when_set:
+            listener(key, queue_ids)
+
+    @property
+    def any_reset(self) -> bool:
+        """Whether any reset is pending."""
+        return bool(self._reset_offset_table)
+
+    def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        """Is a reset waiting for the next pull of this queue?"""
+        return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
+
+    def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The waiting reset, once; None if there is none."""
+        if not self._reset_offset_table:
+            return None
+        key = f"{topic}@{group}"
+        table = self._reset_offset_table.get(key)
+        if table is None:
+            return None
+        offset = table.pop(queue_id, None)
+        if not table:
+            del self._reset_offset_table[key]
+        return offset
+
+    def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
+        """Before a master takes messages: no group stands behind the end of a queue, `max_offset(topic, queue_id)`. A
+        loss of power may have taken messages that were consumed already, this was the slave of a master that had more,
+        or a member of a DLedger group whose log begins behind them. The next messages get the numbers of those, and are
+        new to the group. Its consumers, which remember the offset, are told with their next pull."""
+        known: dict[str, dict[int, int]] = {}  # ends of the queues of each topic
+        for key, table in self._all_offsets():
+            topic, group = split_key(key)
+            ends = known.setdefault(topic, {})
+            for queue_id in table:
+                if queue_id not in ends:
+                    ends[queue_id] = max_offset(topic, queue_id)
+            behind = [(queue_id, offset) for queue_id, offset in table.items() if offset > ends[queue_id]]
+            for queue_id, offset in behind:
+                end = ends[queue_id]
+                log.warning(
+                    "group %s had consumed %s queue %d up to %d, and the queue ends at %d: what lay behind that is "
+                    "not here, and the group goes on there", group, topic, queue_id, offset, end,
+                )  # fmt: skip
+                if group.startswith(SYSTEM_GROUP_PREFIX):
+                    self.commit_offset("start", group, topic, queue_id, end)
+                else:
+                    self.assign_reset_offset(topic, group, queue_id, end)
+
+    def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
+        """The committed offsets by queue id of each `topic@group`."""
+        return list(self.offset_table.items())
+
+    # --- on a slave ---------------------------------------------------------------------------------------------------
+
+    def of_slave_commits(self, page: dict[str, Any]) -> OffsetTable:
+        """What a page of the master's table says of the topics and groups of which clients committed offsets here.
+
+        Raises:
+            RemoteProtocolError: these are not offsets.
+        """
+        keys = self.slave_commits.keys()
+        return {key: table for key, table in self._read(page).items() if key in keys}
+
+    def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
+        """What clients committed here and the master does not know.
+
+        Args:
+            masters: `of_slave_commits` of all pages of its table.
+        """
+        return list(self.slave_commits.ahead_of(masters))
+
+    def _read(self, value: dict[str, Any]) -> OffsetTable:
+        """Return all offsets that the JSON of another broker's offset table holds."""
+        return read_offset_table(value)
+
+    def take_from_master(self, page: dict[str, Any]) -> None:
+        """The offsets in a page of the master's table win over ours; what only we know stays, and what clients have
+        committed here that the master is to be told yet.
+
+        Raises:
+            RemoteProtocolError: they are not offsets; nothing was changed.
+        """
+        taken = self._of_living_topics(page)
+        own = self.slave_commits.table()
+        for key in own.keys() & taken.keys():
+            _move_on(taken[key], own[key])
+        known = self.offset_table
+        changed = {key: table for key, table in taken.items() if known.get(key) != table}
+        if changed:
+            known.update(changed)
+            for key in changed:
+                self._keys.add(key)
+            self._is_dirty = True
+
+    def took_from_master(self, first_page: dict[str, Any]) -> None:
+        """All pages of the master's table were taken: this table is as new as the first one says.
+
+        Raises:
+            RemoteProtocolError: it is no data version.
+        """
+        version = first_page.get("dataVersion")
+        if version is not None:
+            self.data_version = DataVersion.from_json(version)
+        self.has_set(_set_up_to(first_page))
+
+    def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
+        """The record at physical offset `at` of a DLedger group's log says that operators have set these offsets, by
+        `topic@group`. Returns whether they were taken: the table may have them, and later commits of consumers."""
+        if at <= self.set_up_to:
+            return False
+        for key, offsets in table.items():
+            self._take_set(key, offsets)
+        self.has_set(at)
+        return True
+
+    def _take_set(self, key: str, offsets: Mapping[int, int]) -> None:
+        self._table(key).update(offsets)
+        self._on_commit()
+
+    def has_set(self, at: int) -> None:
+        """Note that the table includes what operators set in the log up to physical offset `at`."""
+        if at > self.set_up_to:
+            self.set_up_to, self._is_dirty = at, True
+
+    # --- in a group whose slave acts as master ------------------------------------------------------------------------
+
+    def take_version(self, version: DataVersion) -> None:
+        """Continue from data version `version`: this table is the group's now, or another's was merged into it."""
+        self.data_version = version
+        self._is_dirty = True
+
+    def take_back_from_slave(self, value: dict[str, Any]) -> int:
+        """A master takes what a slave (content of its file) kept while it was away: the larger offset of each queue,
+        and the slave's data version.
+
+        Returns:
+            How many queues moved on.
+
+        Raises:
+            RemoteProtocolError: they are not offsets; nothing was changed.
+        """
+        taken = self._of_living_topics(value)
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+        self._is_dirty = True
+        return sum(_move_on(self._table(key), table) for key, table in taken.items())
+
+    # --- groups and topics --------------------------------------------------------------------------------------------
+
+    def which_topic_by_consumer(self, group: str) -> set[str]:
+        """Topics of which the group committed an offset."""
+        return set(self._keys.topics.get(group, ()))
+
+    def which_group_by_topic(self, topic: str) -> set[str]:
+        """Groups that committed an offset of the topic."""
+        return set(self._keys.groups.get(topic, ()))
+
+    async def query_min_offset_in_all_group(
+        self, topic: str, filter_groups: Iterable[str], min_offset: Callable[[str, int], int]
+    ) -> dict[int, int]:
+        """By queue id the smallest committed offset of all groups but `filter_groups`.
+
+        Offsets of what the store no longer has (below `min_offset(topic, queue_id)`) do not count.
+        """
+        turns = Turns()
+        smallest: dict[int, int] = {}
+        for group in self.which_group_by_topic(topic).difference(filter_groups):
+            for queue_id, offset in self.query_offsets(group, topic).items():
+                if offset >= min_offset(topic, queue_id):
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+            await turns.rest()
+        return smallest
+
+    def clone_offset(self, source_group: str, target_group: str, topic: str) -> None:
+        """Copy the offsets of `source_group` to `target_group`; does nothing if the source never committed."""
+        offsets = self.offset_table.get(f"{topic}@{source_group}")
+        if offsets is not None:
+            key = f"{topic}@{target_group}"
+            self.offset_table[key] = dict(offsets)
+            self._keys.add(key)
+            self._on_commit()
+            self._was_set(key, tuple(offsets))
+
+    def remove_offset(self, group: str) -> None:
+        """Forget the group."""
+        self._remove(lambda keys: keys.of_group(group))
+
+    def clean_offset_by_topic(self, topic: str) -> None:
+        """Forget the topic."""
+        self._remove(lambda keys: keys.of_topic(topic))
+
+    def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
+        """These topics were deleted at physical offset `incarnation`: their offsets mean nothing any more."""
+        if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
+            return
+        gone = frozenset(topics)
+        for topic in gone:
+            self.clean_offset_by_topic(topic)
+            self.slave_commits.forget_topic(topic)
+        self.deleted_up_to = incarnation
+
+    def follow_deletions(
+        self, deletions_since: Callable[[int], Collection[str]], newest: int, max_offset: Callable[[str, int], int]
+    ) -> None:
+        """The log is loaded: forget the offsets of topics that were deleted since the table was written. Where a table
+        does not say when that was, as after a Java broker has run on the store, those offsets that the new topics
+        cannot have.
+
+        Args:
+            deletions_since: see the attribute.
+            newest: physical offset of the newest deletion that the log knows.
+            max_offset: of a queue.
+        """
+        self.deletions_since = deletions_since
+        if self._says_deletions:
+            self.take_deletion(deletions_since(self.deleted_up_to), newest)
+            return
+        gone = frozenset(deletions_since(0))
+        for key, table in self.offset_table.items():
+            topic = split_key(key)[0]
+            if topic in gone:
+                kept = {queue: offset for queue, offset in table.items() if offset <= max_offset(topic, queue)}
+                self.offset_table[key] = kept
+        self.deleted_up_to, self._is_dirty = newest, True
+
+    def _of_living_topics(self, value: dict[str, Any]) -> OffsetTable:
+        """The offsets of another broker's table, but for topics that were deleted since it was made."""
+        up_to = _deleted_up_to(value)
+        gone = set() if up_to is None else set(self.deletions_since(up_to))
+        return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
+
+    def _remove(self, named: Callable[[KeyIndex], Iterable[str]]) -> None:
+        """Forget keys, found by the index of each table: a walk over all keys would take long."""
+        for table, index in ((self.offset_table, self._keys), (self._pull_offset_table, self._pull_keys)):
+            for key in named(index):
+                del table[key]
+                index.remove(key)
+                if table is self.offset_table:
+                    self._places.count_gone()
+                self._reset_offset_table.pop(key, None)
+        self._on_commit()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def persist(self) -> None:
+        """Write the files that changed since the last time."""
+        self.slave_commits.persist()
+        super().persist()
+
+    def load(self) -> None:
+        """Read the file, its backup, or the file of the other name; and what a slave is to tell its master."""
+        super().load()
+        self.slave_commits.load()
+        if self._settings.store.broker_role != SLAVE:
+            self.slave_commits.forget()
+        other = self._other_path
+        if not self.offset_table and other is not None and self._disk.exists(other):
+            log.info("%s is empty or missing: taking over the offsets in %s", self._file, other)
+            self.decode(self._disk.read(other))
+            self._is_dirty = True
+
+    def encode(self) -> bytes:
+        """As Java writes it, the tables of queues and the lists of topics in a line each."""
+        return offset_file(self.to_json())
+
+    def rows_from(self, position: int) -> Iterator[tuple[str, bytes]]:
+        """The offsets behind the first `position` rows, each with the name of its table in the file, in compact JSON.
+        Nothing may change meanwhile."""
+        for key, offsets in islice(self.offset_table.items(), position, None):
+            yield "offsetTable", offset_row(key, offsets)
+
+    def page(self, mark: str, size: int) -> tuple[dict[str, list[bytes]], str]:
+        """Some rows of the table, of `size` bytes or a row more: by the name of their table, in compact JSON.
+
+        Args:
+            mark: what the page before said of this one; empty for the first.
+
+        Returns:
+            The rows, and the mark of the next page; empty if there is none. Each row that is in the table all the time
+            is on a page; it may be on two.
+        """
+        position = self._places.position_of(mark)
+        rows: dict[str, list[bytes]] = {}
+        for name, row in self.rows_from(position):
+            if size <= 0:
+                return rows, self._places.mark_of(position)
+            rows.setdefault(name, []).append(row)
+            size -= len(row)
+            position += 1
+        return rows, ""
+
+    def flat_offsets(self) -> dict[str, int]:
+        """Offsets of groups with one queue of each topic, by `topic@group`; none where light queues are off."""
+        return {}
+
+    def head(self) -> dict[str, Any]:
+        """What `to_json` says, its tables empty: who sends them puts them in row by row."""
+        return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
+
+    def _marks(self) -> dict[str, Any]:
+        """How far in the log the table knows what topics were deleted and what operators set."""
+        deletions = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
+        return deletions | ({"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {})
+
+    def to_json(self) -> dict[str, Any]:
+        marks = self._marks()  # first: the rows may be newer, not older
+        offsets = {key: dict(table) for key, table in list(self.offset_table.items())}
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "groupTopicMap": group_topic_map(offsets),
+            "offsetTable": offsets,
+            **marks,
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        self.offset_table = read_offset_table(value)
+        self._keys = KeyIndex(self.offset_table)
+        self._places = Places()
+        up_to = _deleted_up_to(value)
+        self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
+        self.set_up_to = _set_up_to(value)
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+        self._is_dirty = False
+
+
+def _deleted_up_to(value: dict[str, Any]) -> int | None:
+    """`deleted_up_to` of a table; None if it does not say: a Java broker wrote it, or nothing was deleted before."""
+    return _mark(value, "deletions")
+
+
+def _set_up_to(value: dict[str, Any]) -> int:
+    """`set_up_to` of a table."""
+    up_to = _mark(value, "operators")
+    return -1 if up_to is None else up_to
+
+
+def _mark(value: dict[str, Any], name: str) -> int | None:
+    mark = value.get(name)
+    up_to = mark.get("upTo") if isinstance(mark, dict) else None
+    return up_to if isinstance(up_to, int) else None
+
+
+def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
+    """Take the larger offset of each queue of `other`; how many that changed."""
+    ahead = {queue_id: offset for queue_id, offset in other.items() if offset > table.get(queue_id, -1)}
+    table.update(ahead)
+    return len(ahead)

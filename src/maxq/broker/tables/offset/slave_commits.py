@@ -1,0 +1,95 @@
+"""SlaveCommits: offsets that clients committed to this slave because they could not reach its master.
+
+A slave's table of offsets is a copy: the next round of SlaveSynchronize overwrites it with the master's values. While
+the master is away, though, clients commit here, and the master comes back with what it knew when it died. Java lets
+those commits go, so a group that stopped meanwhile consumes everything again that it had done. Here they are kept
+apart, in `config/slaveCommits.json`, which is written when the consumer offsets are, and handed over
+(UPDATE_CONSUMER_OFFSET, which every master knows) before the master's values are taken; only those that are ahead of
+the master's, so what clients committed there since wins.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any, Final, NamedTuple
+
+from maxq.broker.tables.offset.offset_table import OffsetTable, read_offset_table, split_key
+from maxq.broker.tables.persistent_manager import PeriodicManager
+from maxq.runtime.interfaces import Disk
+
+FILE_NAME: Final = "slaveCommits.json"
+
+
+class SlaveCommit(NamedTuple):
+    """A commit of one group for one queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+    offset: int  # queue offset
+
+
+class SlaveCommits(PeriodicManager):
+    """Commits made at this slave of which its master does not know yet."""
+
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        super().__init__(disk, path)
+        self._pending: dict[tuple[str, str, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def keys(self) -> set[str]:
+        """Return `topic@group` of all commits that the master has not been told of."""
+        return {f"{topic}@{group}" for topic, group, _ in self._pending}
+
+    def table(self) -> OffsetTable:
+        """What was committed here and the master has not been told of."""
+        table: OffsetTable = {}
+        for (topic, group, queue_id), offset in list(self._pending.items()):
+            table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        return table
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note a client's commit. The newest one counts, even if it is smaller."""
+        self._pending[topic, group, queue_id] = offset
+        self._is_dirty = True
+
+    def settle(self, commit: SlaveCommit) -> None:
+        """Forget a commit that the master has taken or refused. A newer one for the queue stays."""
+        key = commit.topic, commit.group, commit.queue_id
+        if self._pending.get(key) == commit.offset:
+            del self._pending[key]
+            self._is_dirty = True
+
+    def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
+        """What the master lacks, by its table (`topic@group` → queue → offset); the rest is forgotten."""
+        for (topic, group, queue_id), offset in list(self._pending.items()):
+            commit = SlaveCommit(topic, group, queue_id, offset)
+            if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
+                self.settle(commit)
+            else:
+                yield commit
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget the commits of a deleted topic."""
+        for key in [key for key in self._pending if key[0] == topic]:
+            del self._pending[key]
+            self._is_dirty = True
+
+    def forget(self) -> None:
+        """Forget everything: this broker is a master now and its own table counts."""
+        if self._pending:
+            self._pending.clear()
+            self._is_dirty = True
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {"offsetTable": self.table()}
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        table = read_offset_table(value)
+        self._pending = {
+            (*split_key(key), queue_id): offset for key, row in table.items() for queue_id, offset in row.items()
+        }
+        self._is_dirty = False

@@ -1,0 +1,76 @@
+"""OtherBrokers: where requests about physical queues of other brokers go.
+
+Source:
+    broker/out/BrokerOuterAPI.java (rpcClient), remoting/rpc/ClientMetadata.java.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from maxq.broker.tables.static_topic.pull_answers import STANDS_IN
+from maxq.codes import ResponseCode
+from maxq.errors import RemotingError, RequestRefusedError
+from maxq.protocol.body.route import TopicRouteData
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
+
+#: What a slave says of what only its master answers.
+_MASTERS_ONLY: Final = (
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+)
+
+
+class OtherBrokers:
+    """Forwards requests. Addresses come from the topic's route and are kept until a broker cannot be reached, or one
+    answers that is a slave."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        topic_route: Callable[[str], Awaitable[TopicRouteData | None]],
+        timeout_ms: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._topic_route = topic_route
+        self._timeout_ms = timeout_ms
+        self._addresses: dict[str, str] = {}
+
+    async def ask(
+        self, broker_name: str, topic: str, code: int, ext: Mapping[str, str], *, physical: bool = True
+    ) -> RemotingCommand:
+        """The answer of a broker's master to a request about one of its physical queues.
+
+        Args:
+            physical: look no further (`lo=false`). Otherwise the request is about the static topic.
+
+        Raises:
+            RequestRefusedError: that broker is not known, or does not answer.
+        """
+        try:
+            address = self._addresses.get(broker_name) or await self._find(broker_name, topic)
+            request = RemotingCommand(code, {**ext, "lo": "false" if physical else "true", "bname": broker_name})
+            answer = await self._client.invoke(address, request, self._timeout_ms())
+            if STANDS_IN in answer.ext or answer.code in _MASTERS_ONLY:  # the master may be back elsewhere
+                self._addresses.pop(broker_name, None)
+            return answer
+        except RemotingError as error:
+            self._addresses.pop(broker_name, None)
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR, f"broker {broker_name}, which holds this part of {topic}: {error}"
+            ) from error
+
+    async def _find(self, broker_name: str, topic: str) -> str:
+        route = await self._topic_route(topic)
+        for data in route.broker_datas if route is not None else ():
+            if data.master_address is not None:
+                self._addresses[data.broker_name] = data.master_address
+        address = self._addresses.get(broker_name)
+        if address is None:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"part of {topic} is on broker {broker_name}, which the name server does not list with a master: start "
+                "it, or remap the topic with remappingStaticTopic",
+            )
+        return address

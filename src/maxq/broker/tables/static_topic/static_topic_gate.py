@@ -1,0 +1,360 @@
+"""StaticTopicGate: stands before the processors of sends, pulls and offsets, for topics whose queues are global.
+
+A request about a global queue becomes one about the physical queue behind it: here, with the processor that answers
+such requests anyway, or at the broker that holds that part of the chain. Its answer is translated back. Requests about
+other topics, and those marked `lo=false` (another broker has translated them already), pass as they are.
+
+Source:
+    rewriteRequestForStaticTopic and rewriteResponseForStaticTopic of broker/processor/{SendMessageProcessor,
+    PullMessageProcessor,ConsumerManageProcessor,AdminBrokerProcessor}.java.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from maxq.access.guard import Guard
+from maxq.auth.signature import unsigned
+from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
+from maxq.broker.tables.static_topic.pull_answers import STANDS_IN, global_pull_answer
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.transaction.half_message import opens_transaction
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RequestRefusedError
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.body.static_topic import (
+    LogicQueueMappingItem,
+    TopicQueueMappingDetail,
+    decided,
+    item_after,
+    item_at,
+)
+from maxq.protocol.frame.header_fields import HeaderFields
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message_properties import decode_properties
+from maxq.remoting.connection import Connection, Processor
+from maxq.remoting.server import RemotingServer
+
+_COMMIT, _SUSPEND = 1, 2  # bits of a pull's sysFlag
+_END: Final = 1 << 62
+
+Rewrite = Callable[[RemotingCommand], RemotingCommand]
+Answer = RemotingCommand | Awaitable[RemotingCommand | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalQueue:
+    """One global queue that this broker leads, and its chain."""
+
+    detail: TopicQueueMappingDetail
+    global_id: int
+    items: Sequence[LogicQueueMappingItem]
+
+    @property
+    def topic(self) -> str:
+        return self.detail.topic or ""
+
+    @property
+    def leader(self) -> LogicQueueMappingItem:
+        return self.items[-1]
+
+    def is_here(self, item: LogicQueueMappingItem) -> bool:
+        """Does this broker hold an item?"""
+        return item.bname == self.detail.bname
+
+    def item_at(self, logic_offset: int) -> LogicQueueMappingItem:
+        """The item that holds a global offset."""
+        found = item_at(self.items, logic_offset)
+        if found is None:
+            raise RequestRefusedError(
+                ResponseCode.NOT_LEADER_FOR_QUEUE,
+                f"{self.topic}-{self.global_id} is being remapped: where it begins here is not decided yet; ask again",
+            )
+        return found
+
+
+class _Rewriting:
+    """A connection whose late answers are translated."""
+
+    def __init__(self, connection: Connection, rewrite: Rewrite) -> None:
+        self._connection = connection
+        self._rewrite = rewrite
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+    def __eq__(self, other: object) -> bool:
+        return (other._connection if isinstance(other, _Rewriting) else other) is self._connection
+
+    def __hash__(self) -> int:
+        return hash(self._connection)
+
+    def send(self, command: RemotingCommand) -> None:
+        self._connection.send(self._rewrite(command))
+
+
+class StaticTopicGate:
+    """Translates requests about static topics. `place` wraps the processors. One per broker."""
+
+    def __init__(
+        self,
+        mappings: TopicQueueMappingManager,
+        others: OtherBrokers,
+        guard: Guard | None,
+        is_slave: Callable[[], bool],
+    ) -> None:
+        """
+        Args:
+            guard: is asked again about a pull when another broker has answered; None: there is no access control.
+            is_slave: is this broker one now? It may lack the end of what its master has.
+        """
+        self._mappings = mappings
+        self._is_slave = is_slave
+        self._others = others
+        self._guard = guard
+        self._inner: dict[int, Processor] = {}
+
+    def place(self, server: RemotingServer) -> None:
+        """Wrap the processors that are registered now."""
+        handlers: dict[int, tuple[str, Callable[[GlobalQueue, Connection, RemotingCommand], Answer]]] = {
+            RequestCode.SEND_MESSAGE: ("topic queueId", self._send),
+            RequestCode.SEND_MESSAGE_V2: ("b e", self._send),
+            RequestCode.SEND_BATCH_MESSAGE: ("b e", self._send),
+            RequestCode.MAXQ_STAGE_MESSAGES: ("topic queueId", self._stage),
+            RequestCode.PULL_MESSAGE: ("topic queueId", self._pull),
+            RequestCode.LITE_PULL_MESSAGE: ("topic queueId", self._pull),
+            RequestCode.QUERY_CONSUMER_OFFSET: ("topic queueId", self._query_consumer_offset),
+            RequestCode.UPDATE_CONSUMER_OFFSET: ("topic queueId", self._update_consumer_offset),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: ("topic queueId", self._search_offset),
+            RequestCode.GET_MAX_OFFSET: ("topic queueId", self._max_offset),
+            RequestCode.GET_MIN_OFFSET: ("topic queueId", self._min_offset),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: ("topic queueId", self._earliest_store_time),
+        }
+        for code, (names, handle) in handlers.items():
+            topic_field, queue_field = names.split()
+            inner = server.processor(code)
+            self._inner[int(code)] = inner
+            server.register(code, self._before(inner, topic_field, queue_field, handle))
+
+    def _before(
+        self,
+        inner: Processor,
+        topic_field: str,
+        queue_field: str,
+        handle: Callable[[GlobalQueue, Connection, RemotingCommand], Answer],
+    ) -> Processor:
+        mappings = self._mappings
+
+        def process(connection: Connection, request: RemotingCommand) -> Answer:
+            detail = mappings.table.get(request.ext.get(topic_field, ""))
+            is_physical = request.ext.get("lo") == "false" and handle not in (self._send, self._stage)
+            if is_physical and self._is_slave():
+                return self._here(connection, request, {}, _by_a_stand_in)
+            if detail is None or is_physical:
+                return inner(connection, request)
+            return handle(self._queue(detail, request, queue_field), connection, request)
+
+        return process
+
+    def _queue(self, detail: TopicQueueMappingDetail, request: RemotingCommand, queue_field: str) -> GlobalQueue:
+        global_id = HeaderFields(request.ext).required_int(queue_field)
+        if global_id < 0:
+            led = (number for number, items in sorted(detail.hosted_queues.items()) if _leads(detail, items))
+            global_id = next(led, global_id)
+        items = detail.hosted_queues.get(global_id, [])
+        if not _leads(detail, items):
+            raise RequestRefusedError(
+                ResponseCode.NOT_LEADER_FOR_QUEUE,
+                f"{detail.topic}-{global_id} does not exist in request process of current broker {detail.bname}",
+            )
+        return GlobalQueue(detail, global_id, items)
+
+    # --- sends and pulls ----------------------------------------------------------------------------------------------
+
+    def _send(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
+        leader = queue.leader
+        is_v1 = request.code == RequestCode.SEND_MESSAGE
+        queue_field, properties_field = ("queueId", "properties") if is_v1 else ("e", "i")
+        is_half = opens_transaction(decode_properties(request.ext.get(properties_field)))
+
+        def rewrite(reply: RemotingCommand) -> RemotingCommand:
+            if "queueOffset" not in reply.ext:
+                return reply
+            offset = int(reply.ext["queueOffset"])
+            if not is_half:  # else it is a place among half messages, and the transaction is ended by its number
+                offset = leader.to_logic_within(offset)
+            return replace(reply, ext={**reply.ext, "queueId": str(queue.global_id), "queueOffset": str(offset)})
+
+        return self._here(connection, request, {queue_field: str(leader.queue_id)}, rewrite)
+
+    def _stage(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
+        """The physical queue is kept with the messages: their delivery finds the global one by it, wherever that is."""
+        return self._here(connection, request, {"queueId": str(queue.leader.queue_id)}, lambda reply: reply)
+
+    def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
+        fields = HeaderFields(request.ext)
+        asked = fields.required_int("queueOffset")
+        item = queue.item_at(asked)
+        physical = item.to_physical(asked)
+        following = item_after(queue.items, item) if item.has_end and physical >= item.end_offset else None
+        if following is not None:
+            return _go_on(request, following)
+        ext = {"queueId": str(item.queue_id), "queueOffset": str(physical)}
+        if item.has_end:
+            most = max(1, min(item.end_offset - physical, fields.required_int("maxMsgNums")))
+            ext["maxMsgNums"] = str(most)
+
+        is_slave = queue.is_here(item) and self._is_slave()
+
+        def rewrite(reply: RemotingCommand) -> RemotingCommand:
+            return global_pull_answer(_by_a_stand_in(reply) if is_slave else reply, queue.items, item, physical)
+
+        if queue.is_here(item):
+            commit = fields.opt_int("commitOffset")
+            flags = fields.required_int("sysFlag")
+            if item is not queue.leader:  # it never grows: what is not there is elsewhere
+                flags &= ~_SUSPEND
+            if commit and commit >= item.logic_offset:
+                ext["commitOffset"] = str(item.to_physical(commit))
+            else:  # of another part: the reader commits it by itself
+                flags &= ~_COMMIT
+            ext["sysFlag"] = str(flags)
+            return self._here(connection, request, ext, rewrite)
+        ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(_COMMIT | _SUSPEND))
+        return self._pull_elsewhere(connection, request, self._elsewhere(item, request, ext, rewrite))
+
+    async def _pull_elsewhere(
+        self, connection: Connection, request: RemotingCommand, answer: Awaitable[RemotingCommand]
+    ) -> RemotingCommand:
+        """What another broker answered, to a reader who may still read: that one is asked in this broker's name."""
+        since = None if self._guard is None else self._guard.rules
+        reply = await answer
+        refused = None if self._guard is None else self._guard.again(connection, request, since)
+        return refused or reply
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    async def _query_consumer_offset(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """From the leader back to the first: the newest part in which the group has consumed."""
+        only = len(queue.items) == 1 and queue.leader.logic_offset == 0
+        not_zero = {} if only else {"setZeroIfNotFound": "false"}
+        answer: RemotingCommand | None = None
+        for item in reversed(decided(queue.items)):
+            answer = await self._ask(queue, item, connection, request, not_zero)
+            if answer.code == ResponseCode.SUCCESS:
+                return _with_offset(answer, item.to_logic(int(answer.ext["offset"])))
+            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+                return answer
+        return answer or request.reply(ResponseCode.QUERY_NOT_FOUND, "Not found, maybe this group consumer boot first")
+
+    async def _update_consumer_offset(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        offset = HeaderFields(request.ext).required_int("commitOffset")
+        item = queue.item_at(offset)
+        physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
+        ext = {"commitOffset": str(physical)}
+        return await self._ask(queue, item, connection, request, ext)
+
+    async def _search_offset(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """In the first part that has something so young; at the leader's end if none has."""
+        items = decided(queue.items)
+        for item in items:
+            answer = await self._ask(queue, item, connection, request, {})
+            if answer.code != ResponseCode.SUCCESS:
+                return answer
+            physical = int(answer.ext["offset"])
+            if item is items[-1] or (physical >= 0 and not (item.has_end and physical >= item.end_offset)):
+                return _with_offset(answer, item.to_logic(physical))
+        queue.item_at(0)
+        raise AssertionError("a queue of which no part is decided has no item at 0")
+
+    async def _max_offset(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        item = queue.item_at(_END)
+        answer = await self._ask(queue, item, connection, request, {})
+        if answer.code != ResponseCode.SUCCESS:
+            return answer
+        return _with_offset(answer, item.to_logic(int(answer.ext["offset"])))
+
+    async def _min_offset(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        item = queue.item_at(0)
+        answer = await self._ask(queue, item, connection, request, {})
+        if answer.code != ResponseCode.SUCCESS:
+            return answer
+        return _with_offset(answer, item.to_logic_within(int(answer.ext["offset"])))
+
+    async def _earliest_store_time(
+        self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        return await self._ask(queue, queue.item_at(0), connection, request, {})
+
+    # --- asking the processors ----------------------------------------------------------------------------------------
+
+    def _here(self, connection: Connection, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite) -> Answer:
+        """This broker's processor, its answer rewritten whenever it comes."""
+        physical = replace(request, ext={**request.ext, **ext, "lo": "false"})
+        answer = self._inner[request.code](cast(Connection, _Rewriting(connection, rewrite)), physical)
+        if answer is None:
+            return None
+        if inspect.isawaitable(answer):
+            return _rewritten(answer, rewrite)
+        assert isinstance(answer, RemotingCommand)
+        return rewrite(answer)
+
+    async def _elsewhere(
+        self, item: LogicQueueMappingItem, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite
+    ) -> RemotingCommand:
+        topic = request.ext.get("topic", "")
+        answer = await self._others.ask(item.bname, topic, request.code, {**unsigned(request.ext), **ext})
+        return rewrite(request.reply(answer.code, answer.remark, dict(answer.ext), answer.body))
+
+    async def _ask(
+        self,
+        queue: GlobalQueue,
+        item: LogicQueueMappingItem,
+        connection: Connection,
+        request: RemotingCommand,
+        ext: dict[str, str],
+    ) -> RemotingCommand:
+        """The answer about an item, wherever it is, as it comes."""
+        ext = {**ext, "queueId": str(item.queue_id)}
+        if not queue.is_here(item):
+            return await self._elsewhere(item, request, ext, lambda reply: reply)
+        answer = self._here(connection, request, ext, lambda reply: reply)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        assert isinstance(answer, RemotingCommand), "questions about offsets are answered at once"
+        return answer
+
+
+def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
+    """A reader has everything before this item."""
+    place = str(item.logic_offset)
+    ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
+    return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "this part of the queue has ended", ext)
+
+
+def _by_a_stand_in(reply: RemotingCommand) -> RemotingCommand:
+    return replace(reply, ext={**reply.ext, STANDS_IN: "true"})
+
+
+def _leads(detail: TopicQueueMappingDetail, items: Sequence[LogicQueueMappingItem]) -> bool:
+    return bool(items) and items[-1].bname == detail.bname
+
+
+def _with_offset(answer: RemotingCommand, offset: int) -> RemotingCommand:
+    return replace(answer, ext={**answer.ext, "offset": str(offset)})
+
+
+async def _rewritten(answer: Awaitable[RemotingCommand | None], rewrite: Rewrite) -> RemotingCommand | None:
+    reply = await answer
+    return None if reply is None else rewrite(reply)

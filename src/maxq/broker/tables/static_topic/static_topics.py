@@ -1,0 +1,56 @@
+"""StaticTopics: what a broker needs for static topics, put together."""
+
+from maxq.broker.bundles import Environment, Tables
+from maxq.broker.fast_path.pull_plans import PullPlans
+from maxq.broker.identity.role import SLAVE
+from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldService
+from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
+from maxq.broker.tables.static_topic.static_topic_gate import StaticTopicGate
+from maxq.broker.tables.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
+from maxq.broker.tables.topic.topic_tails import TopicTails
+from maxq.remoting.server import RemotingServer
+
+
+class StaticTopics:
+    """The mappings of one broker, and those who must know of them.
+
+    The batch paths of sends and pulls answer without asking a processor, so they leave static topics alone: their tails
+    are not plain, and none of their pulls is learned.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        tables: Tables,
+        others: OtherBrokers,
+        cleaner: TopicQueueMappingCleanService,
+        tails: TopicTails,
+        plans: PullPlans,
+        hold_service: PullRequestHoldService,
+    ) -> None:
+        self._tails = tails
+        self._plans = plans
+        self._hold_service = hold_service
+        self._cleaner = cleaner
+        self._gate = StaticTopicGate(
+            tables.mappings, others, env.guard, lambda: env.settings.store.broker_role == SLAVE
+        )
+
+    def register(self, server: RemotingServer) -> None:
+        """Wrap the processors that are registered now."""
+        self._gate.place(server)
+
+    async def load(self) -> None:
+        """Loads nothing: the table is loaded with the others."""
+
+    def start(self) -> None:
+        self._cleaner.start()
+
+    async def shutdown(self) -> None:
+        await self._cleaner.shutdown()
+
+    def mappings_changed(self) -> None:
+        """A topic has become static, or its queues have moved."""
+        self._tails.refresh_all()
+        self._plans.forget_all()
+        self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it

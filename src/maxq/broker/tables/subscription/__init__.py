@@ -1,0 +1,1 @@
+"""Subscription groups: `subscription_group_manager.py` is the table of their configuration (subscriptionGroup.json)."""

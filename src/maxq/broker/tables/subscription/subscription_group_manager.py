@@ -1,0 +1,249 @@
+"""SubscriptionGroupManager: the consumer groups that this broker knows, and which topics they must not read.
+
+Source:
+    broker/subscription/SubscriptionGroupManager.java.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.tables.attributes import SUBSCRIPTION_GROUP_ATTRIBUTES, alter_attributes
+from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.tables.row_json import RowJson
+from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX, is_lmq, is_system_group, validate_group
+from maxq.config.settings import BrokerSettings
+from maxq.errors import RemoteProtocolError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.json.json_body import read_int
+from maxq.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "subscriptionGroup.json"
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+
+class SubscriptionGroupManager(PersistentManager):
+    """Groups by name. A config in the table is never changed, only replaced.
+
+    Attributes:
+        row_json: what puts groups into bodies.
+    """
+
+    def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
+        super().__init__(disk, path)
+        self._settings = settings
+        self._clock = clock
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
+        self.row_json: RowJson[SubscriptionGroupConfig] = RowJson("subscriptionGroupTable")
+        self.forbidden_table: dict[str, dict[str, int]] = {}  # group → topic → bits, bit n = PermName index n
+        self._why_disabled: dict[str, str] = {}
+        self._listeners: list[Callable[[Iterable[str]], None]] = []
+
+    def add_change_listener(self, listener: Callable[[Iterable[str]], None]) -> None:
+        """`listener` gets the names of groups that were updated or deleted; not of those that first use creates, nor at
+        `load`."""
+        self._listeners.append(listener)
+
+    def _tell(self, groups: Iterable[str]) -> None:
+        for listener in self._listeners:
+            listener(groups)
+
+    def create_system_groups(self) -> None:
+        """Call once, after `load`: what the file says of a system group stays."""
+        for group in SYSTEM_GROUPS:
+            self.subscription_group_table.setdefault(group, SubscriptionGroupConfig(group_name=group))
+
+    # --- look up ------------------------------------------------------------------------------------------------------
+
+    def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, created on first use if autoCreateSubscriptionGroup allows it and the name is legal.
+
+        Any group named as a light message queue counts as one where they are on.
+        """
+        config = self.subscription_group_table.get(group)
+        if config is not None:
+            return config
+        if self._is_lmq(group):
+            return SubscriptionGroupConfig(group_name=group)
+        broker = self._settings.broker
+        allowed = broker.auto_create_subscription_group or (broker.enable_create_sys_group and is_system_group(group))
+        if not allowed or validate_group(group) is not None:
+            return None
+        config = SubscriptionGroupConfig(group_name=group)
+        log.info("auto create a subscription group, %s", group)
+        self.subscription_group_table[group] = config
+        self._on_change()
+        return config
+
+    def contains_subscription_group(self, group: str) -> bool:
+        """Is the group known? Does not create it."""
+        return group in self.subscription_group_table or self._is_lmq(group)
+
+    def has_retry_topic(self, name: str) -> bool:
+        """Is this the retry topic of a group of its own? The older spelling of a pop group's retry topic,
+        `%RETRY%group_topic`, can be that of the group `group_topic` as well, and then is that group's."""
+        return name.removeprefix(RETRY_PREFIX) in self.subscription_group_table
+
+    def _is_lmq(self, group: str) -> bool:
+        return self._settings.store.enable_lmq and is_lmq(group)
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
+        """Create or replace one group; see `update_subscription_group_config_list`."""
+        self.update_subscription_group_config_list([config])
+
+    def update_subscription_group_config_list(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Create or replace groups, all or none. Their attributes are changes with signed keys.
+
+        Raises:
+            InvalidAttributeError: nothing was changed.
+        """
+        merged = [self._merge(config) for config in configs]
+        for config in merged:
+            known = self.subscription_group_table.get(config.group_name)
+            log.info("%s subscription group %s", "create" if known is None else "update", config)
+            self.subscription_group_table[config.group_name] = config
+            self._why_disabled.pop(config.group_name, None)
+        if merged:
+            self._on_change(len(merged))
+            self._tell([config.group_name for config in merged])
+
+    def _merge(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        known = self.subscription_group_table.get(config.group_name)
+        current = None if known is None else known.attributes
+        return replace(config, attributes=alter_attributes(SUBSCRIPTION_GROUP_ATTRIBUTES, current, config.attributes))
+
+    def disable_consume(self, group: str, why: str) -> bool:
+        """Shut the group out (it is too far behind); an administrator lets it in again. False: it is out already."""
+        config = self.subscription_group_table.get(group)
+        if config is None or not config.consume_enable:
+            return False
+        self.subscription_group_table[group] = replace(config, consume_enable=False)
+        self._why_disabled[group] = why
+        self._on_change()
+        return True
+
+    def why_disabled(self, group: str) -> str:
+        """Why this broker has shut the group out, which is not let in; empty: an administrator did, or a broker of an
+        earlier life."""
+        return self._why_disabled.get(group, "")
+
+    def delete_subscription_group_config(self, group: str) -> bool:
+        """Forget the group; False if it was not known."""
+        known = self.subscription_group_table.pop(group, None)
+        self.row_json.forget([group])
+        forbidden = self.forbidden_table.pop(group, None)
+        self._why_disabled.pop(group, None)
+        if known is None and forbidden is None:
+            log.warning("delete subscription group failed, %s does not exist", group)
+            return False
+        log.info("delete subscription group %s", group)
+        self._on_change()
+        self._tell([group])
+        return True
+
+    def take_from_master(
+        self,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """The master's tables in place of these, under the master's version: so both stay equal until one changes."""
+        known = self.subscription_group_table
+        gone = [group for group in known if group not in groups]
+        changed = {group: config for group, config in groups.items() if known.get(group) != config}
+        self.take_rows(changed, gone, forbidden, version)
+
+    def take_rows(
+        self,
+        rows: Mapping[str, SubscriptionGroupConfig],
+        gone: Iterable[str],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """What has changed in the master's table of groups, which is of this version now, and all that is forbidden."""
+        known = self.subscription_group_table
+        deleted = [group for group in gone if known.pop(group, None) is not None]
+        self.row_json.forget(deleted)
+        for group in deleted:
+            self._why_disabled.pop(group, None)
+        known.update(rows)
+        self._tell([*deleted, *rows])
+        self.forbidden_table = {group: dict(topics) for group, topics in forbidden.items()}
+        self.data_version = version.copy()
+        self.request_persist()
+
+    # --- what a group must not read -----------------------------------------------------------------------------------
+
+    def is_forbidden(self, group: str, topic: str, permission_bit: int) -> bool:
+        """Is this use (bit number: 2 = read) of the topic shut for the group?"""
+        if not self.forbidden_table:
+            return False
+        return bool(self.forbidden_table.get(group, {}).get(topic, 0) >> permission_bit & 1)
+
+    def update_forbidden(self, group: str, topic: str, permission_bit: int, *, forbidden: bool) -> None:
+        """Shut or open this use of the topic for the group."""
+        topics = dict(self.forbidden_table.get(group, {}))
+        bits = topics.get(topic, 0)
+        bits = bits | 1 << permission_bit if forbidden else bits & ~(1 << permission_bit)
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+        if topics:
+            self.forbidden_table[group] = topics
+        else:
+            self.forbidden_table.pop(group, None)
+        log.info("group %s, topic %s: forbidden bits are %d now", group, topic, bits)
+        self._on_change()
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _on_change(self, count: int = 1) -> None:
+        now_ms = self._clock.wall_ms()
+        for _ in range(count):
+            self.data_version = next_version(self.data_version, now_ms)
+        self.request_persist()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "forbiddenTable": {group: dict(topics) for group, topics in dict(self.forbidden_table).items()},
+            "subscriptionGroupTable": {
+                group: config.to_json() for group, config in dict(self.subscription_group_table).items()
+            },
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        groups = object_member(value, "subscriptionGroupTable")
+        self.subscription_group_table.update(
+            {group: replace(SubscriptionGroupConfig.from_json(c), group_name=group) for group, c in groups.items()}
+        )
+        for group, topics in object_member(value, "forbiddenTable").items():
+            self.forbidden_table[group] = _bits(group, topics)
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+
+
+def _bits(group: str, topics: Any) -> dict[str, int]:
+    try:
+        return {str(topic): read_int(bits) for topic, bits in topics.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise RemoteProtocolError(f"forbiddenTable of {group} is numbers by topic, not {topics!r:.80}") from None

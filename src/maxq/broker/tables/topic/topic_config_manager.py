@@ -1,0 +1,278 @@
+"""TopicConfigManager: the topics of this broker.
+
+Source:
+    broker/topic/TopicConfigManager.java.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Final
+
+from maxq.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from maxq.broker.tables.persistent_manager import PersistentManager, next_version, object_member
+from maxq.broker.tables.row_json import RowJson
+from maxq.broker.tables.topic import topic_validator as names
+from maxq.config.settings import BrokerSettings
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.topic_config import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from maxq.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "topics.json"
+SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
+BENCHMARK_QUEUE_NUMS: Final = 1024
+
+#: Called on the loop after the table and its version changed, with the new or changed topics and the deleted names.
+TopicChangeListener = Callable[[list[TopicConfig], list[str]], None]
+
+
+class TopicConfigManager(PersistentManager):
+    """Topics by name. A config in the table is never changed, only replaced.
+
+    Attributes:
+        row_json: what puts topics into bodies.
+        is_alone: there are no other brokers that an automatic topic could be missing on (standalone).
+    """
+
+    def __init__(self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock) -> None:
+        super().__init__(disk, path)
+        self._settings = settings
+        self._clock = clock
+        self._listeners: list[TopicChangeListener] = []
+        self._own_system_topics: set[str] = set()
+        self.data_version = DataVersion(timestamp=clock.wall_ms())
+        self.topic_config_table: dict[str, TopicConfig] = {}
+        self.row_json: RowJson[TopicConfig] = RowJson("topicConfigTable")
+        self.is_alone = False
+
+    def add_change_listener(self, listener: TopicChangeListener) -> None:
+        """Not called for `load` and `create_system_topics`: walk the table after them."""
+        self._listeners.append(listener)
+
+    # --- look up ------------------------------------------------------------------------------------------------------
+
+    def select_topic_config(self, topic: str) -> TopicConfig | None:
+        """The topic; any light message queue counts as one where they are on."""
+        config = self.topic_config_table.get(topic)
+        if config is None and self._settings.store.enable_lmq and names.is_lmq(topic):
+            return _topic(topic, 1)
+        return config
+
+    def contains_topic(self, topic: str) -> bool:
+        return self.select_topic_config(topic) is not None
+
+    def is_order_topic(self, topic: str) -> bool:
+        config = self.topic_config_table.get(topic)
+        return config is not None and config.order
+
+    def system_topics(self) -> set[str]:
+        """All system topics, also those named after cluster and broker."""
+        return set(names.SYSTEM_TOPICS) | self._own_system_topics
+
+    def is_system_topic(self, topic: str) -> bool:
+        return names.is_system_topic(topic) or topic in self._own_system_topics
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create_system_topics(self) -> None:
+        """Call once, after `load`: what the file says of a system topic stays."""
+        for config in self._built_in():
+            self._own_system_topics.add(config.topic_name)
+            self.topic_config_table.setdefault(config.topic_name, config)
+
+    def _built_in(self) -> list[TopicConfig]:
+        broker, store = self._settings.broker, self._settings.store
+        cluster, name = broker.broker_cluster_name, broker.broker_name
+        read_write = PERM_READ | PERM_WRITE
+        topics = [
+            _topic(names.SELF_TEST_TOPIC, 1),
+            _topic(names.BENCHMARK_TOPIC, BENCHMARK_QUEUE_NUMS),
+            _topic(cluster, 16, PERM_INHERIT | (read_write if broker.cluster_topic_enable else 0)),
+            _topic(name, 1, PERM_INHERIT | (read_write if broker.broker_topic_enable else 0)),
+            _topic(names.OFFSET_MOVED_EVENT, 1),
+            _topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUE_NUMS),
+            _topic(cluster + names.REPLY_TOPIC_POSTFIX, 1),
+            _topic(names.REVIVE_TOPIC_PREFIX + cluster, broker.revive_queue_num),
+            _topic(names.SYNC_BROKER_MEMBER_PREFIX + name, 1, PERM_INHERIT),
+            _topic(names.TRANS_HALF_TOPIC, 1),
+            _topic(names.TRANS_OP_HALF_TOPIC, 1),
+            _topic(names.ROCKSDB_TRANS_HALF_TOPIC, 1),
+            _topic(names.ROCKSDB_TRANS_OP_HALF_TOPIC, 1),
+        ]
+        if broker.auto_create_topic_enable:
+            inherited = read_write | PERM_INHERIT
+            topics.append(_topic(names.AUTO_CREATE_TOPIC, broker.default_topic_queue_nums, inherited))
+        if broker.trace_topic_enable:
+            topics.append(_topic(broker.msg_trace_topic_name, 1))
+        if store.timer_wheel_enable:
+            topics.append(_topic(names.TIMER_TOPIC, 1))
+        return topics
+
+    def create_topic_in_send_message_method(
+        self,
+        topic: str,
+        default_topic: str,
+        remote_address: str,
+        client_default_topic_queue_nums: int,
+        topic_sys_flag: int,
+    ) -> TopicConfig | None:
+        """The topic of a send, made from the template `default_topic` if it is not there yet.
+
+        Args:
+            client_default_topic_queue_nums: the most queues that the client wants; the template may allow fewer.
+
+        Returns:
+            None when the template is unknown or does not pass itself on. A new topic is not on disk yet: await
+            `persisted` before the send is answered.
+        """
+        known = self.topic_config_table.get(topic)
+        if known is not None:
+            return known
+        template = self.topic_config_table.get(default_topic)
+        if template is None:
+            log.warning("no topic %s: template %s does not exist, producer %s", topic, default_topic, remote_address)
+            return None
+        is_shut = default_topic == names.AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic_enable
+        if is_shut or not template.is_inherited:
+            log.warning("no topic %s: template %s is not passed on, producer %s", topic, default_topic, remote_address)
+            return None
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=max(0, min(client_default_topic_queue_nums, template.write_queue_nums)),
+            write_queue_nums=max(0, min(client_default_topic_queue_nums, template.write_queue_nums)),
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=topic_sys_flag,
+        )
+        log.log(
+            logging.INFO if self.is_alone else logging.WARNING,
+            "topic %s was made on this broker alone by a message of %s (autoCreateTopicEnable, from %s, %d queues): "
+            "no other broker of the cluster gets its messages; make topics with updateTopic -c, and switch "
+            "autoCreateTopicEnable off",
+            topic, remote_address, default_topic, config.write_queue_nums,
+        )  # fmt: skip
+        self._put([config])
+        return config
+
+    def create_topic_in_send_message_back_method(
+        self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int, is_order: bool = False
+    ) -> TopicConfig:
+        """A topic that the broker needs itself (retry, dead letter …): made if it is not there, its order flag set."""
+        known = self.topic_config_table.get(topic)
+        if known is not None:
+            if known.order == is_order:
+                return known
+            config = replace(known, order=is_order)
+        else:
+            config = _topic(topic, queue_nums, perm)
+            config.topic_sys_flag, config.order = topic_sys_flag, is_order
+            log.info("create new topic %s", config)
+        self._put([config])
+        return config
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    def update_topic_config(self, config: TopicConfig) -> bool:
+        """Create or replace one topic; see `update_topic_config_list`."""
+        return self.update_topic_config_list([config])
+
+    def update_topic_config_list(self, configs: Iterable[TopicConfig]) -> bool:
+        """Create or replace topics, all or none. Their attributes are changes with signed keys.
+
+        Returns:
+            False if everything was so already.
+
+        Raises:
+            InvalidAttributeError: nothing was changed.
+        """
+        merged = [self._merge(config) for config in configs]
+        changed = [config for config in merged if self.topic_config_table.get(config.topic_name) != config]
+        for config in changed:
+            log.info("update topic %s, before: %s", config, self.topic_config_table.get(config.topic_name))
+        if changed:
+            self._put(changed)
+        return bool(changed)
+
+    def _merge(self, config: TopicConfig) -> TopicConfig:
+        known = self.topic_config_table.get(config.topic_name)
+        current = None if known is None else known.attributes
+        return replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
+
+    def update_order_topic_config(self, order_conf_by_topic: Mapping[str, str]) -> None:
+        """What the name server says of ordered topics: those named become ordered here."""
+        known = self.topic_config_table
+        topics = [topic for topic in order_conf_by_topic if topic in known and not known[topic].order]
+        if topics:
+            log.info("ordered from now on: %s", topics)
+            self._put([replace(known[topic], order=True) for topic in topics])
+
+    def delete_topic_configs(self, topics: Iterable[str]) -> list[str]:
+        """Forget topics; returns those that were known."""
+        deleted = [topic for topic in topics if self.topic_config_table.pop(topic, None) is not None]
+        self.row_json.forget(deleted)
+        if deleted:
+            log.info("delete topics %s", deleted)
+            self._on_change([], deleted)
+        return deleted
+
+    def take_from_master(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
+        """The master's table in place of this one, under the master's version: so both stay equal until one changes."""
+        table = self.topic_config_table
+        deleted = [topic for topic in table if topic not in configs]
+        changed = {topic: config for topic, config in configs.items() if table.get(topic) != config}
+        self.take_rows(changed, deleted, version)
+
+    def take_rows(self, rows: Mapping[str, TopicConfig], gone: Iterable[str], version: DataVersion) -> None:
+        """What has changed in the master's table, which is of this version now."""
+        table = self.topic_config_table
+        deleted = [topic for topic in gone if table.pop(topic, None) is not None]
+        self.row_json.forget(deleted)
+        table.update(rows)
+        self.data_version = version.copy()
+        self.request_persist()
+        if rows or deleted:
+            for listener in self._listeners:
+                listener(list(rows.values()), deleted)
+
+    def update_data_version(self) -> None:
+        """The table means something else now although no topic changed (brokerPermission)."""
+        self.data_version = next_version(self.data_version, self._clock.wall_ms())
+        self.request_persist()
+
+    def announce(self, topic: str) -> None:
+        """Something that goes with a topic has changed (its static mapping): tell the listeners as if it had."""
+        for listener in self._listeners:
+            listener([self.topic_config_table[topic]], [])
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            self.topic_config_table[config.topic_name] = config
+        self._on_change(configs, [])
+
+    def _on_change(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        self.update_data_version()
+        for listener in self._listeners:
+            listener(changed, deleted)
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "topicConfigTable": {topic: config.to_json() for topic, config in dict(self.topic_config_table).items()},
+        }
+
+    def from_json(self, value: dict[str, Any]) -> None:
+        topics = object_member(value, "topicConfigTable")
+        self.topic_config_table.update(
+            {topic: replace(TopicConfig.from_json(config), topic_name=topic) for topic, config in topics.items()}
+        )
+        if value.get("dataVersion") is not None:
+            self.data_version = DataVersion.from_json(value["dataVersion"])
+
+
+def _topic(name: str, queue_nums: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm)

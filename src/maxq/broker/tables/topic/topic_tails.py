@@ -1,0 +1,109 @@
+"""TopicTails: tells the store's plain send path what it may know of each topic.
+
+The plain path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
+would check of the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues
+needs no check beyond the queue id.
+
+Source:
+    the checks of broker/processor/SendMessageProcessor.java.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from maxq.broker.tables.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE
+from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
+from maxq.broker.tables.topic.topic_validator import (
+    DLQ_PREFIX,
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    is_not_allowed_send_topic,
+    validate_topic,
+)
+from maxq.config.settings import BrokerSettings, Change
+from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
+from maxq.protocol.enums import TopicFilterType
+from maxq.store.log.tails_cy import TopicTail
+
+_SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
+_GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
+
+
+class TopicTails:
+    """Keeps the TopicTails of the store in step with the TopicConfigManager."""
+
+    def __init__(
+        self,
+        topics: TopicConfigManager,
+        settings: BrokerSettings,
+        tail_of: Callable[[str], TopicTail],
+        is_static: Callable[[str], bool],
+    ) -> None:
+        """
+        Args:
+            tail_of: gives the store's tail of a topic, made if it is not there yet.
+            is_static: are the queue ids of this topic global, so that sends to it are translated? Call refresh_all when
+                that changes.
+        """
+        self._topics = topics
+        self._settings = settings
+        self._tail_of = tail_of
+        self._is_static = is_static
+        self._shut: set[str] = set()
+
+    def shut(self, topic: str) -> None:
+        """Have every send to the topic take the general way, whatever its configuration says, until `open`."""
+        self._shut.add(topic)
+        self._refresh(topic)
+
+    def open(self, topic: str) -> None:
+        """The end of `shut`."""
+        self._shut.discard(topic)
+        self._refresh(topic)
+
+    def _refresh(self, topic: str) -> None:
+        config = self._topics.topic_config_table.get(topic)
+        if config is not None:
+            self.topics_changed([config], [])
+
+    def refresh_all(self) -> None:
+        """Once the topics and the store are loaded."""
+        self.topics_changed(list(self._topics.topic_config_table.values()), [])
+
+    def settings_changed(self, changes: list[Change]) -> None:
+        """A live update of the settings may close or open topics."""
+        if any(change.name in _SETTINGS for change in changes):
+            self.refresh_all()
+
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Bring the tails of these topics in step."""
+        for topic in deleted:
+            tail = self._tail_of(topic)
+            tail.plain, tail.is_static, tail.max_queue_id = False, False, -1
+        is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
+        checks_types = self._settings.broker.enable_topic_message_type_check
+        for config in changed:
+            tail = self._tail_of(config.topic_name)
+            tail.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
+            tail.write_queue_nums = config.write_queue_nums
+            tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
+            tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
+            takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
+            tail.is_static = self._is_static(config.topic_name)
+            takes_all = takes_all and config.topic_name not in self._shut and not tail.is_static
+            tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
+
+
+def _is_plain(config: TopicConfig, *, is_writable: bool) -> bool:
+    topic = config.topic_name
+    attributes = config.attributes
+    return (
+        not topic.startswith(_GUARDED_PREFIXES)
+        and not is_not_allowed_send_topic(topic)
+        and validate_topic(topic) is None
+        and attributes.get(CLEANUP_POLICY, "DELETE") == "DELETE"
+        and attributes.get(QUEUE_TYPE, "SimpleCQ") == "SimpleCQ"
+        and (is_writable or not config.order)
+        and config.write_queue_nums > 0
+    )

@@ -1,0 +1,181 @@
+"""From a staged request to messages in their topic; and, after a crash, how many of them are there already.
+
+Messages of one request are stored in one turn of the loop, directly behind the ledger's step entry, with nothing
+between them. A crash keeps a prefix of the log, or of its unflushed end some records and others not. So the messages of
+the last step that exist are those found behind its entry, by their unique keys, as far as the step can have reached.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from maxq.broker.processors.send.put_hooks import PutHooks
+from maxq.broker.processors.send.send_checks import SendChecks
+from maxq.broker.processors.send.send_message import BATCH_CQ
+from maxq.broker.processors.send.send_properties import BrokerProperties
+from maxq.broker.tables.attributes import QUEUE_TYPE
+from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from maxq.broker.tables.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
+from maxq.broker.two_phase.batch_ledger import Piece
+from maxq.broker.two_phase.staged_record import (
+    Staged,
+    batch_positions,
+    read_staged,
+)
+from maxq.codes import RequestCode, ResponseCode
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.frame.send_scanner_cy import SendScanner
+from maxq.protocol.header.send import SendMessageRequestHeader
+from maxq.protocol.message.message import decode_batch, decode_record
+from maxq.runtime.blocking import COLD_READS
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
+
+_ILLEGAL: Final = frozenset({PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED})
+_READER: Final = "MAXQ_STAGED_DELIVERY"  # as which staged records are read, for the statistics
+_QUEUES: Final = 4
+_MOST_OVERHEAD: Final = 2_048  # of a stored message over the same in a batch body: head, hosts, topic, properties added
+
+
+class StagedDelivery:
+    """Reads and delivers staged requests of one broker.
+
+    Args:
+        mappings: where the queues of static topics are that messages were staged for.
+        hooks: what messages meet that are not delivered as a batch; the last of them has those whose queue has moved
+            given to the broker that leads it.
+        frame_limit: longest frame, bytes.
+        on_stored: told topic, queue id and the result of what did not take the compiled way.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        checks: SendChecks,
+        mappings: TopicQueueMappingManager,
+        hooks: PutHooks,
+        own_properties: BrokerProperties,
+        frame_limit: int,
+        on_stored: Callable[[str, int, PutMessageResult], None],
+    ) -> None:
+        self._store = store
+        self._checks = checks
+        self._mappings = mappings
+        self._hooks = hooks
+        self._own_properties = own_properties
+        self._scanner = SendScanner(frame_limit)
+        self._on_stored = on_stored
+
+    async def read(self, piece: Piece) -> Staged | None:
+        """Returns the staged request; None if it is not there."""
+        found = self._store.get_message(_READER, STAGED_TOPIC, 0, piece.queue_offset, 1, None)
+        if not found.buffers:
+            return None
+        if found.cold:
+            await COLD_READS.run(found.bring_in)
+        staged = read_staged(decode_record(found.buffers[0]))
+        if staged is None or (staged.attempt, staged.sequence) != (piece.attempt, piece.sequence):
+            return None  # a master that lost it has given its place to another
+        return staged
+
+    # --- what is there already ---
+
+    def missing(self, staged: Staged, messages: list[int] | None, step_end: int) -> list[int]:
+        """Which messages of a step are not in the log.
+
+        Args:
+            messages: their numbers; None: all of them.
+            step_end: physical offset behind the step's entry.
+        """
+        keys = [message.uniq_key for message in decode_batch(staged.body, staged.topic)]
+        numbers = list(range(len(keys))) if messages is None else messages
+        wanted = {keys[number] for number in numbers}
+        end = step_end + 2 * (len(staged.body) + len(numbers) * _MOST_OVERHEAD)  # twice: a file may have ended
+        offset, record = self._record(step_end)
+        while record is not None and wanted and offset < end:
+            message = decode_record(record, check_crc=False)
+            wanted.discard(message.uniq_key)
+            offset, record = self._record(offset + len(record))
+        return [number for number in numbers if keys[number] in wanted]
+
+    def _record(self, offset: int) -> tuple[int, memoryview | None]:
+        """The first record at or behind `offset`, which may be where a file of the log has ended, and where it is."""
+        store = self._store
+        if offset >= store.max_physical_offset:
+            return offset, None
+        log = store.commit_log
+        record = store.select_one_message(log.record_offset(offset))
+        if record is None:
+            offset = log.next_file_offset(offset)
+            record = store.select_one_message(log.record_offset(offset)) if offset < store.max_physical_offset else None
+        return log.record_offset(offset), record
+
+    # --- delivery ---
+
+    def deliver(self, staged: Staged, messages: list[int] | None) -> int:
+        """Store these messages (None: all), without letting anything else happen meanwhile.
+
+        Returns:
+            How many cannot be stored at all.
+
+        Raises:
+            RequestRefusedError: the store takes nothing now; some may have been stored.
+        """
+        body, count = staged.body, staged.count
+        if messages is not None:
+            positions, count = batch_positions(body), len(messages)
+            body = b"".join(body[positions[number] : positions[number + 1]] for number in messages)
+        config = self._checks.topic(staged.topic, AUTO_CREATE_TOPIC, "staged", _QUEUES, unit_mode=False)
+        if not isinstance(config, TopicConfig) or self._checks.queue_id(config, staged.queue_id, "staged"):
+            return count
+        home = self._mappings.home_of(staged.topic, staged.queue_id)
+        if not staged.plain or home.queue_id is None or config.attributes.get(QUEUE_TYPE) == BATCH_CQ:
+            return self._deliver_singly(staged, body)
+        staged = replace(staged, queue_id=home.queue_id)
+        if self._append_plainly(staged, body):
+            return 0
+        message = self._message(staged, body, {})
+        return 0 if self._put(message, self._store.put_batch) else count
+
+    def _append_plainly(self, staged: Staged, body: bytes) -> bool:
+        """The way of a plain batch that was sent."""
+        header = SendMessageRequestHeader(
+            _READER, staged.topic, AUTO_CREATE_TOPIC, _QUEUES, staged.queue_id, 0, staged.born_timestamp, 0, "",
+            batch=True,
+        )  # fmt: skip
+        frame = bytearray(RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, header.encode_v2(), body).encode())
+        scanner = self._scanner
+        if scanner.scan(frame, 0, len(frame)) != len(frame) or scanner.count != 1:
+            return False
+        return self._store.plain_writer.append_rows(
+            frame, scanner.scratch, scanner.rows, 0, 1, staged.born_host, b""
+        ).rows == 1  # fmt: skip
+
+    def _deliver_singly(self, staged: Staged, body: bytes) -> int:
+        lost = 0
+        for one in decode_batch(body, staged.topic):
+            properties = dict(one.properties)
+            self._own_properties.add_to(properties)
+            message = self._message(staged, one.body, properties)
+            message.flag = one.flag
+            if self._hooks.apply(message) is not None or not self._put(message, self._store.put_message):
+                lost += 1
+        return lost
+
+    def _message(self, staged: Staged, body: bytes, properties: dict[str, str]) -> MessageExtBrokerInner:
+        return MessageExtBrokerInner(
+            staged.topic, staged.queue_id, body, properties, born_timestamp=staged.born_timestamp,
+            born_host=staged.born_host,
+        )  # fmt: skip
+
+    def _put(self, message: MessageExtBrokerInner, put: Callable[[MessageExtBrokerInner], PutMessageResult]) -> bool:
+        result = put(message)
+        if result.ok:
+            self._on_stored(message.topic, message.queue_id, result)
+        elif result.status not in _ILLEGAL:
+            remark = f"staged messages for {message.topic} wait: {result.remark or result.status.name}"
+            raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        return result.ok

@@ -1,0 +1,343 @@
+"""StagedService: the ledger of this broker, written and read; deciding and delivering staged batches.
+
+Only the master of a group does this. What it knows is what its ledger says: it reads the entries when it begins to
+speak for its group, and from then on takes in each one that it writes.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+from maxq.broker.bundles import Environment, Messages
+from maxq.broker.processors.send.put_outcome import put_refusal
+from maxq.broker.tables.topic.topic_validator import STAGED_LEDGER_TOPIC
+from maxq.broker.two_phase.batch_delivery import StagedDelivery
+from maxq.broker.two_phase.batch_ledger import (
+    CLAIM,
+    DECISION,
+    DELIVERY,
+    DONE,
+    MOST_APPLICATIONS,
+    SNAPSHOT,
+    STEP,
+    Application,
+    Delivery,
+    Ledger,
+    read_runs,
+)
+from maxq.broker.two_phase.staged_record import Staged
+from maxq.codes import ResponseCode
+from maxq.errors import RequestRefusedError
+from maxq.lazy_dataclass import dataclass
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message import decode_record
+from maxq.runtime.passed_over import PassedOver
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.store_results import PutMessageResult
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_TURN_MS: Final = 3_000  # an answer "not yet" comes after so long: the asker's patience is some ten seconds
+_UNITS: Final = 1_000
+_SNAPSHOT_TAGS: Final = java_hash(SNAPSHOT)
+_ENTRIES_BETWEEN_SNAPSHOTS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """How far a delivery is.
+
+    Attributes:
+        before: it was done already when it was asked for.
+        lost: messages that could not be delivered.
+    """
+
+    done: bool
+    lost: int = 0
+    before: bool = False
+
+
+class StagedService:
+    """A SpecialService: `start` and `stop` make it read the ledger anew."""
+
+    def __init__(self, env: Environment, messages: Messages, delivery: StagedDelivery) -> None:
+        self._settings = env.settings
+        self._clock = env.clock
+        self._store = messages.store
+        self._acknowledgement = messages.acknowledgement
+        self._delivery = delivery
+        self._passed_over = PassedOver(log)
+        self._ledger = Ledger()
+        self._is_current = False
+        self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
+        self._snapshot_ms = 0
+        self._entries = 0  # since then
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of those that work or wait
+        self._reading = asyncio.Lock()
+
+    def start(self) -> None:
+        """Re-read the ledger: an earlier master may have written entries."""
+        self._is_current = False
+
+    def stop(self) -> None:
+        self._is_current = False
+
+    # --- requests ---
+
+    async def application(self, name: str) -> Application:
+        """Returns the state of an application."""
+        await self._read()
+        return self._ledger.applications.get(name, Application())
+
+    async def claim(self, name: str, coordinator: str) -> str:
+        """Note, durably, which broker decides for an application, unless one is noted.
+
+        Returns:
+            The one that is noted.
+
+        Raises:
+            RequestRefusedError: this broker stores nothing now.
+        """
+
+        async def work() -> str:
+            if not self._ledger.applications.get(name, Application()).coordinator:
+                self._append({"kind": CLAIM, "application": name, "coordinator": coordinator})
+            noted = self._ledger.applications[name].coordinator
+            await self._be_safe(self._store.appended_offset, on_disk=True)
+            return noted
+
+        return await self._alone(name, work)
+
+    async def decide(self, name: str, batch: int, decision: dict[str, Any]) -> dict[str, Any]:
+        """Decide, durably, what a batch consists of, unless that was done before.
+
+        Returns:
+            What holds: the first decision.
+
+        Raises:
+            RequestRefusedError: a later batch was decided before; or this broker stores nothing now.
+        """
+
+        async def work() -> dict[str, Any]:
+            known = self._ledger.applications.get(name, Application())
+            if known.batch is not None and known.batch > batch:
+                raise RequestRefusedError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"batch {batch} of application {name} comes after its batch {known.batch}: a stream that begins "
+                    "anew (another checkpoint) needs another applicationId",
+                )
+            if known.batch != batch:
+                self._append({"kind": DECISION, "application": name, "batch": batch, "decision": decision})
+                known = self._ledger.applications[name]
+            await self._be_safe(known.decision_end, on_disk=True)
+            return known.decision
+
+        return await self._alone(name, work)
+
+    async def deliver(
+        self, name: str, batch: int, runs: Any, check: Callable[[Staged], None] = lambda staged: None
+    ) -> Delivered:
+        """Deliver this broker's part of a decided batch, or go on with that. Returns after some seconds at most; ask
+        again until it is done.
+
+        Args:
+            check: raises RequestRefusedError if who asks may not send what a staged request holds.
+
+        Raises:
+            RequestRefusedError: this broker stores nothing now, or `check` says so; what was delivered is known, ask
+                again later.
+        """
+
+        async def work() -> Delivered:
+            known = self._ledger.applications.get(name, Application()).delivery
+            if known is None or known.batch < batch:
+                entry = {"kind": DELIVERY, "application": name, "batch": batch, "runs": runs}
+                read_runs(runs)
+                self._append(entry)
+                known = self._ledger.applications[name].delivery
+            assert known is not None, "there is one now"
+            if known.batch > batch or known.done:
+                await self._be_safe(self._store.appended_offset)
+                return Delivered(True, known.lost if known.batch == batch else 0, before=True)
+            return await self._go_on(name, known, check)
+
+        return await self._alone(name, work)
+
+    # --- delivery ---
+
+    async def _go_on(self, name: str, delivery: Delivery, check: Callable[[Staged], None]) -> Delivered:
+        """A Delivery is only ever changed by the entries that are written."""
+        end_ms = self._clock.monotonic_ms() + _TURN_MS
+        piece, messages, lost, count = delivery.piece, delivery.messages, delivery.lost, delivery.count
+        is_certain = delivery.step_end < 0
+        while piece < count:
+            if self._clock.monotonic_ms() >= end_ms:
+                return Delivered(False)
+            staged = await self._delivery.read(delivery.piece_at(piece))
+            if staged is None:
+                log.error("application %s: staged request %s is lost", name, delivery.piece_at(piece))
+                # what it held is not known any more: one message at least
+                piece, messages, lost, is_certain = piece + 1, None, lost + 1, True
+                continue
+            if not is_certain:
+                await self._be_safe(self._store.appended_offset)  # what is not committed yet cannot be seen
+                messages, is_certain = self._delivery.missing(staged, messages, delivery.step_end), True
+            if messages is None or messages:
+                self._refuse_if_anew(name, delivery)
+                check(staged)
+                at = {"application": name, "batch": delivery.batch, "piece": piece, "messages": messages}
+                self._append({"kind": STEP, **at, "lost": lost})
+                lost += self._delivery.deliver(staged, messages)
+                await self._be_safe(self._store.appended_offset)
+            piece, messages = piece + 1, None
+            await asyncio.sleep(0)
+        self._refuse_if_anew(name, delivery)
+        done = self._append({"kind": DONE, "application": name, "batch": delivery.batch, "lost": lost})
+        await self._be_safe(done.end_offset)
+        return Delivered(True, lost)
+
+    # --- the ledger ---
+
+    async def _alone(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run one operation at a time for each application, after the ledger was read."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        async with lock:
+            await self._read()
+            return await work()
+
+    def _refuse_if_slave(self) -> None:
+        if self._settings.store.broker_role == "SLAVE":
+            remark = "this broker is a SLAVE: staged messages are its master's to deliver"
+            raise RequestRefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
+
+    def _refuse_if_anew(self, name: str, delivery: Delivery) -> None:
+        """Has this broker lost its role meanwhile, and got it back? Then another ledger counts."""
+        known = self._ledger.applications.get(name)
+        if known is None or known.delivery is not delivery:
+            raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
+
+    def _append(self, entry: dict[str, Any]) -> PutMessageResult:
+        """Write an entry and apply it. Raises RequestRefusedError."""
+        self._refuse_if_slave()
+        remark = self._acknowledgement.refusal()
+        if remark is not None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._is_current:
+            raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
+        known = self._ledger.applications
+        if entry["kind"] != SNAPSHOT and entry["application"] not in known and len(known) >= MOST_APPLICATIONS:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"this broker knows {len(known)} applications that stage batches, which is the limit; use an "
+                "applicationId again: one that is not heard of for 30 days makes room",
+            )
+        body = json.dumps(entry, separators=(",", ":")).encode()
+        message = MessageExtBrokerInner(
+            STAGED_LEDGER_TOPIC, 0, body, {const.PROPERTY_TAGS: entry["kind"]}, born_timestamp=self._clock.wall_ms()
+        )
+        result = self._store.put_message(message)
+        if not result.ok:
+            refusal = put_refusal(result, self._settings.store)
+            raise RequestRefusedError(refusal.code, refusal.remark)
+        self._take(entry, result.end_offset, result.store_timestamp)
+        return result
+
+    def _take(self, entry: dict[str, Any], end_offset: int, store_ms: int) -> None:
+        self._ledger.take(entry, end_offset, store_ms)
+        self._entries += 1
+        if entry["kind"] == SNAPSHOT:
+            self._snapshot_at, self._snapshot_ms, self._entries = entry["offset"], store_ms, 0
+
+    async def _be_safe(self, end_offset: int, *, on_disk: bool = False) -> None:
+        """Wait until the entry is as durable as the settings promise; with `on_disk`, on the disk also under
+        ASYNC_FLUSH."""
+        outcome = self._acknowledgement.outcome(end_offset)
+        if outcome is not None and (code := await outcome) != ResponseCode.SUCCESS:
+            raise RequestRefusedError(code, "stored, but disk or replicas did not say so in time; ask again")
+        if on_disk and self._store.flushed_offset < end_offset:
+            await self._store.flush()
+            if self._store.flushed_offset < end_offset:
+                raise RequestRefusedError(ResponseCode.FLUSH_DISK_TIMEOUT, "stored, but the disk failed")
+
+    async def _read(self) -> None:
+        """Read what the ledger says, unless all of it is known."""
+        self._refuse_if_slave()
+        async with self._reading:
+            if self._is_current:
+                return
+            end = self._store.max_physical_offset
+            while self._store.confirm_offset < end:
+                if self._store.refusal() is not None:
+                    raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.refusal_remark())
+                await self._store.flush()
+            self._ledger, self._entries, self._snapshot_at = Ledger(), 0, -1
+            first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
+            for physical_offset, _, _ in self._units(first):
+                record = self._store.select_one_message(physical_offset)
+                if record is None:
+                    continue
+                with self._passed_over("the entry of staged batches at physical offset %d", physical_offset):
+                    message = decode_record(record)
+                    self._take(json.loads(message.body), physical_offset + len(record), message.store_timestamp)
+            self._is_current = True
+
+    def _units(self, first: int) -> list[tuple[int, int, int]]:
+        end = self._store.max_offset(STAGED_LEDGER_TOPIC, 0)
+        return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
+
+    def _first_entry(self) -> int:
+        """The queue offset from which on entries say all that is known."""
+        store = self._store
+        end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
+        while end > low:
+            begin = max(low, end - _UNITS)
+            for place, (physical_offset, _, tags) in reversed(
+                list(enumerate(store.queue_units(STAGED_LEDGER_TOPIC, 0, begin, end - begin)))
+            ):
+                record = store.select_one_message(physical_offset) if tags == _SNAPSHOT_TAGS else None
+                first = -1
+                if record is not None:
+                    with self._passed_over("the snapshot of staged batches at physical offset %d", physical_offset):
+                        entry = json.loads(decode_record(record).body)
+                        first = int(entry["first"]) if entry["kind"] == SNAPSHOT else -1
+                if low <= first <= begin + place:  # it tells of entries before it
+                    return first
+            end = begin
+        return low
+
+    # --- snapshots ---
+
+    async def keep_short(self) -> None:
+        """Write a snapshot if many entries were written since the last, or the log is about to lose that one."""
+        if self._settings.store.broker_role == "SLAVE" or self._store.refusal() is not None:
+            return
+        await self._read()
+        if not self._ledger.applications or not (self._is_wanted() and self._is_current):
+            return
+        first, offset = self._store.max_offset(STAGED_LEDGER_TOPIC, 0), self._store.max_physical_offset
+        entries = self._ledger.snapshot(self._store.time.now_ms())
+        for entry in entries:
+            self._append(entry)
+        self._append({"kind": SNAPSHOT, "first": first, "offset": offset})
+        known = {entry["application"] for entry in entries}
+        for name in set(self._ledger.applications) - known:
+            del self._ledger.applications[name]
+
+    def _is_wanted(self) -> bool:
+        """A ledger without a snapshot needs one before its first entry expires."""
+        if self._entries >= _ENTRIES_BETWEEN_SNAPSHOTS:
+            return True
+        store = self._store
+        second_file = store.commit_log.next_file_offset(store.min_physical_offset)
+        if store.max_physical_offset < second_file:
+            return False
+        if self._snapshot_at < second_file:  # it lies in the oldest file, or there is none
+            return True
+        age_ms = self._clock.wall_ms() - self._snapshot_ms
+        return age_ms > self._settings.store.file_reserved_time * 3_600_000 // 4

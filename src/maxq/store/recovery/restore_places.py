@@ -1,0 +1,146 @@
+"""What a start has sealed as damaged, and queue units and index entries of messages that are right again.
+
+When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
+and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
+back, so are their units. Their keys are indexed behind those of later messages. (A crash before that index file is
+full takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
+from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of
+from maxq.store.dispatch.record_units import index_keys, light_places, unit_code
+from maxq.store.index.index_service import IndexService
+from maxq.store.log.commit_log import CommitLog
+from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue_store import ConsumeQueueStore, may_name_queues
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.recovery.damage_names import is_filler
+
+log = logging.getLogger(__name__)
+
+
+def restore_places(
+    commit_log: CommitLog,
+    queues: ConsumeQueueStore,
+    deletions: Deletions,
+    delays_ms: list[int],
+    physical_offset: int,
+    size: int,
+    came_back: Callable[[str, int, int], None],
+) -> int:
+    """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
+    their queue ends: no message behind them has made a place for them yet. Topics that were deleted since have no place
+    for them.
+
+    Args:
+        delays_ms: of delay level 1, 2, …
+        came_back: called with topic, queue id and queue offset of each.
+
+    Returns:
+        How many were written.
+    """
+    written, end = 0, physical_offset + size
+    while physical_offset < end:
+        record = commit_log.record(physical_offset)
+        if record is None:
+            break  # the BLANK at the end of a file
+        message = decode_record(record)
+        unit = (physical_offset, len(record), unit_code(message, delays_ms))
+        for topic, queue_id, queue_offset in _places(message):
+            if queues.topic_tail(topic).batch or deletions.is_gone(topic, physical_offset):
+                continue
+            queue = queues.open(topic, queue_id)
+            known = queue.unit(queue_offset)
+            if known is not None and known[2] == DAMAGED_TAGS_CODE:
+                queue.put_unit(queue_offset, unit)
+                came_back(topic, queue_id, queue_offset)
+                written += 1
+            elif queue_offset >= queue.max_offset:
+                queue.roll(queue_offset, physical_offset, len(record))
+                queue.append(*unit)
+                queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
+                came_back(topic, queue_id, queue_offset)
+                written += 1
+        physical_offset += len(record)
+    return written
+
+
+def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int) -> None:
+    """Index the records in [physical_offset, physical_offset + size) that the index does not have. If the disk has no
+    room for an index file, the rest of them cannot be found by their keys: that is logged.
+
+    Args:
+        tags_too: indexTagEnable.
+    """
+    end = physical_offset + size
+    present = index.records_within(physical_offset, end)
+    while physical_offset < end:
+        record = commit_log.record(physical_offset)
+        if record is None:
+            break  # the BLANK at the end of a file
+        message = decode_record(record)
+        keys = index_keys(message, tags_too)
+        if keys and not is_rolled_back(message.sys_flag) and physical_offset not in present:
+            try:
+                index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
+            except OSError as error:
+                log.error("what is back from physical offset %d on is not in the index: %s", physical_offset, error)
+                return
+        physical_offset += len(record)
+
+
+def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_offset: int, data: bytes) -> str:
+    """May a master put these records, which its start had sealed, back to `physical_offset`? Only if their places are
+    still free: what was given to another message since is that one's.
+
+    Args:
+        data: whole records, as far as they are any.
+
+    Returns:
+        Why not; empty if nothing is against it.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    position = 0
+    while int.from_bytes(data[position + 4 : position + 8], "big") in MESSAGE_MAGICS:
+        size = size_of(data, position)
+        message = decode_record(memoryview(data)[position : position + size])
+        for topic, queue_id, queue_offset in _places(message):
+            if deletions.is_gone(topic, physical_offset + position):
+                continue
+            if queues.topic_tail(topic).batch:
+                return f"{topic} is a topic of batches, whose places are not kept"
+            queue = queues.open(topic, queue_id)
+            end = ends.get((topic, queue_id), queue.max_offset)
+            unit = queue.unit(queue_offset)
+            is_kept = unit is not None and unit[2] == DAMAGED_TAGS_CODE
+            is_next = queue_offset >= end and queue.tail.next_queue_offset <= end
+            if not (is_kept or is_next):
+                return f"place {queue_offset} of {topic}-{queue_id} was given to another message since"
+            ends[topic, queue_id] = max(end, queue_offset + 1)
+        position += size
+    return ""
+
+
+def is_filled(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Returns whether a filler (damage.py) lies in [physical_offset, physical_offset + size)."""
+    record = commit_log.record(physical_offset)
+    if record is None:
+        blank = commit_log.get(physical_offset, 8)
+        return blank is not None and bytes(blank) == size.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
+    message = decode_record(record)
+    is_one = is_rolled_back(message.sys_flag) and not message.topic
+    is_one = is_one or is_filler(message.sys_flag, message.properties)
+    return is_one and len(record) == size
+
+
+def _places(message: MessageExt) -> Iterator[tuple[str, int, int]]:
+    if not is_queued(message.sys_flag):
+        return
+    yield message.topic, message.queue_id, message.queue_offset
+    if not may_name_queues(message.topic):
+        return
+    yield from light_places(message) or ()

@@ -1,0 +1,503 @@
+"""A member of a group follows who speaks for it."""
+
+import asyncio
+import gc
+import warnings
+
+import pytest
+
+from maxq.broker.failover.acting_master import ActingMasterService
+from maxq.broker.failover.group_api import Sign
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.testing.sim_clock import SimClock
+from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
+
+
+async def slave(broker_id: int = 1, **settings: object) -> Member:
+    """A slave that is online and follows its master."""
+    member = Member(broker_id, None, **settings)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    return member
+
+
+# --- going online -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("broker_id", "running"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("acting", "replicas"), [("true", 1), ("false", 1), ("false", 3)])
+async def test_without_preparation_a_master_starts_its_services_and_a_slave_does_not(
+    broker_id: int, running: bool, acting: str, replicas: int
+) -> None:
+    member = Member(broker_id, enableSlaveActingMaster=acting, totalReplicas=replicas)
+    assert not member.acting.is_isolated
+    await member.acting.go_online()
+    assert member.services.is_running is running
+    assert member.registration.now == 1
+    assert member.api.fetches == 0
+    assert not member.acting.is_acting_master
+    assert member.acting.min_broker_id is None
+
+
+async def test_several_replicas_prepare_and_register_only_then() -> None:
+    clock = SimClock()
+    member = Member(1, clock, totalReplicas=3)
+    assert member.acting.is_isolated
+    await member.acting.send_heartbeat()
+    await member.see(1, 2)  # does not count while isolated
+    assert not member.services.is_running
+    assert member.api.heartbeats == []
+    member.api.members = {2: "10.0.0.3:10911"}
+    await member.acting.go_online()
+    assert not member.acting.is_isolated
+    assert not member.services.is_running  # 2 speaks for the group until the name server knows of 1
+    assert member.acting.min_broker_id == 2
+    await member.see(1, 2)
+    clock.advance_ms(3_000)
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+async def test_a_slave_that_finds_nobody_leaves_its_master_time_to_register(prepares: bool) -> None:
+    """It was started together with the name server, on one machine perhaps, while its master went on."""
+    clock = SimClock()
+    member = Member(1, clock, totalReplicas=3, brokerHeartbeatInterval=1_000, skipPreOnline=str(not prepares).lower())
+    await member.acting.go_online()
+    for ms, acts in ((0, False), (2_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.acting.is_acting_master is acts
+
+
+async def test_a_slave_that_finds_nobody_follows_the_master_that_registers() -> None:
+    member = Member(1, totalReplicas=3)
+    await member.acting.go_online()
+    await member.see(1)
+    await member.see(0, 1)
+    assert not member.services.is_running
+    assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
+
+
+async def test_whoever_is_shown_in_routes_answers_for_the_group_already() -> None:
+    member = Member(0)
+    member.registration.on_register = lambda: member.switch.log.append("registered")
+    await member.acting.go_online()
+    assert member.switch.log == ["stop", "start", "registered"]
+
+
+async def test_skip_pre_online_goes_online_at_once() -> None:
+    member = Member(1, totalReplicas=3, skipPreOnline="true")
+    await member.acting.go_online()
+    assert member.api.fetches == 0
+    assert (member.acting.is_isolated, member.services.is_running, member.registration.now) == (False, False, 1)
+
+
+# --- who speaks for the group -----------------------------------------------------------------------------------------
+
+
+async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
+    member = await slave()
+    assert (member.sync.master_address, member.ha.log) == (MASTER, [MASTER_HA])
+    await member.see(1, 2)
+    assert member.services.is_running
+    assert member.acting.min_broker_id == 1
+    assert member.sync.master_address == ""
+    assert member.ha.log[-1] == ""
+    assert member.api.dropped == [MASTER]
+    assert member.acting.is_acting_master
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+async def test_a_master_that_answers_is_not_taken_for_gone_because_a_name_server_misses_it(broker_id: int) -> None:
+    """The name server was started anew, or its connection to the master broke."""
+    clock = SimClock()
+    member = Member(broker_id, clock)
+    await member.acting.go_online()
+    await member.see(0, 1, 2)
+    member.api.signs[MASTER] = Sign.LIVES
+    await member.see(1, 2)
+    await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+    assert (member.acting.min_broker_id, member.services.is_running) == (0, False)
+    assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
+    member.api.signs.clear()
+    await member.see(1, 2)
+    assert (member.acting.min_broker_id, member.services.is_running) == (1, broker_id == 1)
+
+
+async def test_a_master_that_clients_do_not_find_for_long_is_taken_for_gone_though_it_answers() -> None:
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.LIVES
+    for ms, acts in ((0, False), (9_000, False), (2_000, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+@pytest.mark.parametrize("in_between", [(0, 1), (1,)])
+async def test_the_time_begins_anew_for_a_master_that_was_found_again(in_between: tuple[int, ...]) -> None:
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.LIVES
+    await member.see(1)
+    clock.advance_ms(9_000)
+    await member.see(*in_between)
+    clock.advance_ms(9_000)
+    await member.see(1)
+    assert member.services.is_running is (in_between == (1,))
+
+
+async def test_news_that_come_twice_do_not_make_the_time_begin_anew() -> None:
+    """While the master is asked because of the first."""
+    clock = SimClock()
+    member = Member(1, clock)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.LIVES
+    for _ in range(3):
+        member.api.answers.clear()
+        first = asyncio.create_task(member.see(1))
+        second = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+        await asyncio.sleep(0)
+        member.api.answers.set()
+        await asyncio.gather(first, second)
+        clock.advance_ms(5_000)
+    assert member.services.is_running
+
+
+async def test_news_that_was_not_followed_keeps_no_slave_from_acting_later() -> None:
+    """A name server that was started anew hears of slave 2 first."""
+    member = await slave()
+    member.api.signs[MASTER] = Sign.LIVES
+    member.api.answers.clear()
+    first = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    second = asyncio.create_task(member.acting.on_min_broker_id_changed(2, SLAVE_2, None))
+    await asyncio.sleep(0)
+    member.api.answers.set()
+    await asyncio.gather(first, second)
+    member.api.signs.clear()
+    await member.see(1, 2)
+    assert member.services.is_running
+
+
+async def test_a_master_that_stands_still_or_is_cut_off_is_not_taken_for_gone_because_a_name_server_lost_it() -> None:
+    """It goes on a second later, sure of its role, and is known to the name server again."""
+    clock = SimClock()
+    member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.LIVES
+    clock.advance_ms(60_000)
+    await member.acting.hear_master()
+    member.api.signs[MASTER] = Sign.SILENT
+    for ms, acts in ((1_000, False), (1_000, False), (7_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+async def test_a_master_that_was_cut_off_for_long_has_time_to_register_at_a_name_server_that_lost_it() -> None:
+    clock = SimClock()
+    member = Member(1, clock, brokerNotActiveTimeoutMillis=10_000, brokerHeartbeatInterval=1_000)
+    await member.acting.go_online()
+    await member.see(0, 1)
+    member.api.signs[MASTER] = Sign.SILENT
+    clock.advance_ms(60_000)
+    await member.see(1)
+    assert not member.services.is_running
+    await member.see(0, 1)
+    clock.advance_ms(2_000)
+    for ms, acts in ((0, False), (2_900, False), (200, True)):
+        clock.advance_ms(ms)
+        await member.see(1)
+        assert member.services.is_running is acts
+
+
+def test_the_master_is_heard_all_the_time() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.LIVES
+        await member.acting.go_online()
+        member.acting.start()
+        await asyncio.sleep(60)
+        member.api.members = {1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.SILENT
+        await asyncio.sleep(8)
+        assert not member.services.is_running
+        await asyncio.sleep(4)
+        assert member.services.is_running
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_that_is_told_once_that_its_master_is_missed_looks_again_by_itself() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, syncBrokerMemberGroupPeriod=600_000, brokerHeartbeatInterval=500)
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        member.api.signs[MASTER] = Sign.LIVES
+        await member.acting.go_online()
+        await member.see(0, 1)
+        member.acting.start()
+        member.api.members = {1: SLAVE_1}
+        await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+        assert not member.services.is_running
+        member.api.signs[MASTER] = Sign.GONE
+        await asyncio.sleep(1)
+        assert member.services.is_running
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+async def test_a_slave_that_ends_while_its_master_is_asked_does_not_act() -> None:
+    member = await slave()
+    member.api.answers.clear()
+    told = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    await asyncio.sleep(0)
+    await member.acting.shutdown()
+    member.api.answers.set()
+    await told
+    assert not member.services.is_running
+
+
+async def test_a_copy_of_the_masters_tables_cannot_arrive_after_the_takeover() -> None:
+    """The connection to the master is dropped before the services start: what is under way fails."""
+    member = await slave()
+    order: list[str] = []
+    member.switch.log = order
+    member.api.dropped = order
+    await member.see(1)
+    assert order == [MASTER, "start"]
+
+
+async def test_a_larger_slave_follows_the_smaller_one() -> None:
+    member = await slave(2)
+    await member.see(1, 2)
+    assert not member.services.is_running
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", ""), "it copies from no slave"
+    assert member.api.asked == [MASTER]
+    await member.see(2)
+    assert member.services.is_running
+    await member.see(1, 2)
+    assert not member.services.is_running
+    assert member.switch.log == ["stop", "start", "stop"]
+
+
+async def test_the_master_is_back_addresses_are_set_and_held_pulls_told() -> None:
+    member = await slave()
+    await member.see(1)
+    before = member.notified
+    await member.see(0, 1)
+    assert not member.services.is_running
+    assert member.sync.master_address == MASTER
+    assert member.ha.log[-1] == MASTER_HA
+    assert member.notified == before + 1
+
+
+async def test_a_notice_with_the_ha_address_needs_no_question() -> None:
+    member = await slave()
+    await member.see(1)
+    asked = len(member.api.asked)
+    await member.acting.on_min_broker_id_changed(0, MASTER, "10.0.0.1:999")
+    assert len(member.api.asked) == asked
+    assert member.ha.log[-1] == "10.0.0.1:999"
+
+
+async def test_a_master_that_does_not_answer_yet_is_asked_again() -> None:
+    member = await slave()
+    await member.see(1)
+    member.api.silent.add(MASTER)
+    await member.see(0, 1)
+    assert member.ha.log[-1] == ""
+    assert not member.services.is_running  # whoever speaks for the group, it is not this one
+    member.api.silent.clear()
+    await member.see(0, 1)
+    assert member.ha.log[-1] == MASTER_HA
+
+
+async def test_a_notice_that_names_no_ha_address_has_the_master_asked() -> None:
+    member = await slave()
+    await member.see(1)
+    await member.acting.on_min_broker_id_changed(0, MASTER, "")
+    assert member.ha.log[-1] == MASTER_HA
+
+
+async def test_a_master_that_goes_again_before_it_has_answered_is_not_met() -> None:
+    member = await slave()
+    await member.see(1)
+    member.api.silent.add(MASTER)
+    await member.see(0, 1)
+    await member.see(1)
+    asked = len(member.api.asked)
+    await member.see(1)
+    assert len(member.api.asked) == asked
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", "")
+
+
+async def test_changes_are_carried_out_in_the_order_they_were_seen() -> None:
+    """The master is back, and gone again while it is still being asked where it replicates from."""
+    member = await slave()
+    await member.see(1)
+    member.api.answers.clear()
+    member.api.was_asked.clear()
+    back = asyncio.create_task(member.acting.on_min_broker_id_changed(0, MASTER, None))
+    await member.api.was_asked.wait()
+    gone = asyncio.create_task(member.acting.on_min_broker_id_changed(1, SLAVE_1, None))
+    await asyncio.sleep(0)
+    member.api.answers.set()
+    await asyncio.gather(back, gone)
+    assert member.acting.is_acting_master
+    assert (member.sync.master_address, member.ha.log[-1]) == ("", "")
+
+
+@pytest.mark.parametrize(("broker_id", "acts"), [(0, True), (1, False)])
+async def test_a_role_that_changes_while_the_broker_runs_is_followed(broker_id: int, acts: bool) -> None:
+    member = Member(1 - broker_id)
+    await member.acting.go_online()
+    member.own.broker_id = broker_id
+    member.acting.role_changed()
+    assert member.services.is_running is acts
+
+
+async def test_notices_mean_nothing_without_acting_mode_or_on_a_master() -> None:
+    for broker_id, acting in ((0, "true"), (1, "false")):
+        member = Member(broker_id, enableSlaveActingMaster=acting)
+        await member.acting.go_online()
+        state = member.services.is_running
+        await member.acting.on_min_broker_id_changed(1, SLAVE_1, None)
+        assert (member.services.is_running, member.ha.log) == (state, [])
+
+
+async def test_a_name_server_without_an_answer_changes_nothing() -> None:
+    member = await slave()
+    member.api.members = None
+    await member.acting.sync_member_group()
+    assert not member.services.is_running
+    assert member.sync.master_address == MASTER
+
+
+async def test_the_flush_offset_of_a_master_is_learnt_once_where_the_setting_asks_for_it() -> None:
+    member = await slave(syncMasterFlushOffsetWhenStartup="true")
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    member.api.ha_info = ExchangeHAInfoHeader(MASTER_HA, 9999, MASTER)
+    await member.see(1)
+    await member.see(0, 1)
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    assert (await slave()).store.checkpoint.master_flushed_offset == 0
+
+
+async def test_a_master_named_with_its_ha_address_is_asked_for_the_flush_offset_alone() -> None:
+    member = Member(1, syncMasterFlushOffsetWhenStartup="true")
+    await member.acting.go_online()
+    await member.acting.on_min_broker_id_changed(0, MASTER, "10.0.0.1:999")
+    assert member.store.checkpoint.master_flushed_offset == 4096
+    assert member.ha.log == ["10.0.0.1:999"]
+
+
+# --- signs of life ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compatible", ["true", "false"])
+async def test_every_name_server_hears_a_sign_of_life_though_one_is_silent(compatible: str) -> None:
+    member = await slave(compatibleWithOldNameSrv=compatible)
+    member.api.silent.add("ns1:9876")
+    await member.acting.send_heartbeat()
+    assert member.api.heartbeats == ["ns2:9876"]
+
+
+async def test_a_sign_of_life_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
+    member = await slave()
+    giving = asyncio.create_task(member.acting.send_heartbeat())
+    await asyncio.sleep(0)  # each name server has its task, and none has begun
+    giving.cancel()
+    with warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always")
+        await member.acting.shutdown()
+        await asyncio.gather(giving, return_exceptions=True)
+        gc.collect()
+    said = [str(one.message) for one in left]  # also of what other tests left behind
+    assert not [text for text in said if "ActingMasterService" in text]
+    assert member.api.heartbeats == []
+
+
+@pytest.mark.parametrize("compatible", ["true", "false"])
+def test_a_name_server_that_hangs_holds_up_no_look_and_no_sign_of_life(compatible: str) -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(
+            1, world.clock, brokerHeartbeatInterval=200, brokerNotActiveTimeoutMillis=1500, skipPreOnline="true",
+            compatibleWithOldNameSrv=compatible,
+        )  # fmt: skip
+        member.api.hanging.add("ns1:9876")
+        await member.acting.go_online()
+        member.acting.start()
+        for _ in range(200):
+            await asyncio.sleep(0.05)
+            assert member.acting.doubt() is None
+        assert member.api.heartbeats.count("ns2:9876") >= 10 / (0.2 + 0.3)
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+async def test_a_name_server_that_was_started_anew_is_told_everything_at_once() -> None:
+    member = await slave()
+    await member.acting.send_heartbeat()
+    assert member.registration.all_ == 0
+    member.outdated.add("ns2:9876")
+    await member.acting.send_heartbeat()
+    assert member.registration.all_ == 1
+
+
+def test_both_periods_are_kept_and_end_with_the_service() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerHeartbeatInterval=500, syncBrokerMemberGroupPeriod=2000)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        member.acting.start()
+        await asyncio.sleep(10.9)
+        assert member.api.heartbeats.count("ns1:9876") == 21  # 0.5, 1.0, … 10.5
+        assert member.api.fetches == 6  # 0, 2, 4, 6, 8, 10
+        await member.acting.shutdown()
+        await asyncio.sleep(10)
+        assert member.api.fetches == 6
+
+    run_simulation(main, seed=1)
+
+
+async def test_shutdown_gives_up_the_services() -> None:
+    member = Member(0)
+    await member.acting.go_online()
+    await member.acting.shutdown()
+    assert member.switch.log == ["stop", "start", "stop"]
+
+
+def test_without_acting_mode_nothing_is_sent() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, enableSlaveActingMaster="false")
+        await member.acting.go_online()
+        member.acting.start()
+        await asyncio.sleep(60)
+        assert (member.api.fetches, member.api.heartbeats) == (0, [])
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_the_number_of_living_replicas_follows_the_name_server() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(0, world.clock, totalReplicas=3, skipPreOnline="true")
+        acting: ActingMasterService = member.acting
+        await acting.go_online()
+        assert acting.alive_replicas == 3
+        await member.see(0, 2)
+        assert acting.alive_replicas == 2
+
+    run_simulation(main, seed=1)

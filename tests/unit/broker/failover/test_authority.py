@@ -1,0 +1,243 @@
+"""Who may grant queue locks and whose offsets count, and how offsets come back to a master."""
+
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP, OffsetAuthority, is_newer
+from maxq.broker.failover.slave_to_master_sync import MetadataReverse
+from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.master_api import MasterApi, OffsetsPage
+from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
+from maxq.codes import ResponseCode
+from maxq.errors import BrokerError
+from maxq.protocol.body.data_version import DataVersion
+from maxq.protocol.body.offsets import DelayOffsetSerializeWrapper
+from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
+from maxq.protocol.json import json_dialect
+from maxq.protocol.message.message_queue import MessageQueue
+from maxq.testing.sim_clock import SimClock
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+from tests.unit.broker.failover.group_world import SLAVE_1
+
+LOG_END = 1_000
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def version(counter: int) -> dict[str, int]:
+    return {"counter": counter, "stateVersion": 0, "timestamp": 1}
+
+
+class FakeSlave:
+    """What a slave answers: offsets, delay offsets, timer checkpoint."""
+
+    def __init__(self, offsets: dict[str, Any], counter: int, **more: Any) -> None:
+        self.offsets = {"offsetTable": offsets, "dataVersion": version(counter), **more}
+        self.delay: dict[str, Any] = {}
+        self.timer: TimerCheckpoint | None = None
+        self.timer_refusal = BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        self.timer_asked = 0
+        self.pops: bytes | None = None  # a Java broker does not know the question
+
+    async def hand_back_pops(self, address: str, return_id: str) -> bytes:
+        if self.pops is None:
+            raise BrokerError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "not supported")
+        return self.pops
+
+    async def consumer_offsets(self, address: str, page: str = "") -> OffsetsPage:
+        """A key a page."""
+        keys = list(self.offsets["offsetTable"])
+        number = int(page or 0)
+        some = {key: self.offsets["offsetTable"][key] for key in keys[number : number + 1]}
+        following = str(number + 1) if number + 1 < len(keys) else ""
+        return OffsetsPage({**self.offsets, "offsetTable": some}, following)
+
+    async def delay_offsets(self, address: str) -> bytes:
+        return json_dialect.dumps(self.delay) if self.delay else b""
+
+    async def timer_check_point(self, address: str) -> TimerCheckpoint:
+        self.timer_asked += 1
+        if self.timer is None:
+            raise self.timer_refusal
+        return self.timer
+
+
+def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> MetadataReverse:
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    return MetadataReverse(
+        cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END
+    )
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_does_not_speak_for_its_group_grants_no_lock() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.stop()
+    assert locks.try_lock_batch("G", [QUEUE], "c1") == set()
+    locks.start()
+    assert locks.try_lock_batch("G", [QUEUE], "c1") == {QUEUE}
+
+
+def test_it_still_answers_a_master_that_asks_its_slaves() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.stop()
+    assert locks.try_lock_batch("G", [QUEUE], "c1", only_this_broker=True) == {QUEUE}
+
+
+def test_locks_of_an_earlier_turn_do_not_outlive_it() -> None:
+    locks = RebalanceLockManager(clock=SimClock())
+    locks.try_lock_batch("G", [QUEUE], "c1")
+    locks.stop()
+    locks.start()
+    assert locks.try_lock_batch("G", [QUEUE], "c2") == {QUEUE}
+
+
+# --- offsets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("broker_id", "jump"), [(1, VERSION_JUMP), (0, 0)])
+def test_only_a_slave_that_takes_over_moves_its_version_ahead(broker_id: int, jump: int) -> None:
+    world = BrokerWorld()
+    before = world.offsets.data_version.counter
+    own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1")
+    OffsetAuthority(world.offsets, own, world.clock).start()
+    assert world.offsets.data_version.counter - before == jump
+
+
+def test_versions_are_compared_by_state_then_counter_then_time() -> None:
+    ordered = [DataVersion(9, 0, 9), DataVersion(1, 1, 1), DataVersion(2, 1, 0), DataVersion(2, 1, 3)]
+    for older, newer in pairwise(ordered):
+        assert is_newer(newer, older)
+        assert not is_newer(older, newer)
+        assert not is_newer(older, older)
+
+
+async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> None:
+    world = BrokerWorld()
+    for queue_id, offset in ((0, 10), (1, 20)):
+        world.offsets.commit_offset("h", "G", "T", queue_id, offset)
+    world.offsets.commit_offset("h", "MINE", "T", 0, 1)
+    slave = FakeSlave({"T@G": {"0": 15, "1": 12, "2": 3}, "U@G": {"0": 4}}, counter=5)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offsets("G", "T") == {0: 15, 1: 20, 2: 3}
+    assert world.offsets.query_offset("G", "U", 0) == 4
+    assert world.offsets.query_offset("MINE", "T", 0) == 1
+    assert world.offsets.data_version.counter == 5
+
+
+async def test_a_copy_older_than_ours_is_not_taken() -> None:
+    world = BrokerWorld()
+    world.offsets.take_version(DataVersion(6, 0, 1))
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offset("G", "T", 0) == -1
+    assert world.offsets.data_version.counter == 6
+
+
+async def test_a_copy_as_old_as_ours_is_taken() -> None:
+    """What a slave kept before it heard that it speaks for the group has the version of its last copy."""
+    world = BrokerWorld()
+    world.offsets.take_version(DataVersion(5, 0, 1))
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offset("G", "T", 0) == 15
+
+
+async def test_what_was_taken_back_is_on_the_disk_after_a_restart() -> None:
+    world = BrokerWorld()
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
+    await world.offsets.persisted()
+    again = BrokerWorld(disk=world.disk)
+    again.offsets.load()
+    assert again.offsets.query_offset("G", "T", 0) == 15
+
+
+async def test_light_queues_come_back_too() -> None:
+    world = BrokerWorld({"enableLmq": "true"})
+    world.offsets.commit_offset("h", "%LMQ%g", "%LMQ%a", 0, 9)
+    slave = FakeSlave({}, 5, lmqOffsetTable={"%LMQ%a@%LMQ%g": 4, "%LMQ%b@%LMQ%g": 8})
+    await reverse(world, slave).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offset("%LMQ%g", "%LMQ%a", 0) == 9
+    assert world.offsets.query_offset("%LMQ%g", "%LMQ%b", 0) == 8
+
+
+@pytest.mark.parametrize(("own_counter", "taken"), [(None, True), (4, True), (5, True), (6, False)])
+async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unless_ours_are_newer(
+    own_counter: int | None, taken: bool
+) -> None:
+    world = BrokerWorld()
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    if own_counter is not None:
+        files.write_delay_offsets(json_dialect.dumps({"offsetTable": {"1": 1}, "dataVersion": version(own_counter)}))
+        files.write_timer_checkpoint(TimerCheckpoint(1, 0, 0, 0, DataVersion(own_counter, 0, 1)))
+    slave = FakeSlave({}, 0)
+    slave.delay = {"offsetTable": {"1": 8}, "dataVersion": version(5)}
+    slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1))
+    await reverse(world, slave).take_back(SLAVE_1, "1")
+    after = CarriedFiles(world.disk, CONFIG_DIR)
+    assert (b'"1":8' in (after.delay_offsets() or b"")) is taken
+    checkpoint = after.timer_checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.last_read_time_ms == 99) is taken
+
+
+@pytest.mark.parametrize(("their_log", "is_taken"), [(LOG_END, True), (LOG_END + 1, False)])
+async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_counted_further(
+    their_log: int, is_taken: bool
+) -> None:
+    """Ours is the newer version. A slave whose log has more than ours speaks of another one."""
+    world = BrokerWorld()
+    files = CarriedFiles(world.disk, CONFIG_DIR)
+    ours = DelayOffsetSerializeWrapper({1: 5, 2: 9}, DataVersion(9, 0, 1), 700, {1: [2, 3]})
+    files.write_delay_offsets(ours.encode())
+    files.write_timer_checkpoint(TimerCheckpoint(50, 0, 0, 0, DataVersion(9, 0, 1)))
+    slave = FakeSlave({}, 0)
+    theirs = DelayOffsetSerializeWrapper({1: 8, 2: 4, 3: 1}, DataVersion(5, 0, 1), their_log, {1: [3, 6], 2: [1]})
+    slave.delay = json_dialect.loads(theirs.encode())
+    slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1), (), their_log)
+    await reverse(world, slave).take_back(SLAVE_1, "1")
+    after = CarriedFiles(world.disk, CONFIG_DIR)
+    table, checkpoint = DelayOffsetSerializeWrapper.decode(after.delay_offsets()), after.timer_checkpoint()
+    assert checkpoint is not None and (checkpoint.last_read_time_ms == 99) is is_taken
+    if is_taken:
+        assert (table.offset_table, table.postponed) == ({1: 8, 2: 9, 3: 1}, {1: [3, 6]})
+        assert table.physical_offset == LOG_END
+    else:
+        assert (table.offset_table, table.postponed) == ({1: 5, 2: 9}, {1: [2, 3]})
+
+
+async def test_a_slave_without_a_timer_is_no_failure() -> None:
+    world = BrokerWorld()
+    await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
+    assert CarriedFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None
+
+
+async def test_a_slave_whose_timer_fails_is_one() -> None:
+    slave = FakeSlave({}, 5)
+    slave.timer_refusal = BrokerError(ResponseCode.SYSTEM_ERROR, "wheel is stuck")
+    with pytest.raises(BrokerError, match="wheel is stuck"):
+        await reverse(BrokerWorld(), slave).take_back(SLAVE_1, "1")
+
+
+async def test_without_a_wheel_no_timer_is_asked_for() -> None:
+    slave = FakeSlave({}, 5)
+    await reverse(BrokerWorld(), slave, timer_wheel=False).take_back(SLAVE_1, "1")
+    assert slave.timer_asked == 0
+
+
+async def test_what_slaves_say_of_pops_is_kept_for_pop_consumption_and_given_once() -> None:
+    slave = FakeSlave({}, 1)
+    slave.pops = b"{}"
+    taking = reverse(BrokerWorld(), slave, timer_wheel=False)
+    await taking.take_back(SLAVE_1, "1")
+    assert (taking.take_pops(), taking.take_pops()) == ([b"{}"], [])
+
+
+async def test_a_java_slave_says_nothing_of_pops_and_its_offsets_are_taken() -> None:
+    world = BrokerWorld()
+    taking = reverse(world, FakeSlave({"T@G": {"0": 5}}, 1), timer_wheel=False)
+    await taking.take_back(SLAVE_1, "1")
+    assert taking.take_pops() == []
+    assert world.offsets.query_offset("G", "T", 0) == 5

@@ -1,0 +1,82 @@
+"""905, 906 and 908 of a broker."""
+
+import inspect
+
+import pytest
+
+from maxq.broker.failover.group_processor import BrokerGroupProcessor
+from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from tests.unit.broker.broker_world import FakeConnection, connection
+from tests.unit.broker.failover.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, Member
+
+TOLD = ExchangeHAInfoHeader(MASTER_HA, 500, MASTER)
+
+
+async def ask(member: Member, code: RequestCode, ext: dict[str, str] | None = None) -> RemotingCommand:
+    processor = BrokerGroupProcessor(member.own, member.acting, member.link)
+    answer = processor.routes()[code](connection(FakeConnection()), RemotingCommand(code, ext or {}))
+    if inspect.isawaitable(answer):
+        answer = await answer
+    assert isinstance(answer, RemotingCommand)
+    return answer
+
+
+async def test_a_master_says_where_it_replicates_from_and_takes_no_orders() -> None:
+    master = Member(0)
+    answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert answer.code == ResponseCode.SUCCESS
+    assert ExchangeHAInfoHeader.decode(answer.ext) == ExchangeHAInfoHeader(MASTER_HA, INIT_MAX_OFFSET, MASTER)
+    await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, TOLD.encode())
+    assert (master.ha.log, master.sync.master_address) == ([], "")
+    await master.acting.shutdown()
+    refused = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "its slave may act at once"
+
+
+@pytest.mark.parametrize(("wanted", "offset"), [("true", 500), ("false", 0)])
+async def test_a_slave_takes_what_its_master_tells(wanted: str, offset: int) -> None:
+    slave = Member(1, None, syncMasterFlushOffsetWhenStartup=wanted)
+    answer = await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, TOLD.encode())
+    assert answer.ext == {}
+    assert (slave.ha.log, slave.sync.master_address) == ([MASTER_HA], MASTER)
+    assert slave.store.checkpoint.master_flushed_offset == offset
+
+
+async def test_a_slave_that_is_told_less_keeps_what_it_knows() -> None:
+    slave = Member(1, None, syncMasterFlushOffsetWhenStartup="true")
+    slave.sync.master_address = MASTER
+    await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader(MASTER_HA).encode())
+    assert (slave.ha.log, slave.sync.master_address) == ([MASTER_HA], MASTER)
+    assert slave.store.checkpoint.writes == 0
+
+
+async def test_a_slave_has_no_ha_information_to_give() -> None:
+    slave = Member(1)
+    assert (await ask(slave, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext == {}
+    assert slave.ha.log == []
+
+
+async def test_a_notice_of_a_new_smallest_id_is_followed() -> None:
+    slave = Member(1)
+    await slave.acting.go_online()
+    await slave.see(0, 1)
+    ext = {"minBrokerId": "1", "minBrokerAddr": "10.0.0.2:10911", "offlineBrokerAddr": MASTER}
+    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext)
+    assert slave.acting.is_acting_master
+    for says_nothing in ({"brokerName": "broker-a"}, {"minBrokerId": "0"}):
+        await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, says_nothing)
+    assert slave.acting.is_acting_master
+    back = {"minBrokerId": "0", "minBrokerAddr": MASTER, "haBrokerAddr": "10.0.0.1:999"}
+    await ask(slave, RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, back)
+    assert not slave.acting.is_acting_master
+    assert slave.ha.log[1:] == ["", "10.0.0.1:999"]
+
+
+@pytest.mark.parametrize(("broker_id", "offset"), [(0, 0), (1, 77)])
+async def test_the_flush_offset_of_a_slave_can_be_reset(broker_id: int, offset: int) -> None:
+    member = Member(broker_id)
+    await ask(member, RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "77"})
+    assert member.store.checkpoint.master_flushed_offset == offset
+    assert member.store.checkpoint.writes == (offset != 0)

@@ -1,0 +1,91 @@
+"""What clients committed to a slave outlives its restart."""
+
+import errno
+import json
+import os
+from pathlib import PurePath
+
+import pytest
+
+from maxq.broker.tables.offset.slave_commits import SlaveCommit
+from maxq.testing.sim_disk import SimDisk
+from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld
+
+FILE = CONFIG_DIR / "slaveCommits.json"
+AS_SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+
+
+def slave(before: BrokerWorld | None = None) -> BrokerWorld:
+    world = BrokerWorld(AS_SLAVE, disk=before.disk) if before is not None else BrokerWorld(AS_SLAVE)
+    world.offsets.load()
+    return world
+
+
+def test_commits_are_there_after_a_restart() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.slave_commits.note("x", "T@%RETRY%G", 0, 5)
+    world.offsets.persist()
+    again = slave(world).offsets
+    assert set(again.ahead_of_master({"T@G": {3: 11}})) == {
+        SlaveCommit("T", "G", 3, 12),
+        SlaveCommit("T@%RETRY%G", "x", 0, 5),  # the key's last @ parts topic and group, as in the table of offsets
+    }
+
+
+def test_what_the_master_knows_is_not_in_the_file_any_more() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.persist()
+    assert world.offsets.ahead_of_master({"T@G": {3: 12}}) == []
+    world.offsets.persist()
+    assert len(slave(world).offsets.slave_commits) == 0
+
+
+def test_the_last_commit_counts_also_if_it_is_the_smaller_one() -> None:
+    commits = slave().offsets.slave_commits
+    for offset in (12, 9):
+        commits.note("G", "T", 3, offset)
+    assert list(commits.ahead_of({})) == [SlaveCommit("T", "G", 3, 9)]
+
+
+def test_what_is_committed_while_the_master_is_told_is_told_next() -> None:
+    commits = slave().offsets.slave_commits
+    commits.note("G", "T", 3, 12)
+    (told,) = commits.ahead_of({})
+    commits.note("G", "T", 3, 14)
+    commits.settle(told)
+    assert list(commits.ahead_of({"T@G": {3: 12}})) == [SlaveCommit("T", "G", 3, 14)]
+
+
+def test_a_broker_that_starts_as_master_has_nobody_to_tell() -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+    world.offsets.persist()
+    master = BrokerWorld(disk=world.disk)
+    master.offsets.load()
+    assert len(master.offsets.slave_commits) == 0
+    master.offsets.persist()
+    assert json.loads(world.disk.read(FILE)) == {"offsetTable": {}}
+
+
+def test_a_write_that_fails_is_made_up_for_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = slave()
+    world.offsets.slave_commits.note("G", "T", 3, 12)
+
+    def refuse(self: SimDisk, path: PurePath, data: bytes, *, private: bool = False) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as full, pytest.raises(OSError, match="No space left"):
+        full.setattr(SimDisk, "replace", refuse)
+        world.offsets.persist()
+    assert not world.disk.exists(FILE)
+    world.offsets.persist()
+    again = slave(world).offsets
+    assert again.ahead_of_master({}) == [SlaveCommit("T", "G", 3, 12)]
+
+
+def test_no_file_is_made_where_nothing_was_committed() -> None:
+    world = slave()
+    world.offsets.persist()
+    assert not world.disk.exists(FILE)

@@ -1,0 +1,243 @@
+"""A running broker's ledger: read anew, snapshots, SYNC_FLUSH, requests that are wrong."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from maxq.broker.tables.topic.topic_validator import STAGED_LEDGER_TOPIC
+from maxq.broker.two_phase import two_phase_service as staged_service
+from maxq.broker.two_phase.two_phase_service import StagedService
+from maxq.codes import RequestCode, ResponseCode
+from maxq.config.netty_client_config import NettyClientConfig
+from maxq.errors import MaxQError, RequestRefusedError
+from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import Message, decode_record, encode_batch
+from maxq.remoting.client import RemotingClient
+from maxq.runtime.files.system import SystemClock, SystemDisk, SystemRng
+from maxq.standalone import StandaloneServer
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+
+
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[StandaloneServer]:
+    settings = {"flushDiskType": request.param, "mappedFileSizeCommitLog": str(1 << 20)}
+    server = StandaloneServer(tmp_path, settings=settings, disk=SystemDisk(), clock=SystemClock(), rng=SystemRng())
+    await server.start()
+    yield server
+    await server.shutdown()
+
+
+@pytest.fixture
+def service(server: StandaloneServer) -> StagedService:
+    assert server._broker is not None
+    return server._broker.staged.service
+
+
+async def ask(server: StandaloneServer, code: int, ext: dict[str, str], body: bytes = b"") -> RemotingCommand:
+    client = RemotingClient(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
+    try:
+        return await client.invoke(server.broker_address, RemotingCommand(code, ext, body), 10_000)
+    finally:
+        await client.close()
+
+
+def batch_of(*bodies: bytes) -> bytes:
+    return encode_batch(Message("T", body, {"UNIQ_KEY": f"{number:032X}"}) for number, body in enumerate(bodies))
+
+
+async def stage(server: StandaloneServer, body: bytes, count: int, **more: str) -> RemotingCommand:
+    ext = {
+        "topic": "T", "queueId": "0", "attempt": "x", "sequence": "0", "count": str(count), "plain": "true",
+        "bornTimestamp": "1", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", **more,
+    }  # fmt: skip
+    return await ask(server, RequestCode.MAXQ_STAGE_MESSAGES, ext, body)
+
+
+async def test_messages_are_in_their_queue_after_the_delivery(server: StandaloneServer, service: StagedService) -> None:
+    staged = await stage(server, batch_of(b"a", b"b"), 2)
+    assert staged.code == ResponseCode.SUCCESS, staged.remark
+    runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
+    decision = {"brokers": {server.broker_name: {"runs": runs}}}
+
+    assert await service.decide("app", 0, decision) == decision
+    assert server._broker is not None
+    store = server._broker.store
+    assert store.max_offset("T", 0) == 0
+    for before in (False, True):
+        found = await service.deliver("app", 0, runs)
+        assert (found.done, found.lost, found.before) == (True, 0, before)
+        assert store.max_offset("T", 0) == 2
+
+
+async def test_what_lies_at_the_place_of_another_attempt_is_lost_not_delivered(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    staged = await stage(server, batch_of(b"a"), 1)
+    found = await service.deliver("app", 0, [["y", 0, int(staged.ext["queueOffset"]), 1], ["x", 0, 17, 1]])
+    assert (found.done, found.lost) == (True, 2)
+
+
+async def test_a_ledger_is_read_from_its_last_snapshot(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 4)
+    for batch in range(3):
+        await service.decide("app", batch, {"brokers": {}})
+    await service.keep_short()
+    service.start()
+    assert (await service.application("app")).batch == 2
+    assert service._first_entry() == 0
+
+    await service.decide("other", 0, {"brokers": {}})
+    await service.keep_short()
+    await service.decide("app", 3, {"brokers": {}})
+    service.start()
+    assert (await service.application("app")).batch == 3
+    assert (await service.application("other")).batch == 0
+    assert (await service.application("unknown")).batch is None
+    assert service._first_entry() == 4
+
+
+async def test_the_first_claim_holds_over_restarts_and_snapshots(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
+    for coordinator in ("broker-b", "broker-c"):
+        ext = {"application": "app", "coordinator": coordinator}
+        answer = await ask(server, RequestCode.MAXQ_CLAIM_STAGED, ext)
+        assert (answer.code, answer.ext["coordinator"]) == (ResponseCode.SUCCESS, "broker-b")
+        await service.keep_short()
+        service.start()
+    known = await ask(server, RequestCode.MAXQ_STAGED_DECISION, {"application": "app"})
+    assert known.ext["coordinator"] == "broker-b"
+    assert "batch" not in known.ext
+    assert service._first_entry() > 0
+
+
+async def test_an_earlier_batch_is_refused(service: StagedService) -> None:
+    await service.decide("app", 2, {"brokers": {}})
+    with pytest.raises(RequestRefusedError, match="another applicationId"):
+        await service.decide("app", 1, {"brokers": {}})
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "more", "code"),
+    [
+        (b"", 0, {}, ResponseCode.MESSAGE_ILLEGAL),
+        (batch_of(b"a"), 2, {}, ResponseCode.MESSAGE_ILLEGAL),
+        (batch_of(b"a"), 1, {"queueId": "99"}, ResponseCode.INVALID_PARAMETER),
+        (batch_of(b"a"), 1, {"queueId": "-1"}, ResponseCode.INVALID_PARAMETER),
+        (batch_of(b"a"), 1, {"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+async def test_wrong_requests_are_refused(
+    server: StandaloneServer, body: bytes, count: int, more: dict[str, str], code: int
+) -> None:
+    assert (await stage(server, body, count, **more)).code == code
+
+
+async def test_applications_that_were_refused_leave_nothing(service: StagedService) -> None:
+    for number in range(20):
+        with pytest.raises(MaxQError):
+            await service.deliver(f"made-up-{number}", 0, [[5]])
+    assert len(service._locks) == 0
+
+
+async def test_malformed_requests_are_answered(server: StandaloneServer) -> None:
+    assert (await stage(server, b"\x00\x00\x00\x05", 1)).code != ResponseCode.SUCCESS
+    assert (await ask(server, RequestCode.MAXQ_CLAIM_STAGED, {"application": "app"})).code != ResponseCode.SUCCESS
+    name = {"application": "app", "batch": "0"}
+    for code in (RequestCode.MAXQ_DECIDE_STAGED, RequestCode.MAXQ_DELIVER_STAGED):
+        for body in (b"", b"[]", b"{", json.dumps({"brokers": {"a": 5}}).encode()):
+            answer = await ask(server, code, name, body)
+            assert answer.code != ResponseCode.SUCCESS, (code, body)
+
+
+async def test_entries_that_are_none_keep_nobody_from_the_others(
+    server: StandaloneServer, service: StagedService, caplog: pytest.LogCaptureFixture
+) -> None:
+    await service.decide("app", 2, {"brokers": {}})
+    assert server._broker is not None
+    for tags in ("snapshot", "decision"):
+        for body in (b"{", b"5", b"{}", b'{"kind":"decision"}', b'{"kind":"snapshot","first":"x"}',
+                     b'{"kind":"snapshot","first":999,"offset":0}'):  # fmt: skip
+            put = MessageExtBrokerInner(STAGED_LEDGER_TOPIC, 0, body, {"TAGS": tags})
+            assert server._broker.store.put_message(put).ok
+    service.start()
+    assert (await service.application("app")).batch == 2
+    assert "the entry of staged batches at physical offset " in caplog.text
+    await service.keep_short()
+    await service.decide("app", 3, {"brokers": {}})
+
+
+async def test_applications_that_a_ledger_knows_are_bounded(
+    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_service, "MOST_APPLICATIONS", 3)
+    for number in range(3):
+        assert await service.claim(f"app{number}", "broker-a") == "broker-a"
+    with pytest.raises(RequestRefusedError, match="3 applications"):
+        await service.claim("one more", "broker-a")
+    assert await service.claim("app1", "broker-b") == "broker-a"
+
+
+@pytest.mark.parametrize("plain", ["true", "false"])
+@pytest.mark.parametrize("name", ["TRAN_MSG", "POP_CK"])
+async def test_what_is_the_brokers_to_write_is_refused_before_it_is_staged(
+    server: StandaloneServer, name: str, plain: str
+) -> None:
+    body = encode_batch([Message("T", b"x", {"UNIQ_KEY": "U", name: "true"})])
+    refused = await stage(server, body, 1, plain=plain)
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL and name in (refused.remark or "")
+
+
+async def test_a_staged_message_that_waits_is_not_plain(server: StandaloneServer) -> None:
+    body = encode_batch([Message("T", b"x", {"UNIQ_KEY": "U", "DELAY": "3"})])
+    assert (await stage(server, body, 1, plain="true")).code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await stage(server, body, 1, plain="false")).code == ResponseCode.SUCCESS
+
+
+async def test_a_topic_that_keeps_one_message_for_each_key_is_staged_none_without(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    """Nobody would ever see it."""
+    assert server._broker is not None
+    topic = TopicConfig("T", 1, 1, 6, attributes={"+cleanup.policy": "COMPACTION"})
+    server._broker.topics.update_topic_config(topic)
+    refused = await stage(server, batch_of(b"a", b"b"), 2)
+    assert (refused.code, "set KEYS" in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+    with_key = encode_batch([Message("T", b"a", {"UNIQ_KEY": "A" * 32, "KEYS": "k"})])
+    staged = await stage(server, with_key, 1)
+    found = await service.deliver("app", 0, [["x", 0, int(staged.ext["queueOffset"]), 1]])
+    assert (staged.code, found.lost) == (ResponseCode.SUCCESS, 0)
+    assert server._broker.store.get_message("G", "T", 0, 0, 32, None).message_count == 1
+
+
+async def test_staged_messages_are_checked_for_their_type_as_sent_ones_are(server: StandaloneServer) -> None:
+    assert server._broker is not None
+    server._broker.staged._processor._settings.update({"enableTopicMessageTypeCheck": "true"})
+    topic = TopicConfig("T", 1, 1, 6, attributes={"+message.type": "FIFO"})
+    server._broker.topics.update_topic_config(topic)
+    refused = await stage(server, batch_of(b"a"), 1)
+    assert (refused.code, "TopicMessageType" in (refused.remark or "")) == (ResponseCode.MESSAGE_ILLEGAL, True)
+
+
+async def test_messages_that_are_staged_for_a_batch_queue_have_places_of_their_own(
+    server: StandaloneServer, service: StagedService
+) -> None:
+    assert server._broker is not None
+    store = server._broker.store
+    server._broker.topics.update_topic_config(TopicConfig("T", 1, 1, 6, attributes={"+queue.type": "BatchCQ"}))
+    for batch in range(3):
+        body = b"sent %d" % batch
+        assert store.put_message(MessageExtBrokerInner("T", 0, body, {"UNIQ_KEY": f"{100 + batch:032X}"})).ok
+        staged = await stage(server, batch_of(b"a %d" % batch, b"b %d" % batch), 2, sequence=str(batch))
+        found = await service.deliver("app", batch, [["x", batch, int(staged.ext["queueOffset"]), 1]])
+        assert (found.done, found.lost) == (True, 0)
+    await store.flush()
+    read = [decode_record(record) for record in store.get_message("G", "T", 0, 0, 32, None).buffers]
+    expected = [b"%b %d" % (what, batch) for batch in range(3) for what in (b"sent", b"a", b"b")]
+    assert [(message.queue_offset, message.body) for message in read] == list(enumerate(expected))

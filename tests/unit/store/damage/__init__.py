@@ -1,1 +1,0 @@
-"""Damaged files: how damage is found, named and kept apart."""

@@ -1,0 +1,108 @@
+"""Fillers in the log: remembered, told, compared."""
+
+from pathlib import Path
+
+import pytest
+
+from maxq.store.message_store import MessageStore
+from maxq.store.recovery.filled_ranges import FilledRange
+from maxq.store.recovery.filled_ranges_file import decode_ranges
+from tests.unit.store.stores import message, opened, small_config
+
+
+def filled(root: Path) -> tuple[MessageStore, list[int]]:
+    """A store of 30 messages, and where they begin."""
+    store = opened(small_config(root))
+    return store, [store.put_message(message("T", 0, b"%03d" % n * 40)).physical_offset for n in range(30)]
+
+
+def damaged(root: Path, *places: int) -> tuple[MessageStore, list[int]]:
+    """The same, started again after a bit of these messages has changed."""
+    store, starts = filled(root)
+    store.close()
+    path = root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[starts[place] + 130] ^= 8
+    path.write_bytes(data)
+    return opened(small_config(root)), starts
+
+
+def test_what_a_start_seals_is_on_the_list_for_good(tmp_path: Path) -> None:
+    store, starts = damaged(tmp_path, 4, 9)
+    ranges = [(starts[4], starts[5]), (starts[9], starts[10])]
+    assert store.filled_ranges.ranges() == store.filled_ranges.still_filled() == ranges
+    store.close()
+    for copy in (tmp_path / "damaged").iterdir():
+        copy.unlink()
+    store = opened(small_config(tmp_path))
+    assert store.filled_ranges.ranges() == ranges
+    store.close()
+
+
+def test_seals_of_a_version_without_a_list_are_found(tmp_path: Path) -> None:
+    store, starts = damaged(tmp_path, 4)
+    store.close()
+    (tmp_path / "seals.json").write_bytes(b"{")
+    store = opened(small_config(tmp_path))
+    assert store.filled_ranges.ranges() == [(starts[4], starts[5])]
+    store.close()
+
+
+def test_true_bytes_contradict_a_filler(tmp_path: Path) -> None:
+    master, _ = damaged(tmp_path / "m", 4)
+    slave, _ = filled(tmp_path / "s")
+    (seal,) = master.filled_ranges.named()
+    assert slave.filled_ranges.contradicting([seal]) == [seal]
+    slave.close()
+    master.close()
+
+
+def test_the_same_filler_is_in_common(tmp_path: Path) -> None:
+    master, starts = damaged(tmp_path / "m", 4)
+    slave, _ = damaged(tmp_path / "s", 4)
+    view = slave.commit_log.files.files[0].view
+    view[: starts[-1]] = master.commit_log.files.files[0].view[: starts[-1]]  # their store times differ
+    named = master.filled_ranges.named()
+    assert slave.filled_ranges.contradicting(named) == []
+    slave.filled_ranges.adopt(named)
+    assert slave.filled_ranges.as_on_master == {(starts[4], starts[5])}
+    slave.close()
+    master.close()
+
+
+def test_a_filler_of_ones_own_has_nothing_to_lose_but_what_lies_beside_it_has(tmp_path: Path) -> None:
+    slave, starts = damaged(tmp_path, 4)
+    inside = FilledRange(starts[4], starts[5], 1)
+    beside = FilledRange(starts[4], starts[6], 1)
+    assert slave.filled_ranges.contradicting([inside, beside]) == [beside]
+    slave.filled_ranges.adopt([inside])
+    assert slave.filled_ranges.as_on_master == frozenset()
+    slave.close()
+
+
+def test_what_this_log_does_not_reach_or_has_deleted_contradicts_nothing(tmp_path: Path) -> None:
+    slave, _ = filled(tmp_path)
+    end = slave.max_physical_offset
+    assert slave.filled_ranges.contradicting([FilledRange(end, end + 100, 1)]) == []
+    assert slave.filled_ranges.contradicting([FilledRange(end - 1, end + 100, 1)]) != []
+    slave.close()
+
+
+def test_adopted_ranges_are_told_on_after_a_start(tmp_path: Path) -> None:
+    slave, starts = filled(tmp_path)
+    slave.filled_ranges.adopt([FilledRange(starts[3], starts[4], 1)])
+    slave.close()
+    slave = opened(small_config(tmp_path))
+    assert [(seal.start, seal.end) for seal in slave.filled_ranges.named()] == [(starts[3], starts[4])]
+    assert slave.filled_ranges.still_filled() == []  # the true bytes are there
+    slave.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b"7", b'{"version":2,"ranges":[[1,2]]}', b'{"version":1}', b'{"version":1,"ranges":[[1]]}',
+     b'{"version":1,"ranges":[[3,2],[-1,4]]}', b'{"version":1,"ranges":[["x",2]]}', b'{"version":1,"ranges":7}'],
+)  # fmt: skip
+def test_bytes_that_are_no_list_are_as_none(data: bytes) -> None:
+    assert decode_ranges(data) == set()

@@ -1,1 +1,0 @@
-"""A slave's log: bytes appended as the master has them."""
