@@ -1,8 +1,11 @@
-"""ARCHITECTURE.md is a map: the files that it names exist, and each folder of the package says what it is for."""
+"""ARCHITECTURE.md is a map: the files that it names exist. So is each folder of the package: it says what it is for and
+what to read, and has no more entries than can be seen at once."""
 
 import ast
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "maxq"
@@ -16,7 +19,19 @@ def test_every_file_that_the_map_names_exists() -> None:
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
-def test_every_folder_says_what_it_is_for() -> None:
-    folders = {path.parent for path in PACKAGE.rglob("*.py")}
-    silent = [folder for folder in folders if not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))]
-    assert sorted(str(folder.relative_to(PACKAGE)) for folder in silent) == []
+FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(PACKAGE).as_posix())
+def test_a_folder_says_what_it_is_for_and_names_files_that_exist(folder: Path) -> None:
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    assert folder == PACKAGE or len(text.splitlines()) >= 3
+    named = re.findall(r"`([\w/]+\.pyi?)`", text)
+    assert [name for name in named if not any((top / name).exists() for top in (folder, PACKAGE))] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(PACKAGE).as_posix())
+def test_a_folder_has_twenty_entries_at_most(folder: Path) -> None:
+    """The package itself has the layers of ARCHITECTURE.md, of which each has its line there."""
+    entries = {path.name.partition(".")[0] for path in folder.iterdir()} - {"__pycache__", "cython_shared"}
+    assert len(entries) <= (24 if folder == PACKAGE else 20)

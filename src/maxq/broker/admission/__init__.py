@@ -1,1 +1,7 @@
-"""Quotas: how much a topic takes, a group gets, and a user moves, per second."""
+"""Admission control: which requests a broker serves now, which it delays, and which it refuses.
+
+`access.py` builds the broker's access control. `fast_failure.py` refuses what has waited too long and bounds what
+is unfinished. `quotas.py` knows who is above its bytes or messages per second: `quota.py` is one topic's, group's
+or user's, `bucket.py` the token bucket that it draws from. Whether the store takes a message is asked in the store
+(`store/append/append_admission.py`).
+"""

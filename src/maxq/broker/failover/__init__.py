@@ -1,1 +1,9 @@
-"""What a broker does as a member of a group: who is the smallest, who acts as master, going online, escaping."""
+"""Failover in a broker group with enableSlaveActingMaster: a slave stands in for its master while that is gone.
+
+`assembly.py` puts the parts together. `broker_group.py` decides which broker of the group is active,
+`acting_master.py` follows that and starts or stops `master_only_services.py` with it. `pre_online.py` is what a
+broker does before it registers; a master that comes back then takes `slave_to_master_sync.py` from its slave, whose
+right to count consumer offsets is `consumer_offset_ownership.py`. `escape_bridge.py` sends to another group what
+must not wait for the master. `group_api.py` and `group_processor.py` are the requests among brokers, sent and
+answered.
+"""

@@ -1,4 +1,8 @@
-"""`maxq admin …`: mqadmin's commands under mqadmin's names and options, each with --json, --table and --csv."""
+"""`maxq admin …`: mqadmin's commands under mqadmin's names and options, each with --json, --table and --csv.
+
+The table of commands is below; a command is imported when it is called. `command.py` makes a coroutine a command,
+`fan_out.py` asks many servers and keeps who failed; beside them one module for each noun.
+"""
 
 from maxq.cli.lazy import Entry, LazyGroup
 

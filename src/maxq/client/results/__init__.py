@@ -1,1 +1,5 @@
-"""What calls of the client library give back, and what listeners answer."""
+"""What calls of the client library give back, and what listeners answer.
+
+`send_result.py`, `pull_result.py` and `pop_result.py` are for those who call; `consume_result.py` and
+`local_transaction_state.py` are what an application's listeners return.
+"""

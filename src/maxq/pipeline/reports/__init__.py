@@ -1,1 +1,5 @@
-"""One-page HTML reports: `page` makes the page, `plots` the drawings, `quantities` the numbers with their units."""
+"""One-page HTML reports.
+
+`page.py` makes the page (`page_style.py`), `plots.py` the drawings, `quantities.py` the numbers with their units;
+`stats_report.py` and `trace_report.py` are the pages of two jobs.
+"""

@@ -1,1 +1,5 @@
-"""Views of topics and stores, and what of them a query uses."""
+"""SQL over topics and stores.
+
+`views.py` makes every topic, the cluster's own tables and the tables of a store directory views of a Spark session,
+and says which of them a query uses.
+"""

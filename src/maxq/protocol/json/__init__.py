@@ -1,1 +1,4 @@
-"""JSON as fastjson reads and writes it (`json_dialect.py`), and dataclasses as JSON bodies (`json_body.py`)."""
+"""JSON as RocketMQ's fastjson reads and writes it.
+
+`json_dialect.py` is text to values and back, `json_body.py` makes dataclasses of them by their annotations.
+"""

@@ -1,5 +1,6 @@
 """What is deleted, and what is hidden until it can be deleted.
 
-`clean.py` deletes files by age, disk use or request; `hidden_messages.py` hides messages of topics whose retention is
-shorter than the log's.
+`clean.py` deletes files by age, disk use or request; `hidden_messages.py` hides messages of topics whose retention
+is shorter than the log's. `trusted_time.py` is the clock they go by, which does not follow a wall clock that jumps
+ahead.
 """

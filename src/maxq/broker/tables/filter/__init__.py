@@ -1,3 +1,5 @@
-"""Filters on properties: `consumer_filter_manager.py` is the table of those that consumers registered;
-`filter_expressions.py` compiles one and applies it to a pull.
+"""Filters on properties that consumers registered.
+
+`consumer_filter_manager.py` is their table (consumerFilter.json), for which dispatch makes bloom filters;
+`filter_expressions.py` loads the parser and refuses what is no expression.
 """

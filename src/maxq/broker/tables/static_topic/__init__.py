@@ -1,1 +1,7 @@
-"""Static topics: requests about global queues become requests about physical ones."""
+"""Static topics: requests about global queues become requests about physical ones, which may move between groups.
+
+`static_topics.py` puts the parts together. `topic_queue_mapping_manager.py` is the table; `static_topic_gate.py`
+stands before sends, pulls and offsets, and asks `other_brokers.py`; `pull_answers.py` translates what a pull
+brought. `moved_queue_hook.py` sends late messages after their queue; `topic_queue_mapping_clean_service.py` cuts
+chains.
+"""
