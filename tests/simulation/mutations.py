@@ -31,9 +31,9 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
-from maxq.broker.schedule_message.delivery import Delivery, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import Delivery, Undelivered
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
-from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service

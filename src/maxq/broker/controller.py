@@ -62,9 +62,9 @@ from maxq.broker.processors.send.send_back import SendBackProcessor
 from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.processors.support import Registers
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.gone_master import GoneMaster
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.slave.role_service import RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.broker.stats.broker_stats import BrokerStats
@@ -94,7 +94,7 @@ from maxq.broker.tables.subscription.subscription_group_manager import Subscript
 from maxq.broker.tables.topic.compaction_topics import CompactionTopics
 from maxq.broker.tables.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.tables.topic.topic_tails import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicTails
 from maxq.broker.timer.timed_messages import TimedMessages
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transactions import Transactions
@@ -106,7 +106,7 @@ from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
-from maxq.replication.ha.log_care import LogCare
+from maxq.replication.ha.log_maintenance import LogCare
 from maxq.runtime.background import FAILURES
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.holds import CURRENT

@@ -13,8 +13,8 @@ from maxq.errors import StoreFailedError
 from maxq.runtime.background import supervise
 from maxq.runtime.holds import watched
 from maxq.store.append.append_admission import AppendAdmission
+from maxq.store.append.fast_path_writer import PlainWriter
 from maxq.store.append.message_writer import MessageWriter
-from maxq.store.append.plain_writer import PlainWriter
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.context.store_context import StoreContext
 from maxq.store.dispatch.dispatcher import DispatchService

@@ -11,9 +11,9 @@ from pathlib import Path, PurePath
 import pytest
 
 from maxq.errors import LogRangeNotServedError
-from maxq.replication.ha import log_care
-from maxq.replication.ha.log_care import LogCare
+from maxq.replication.ha import log_maintenance as log_care
 from maxq.replication.ha.log_fetch import fetch_log
+from maxq.replication.ha.log_maintenance import LogCare
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange

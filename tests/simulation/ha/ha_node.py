@@ -14,8 +14,8 @@ from maxq.errors import MaxQError
 from maxq.protocol.message.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
-from maxq.replication.ha.log_care import LogCare
 from maxq.replication.ha.log_fetch import fetch_log
+from maxq.replication.ha.log_maintenance import LogCare
 from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
-from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_properties import decode_properties

@@ -13,7 +13,7 @@ from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import admin_processors
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.tables.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.tables.client.consumer_manager import ConsumerManager

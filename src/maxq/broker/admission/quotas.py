@@ -26,7 +26,7 @@ from maxq.broker.admission.quota import Limits, Quota, parse_user_quotas
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.tables.topic.topic_tails import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicTails
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.topic_config import TopicConfig

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError

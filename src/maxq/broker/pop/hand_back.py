@@ -36,10 +36,10 @@ from typing import Any, Final
 import orjson
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, point_of
-from maxq.broker.pop.interrupted_work import Key
 from maxq.broker.pop.order_info import OrderInfo
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_journal import check_entries, check_point, check_row
+from maxq.broker.pop.unfinished_revives import Key
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError

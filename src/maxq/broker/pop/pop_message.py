@@ -15,7 +15,7 @@ from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
 from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
 from maxq.broker.processors.acknowledgement import STAYS, remark_of
-from maxq.broker.processors.pull.later_answers import LaterAnswers
+from maxq.broker.processors.pull.deferred_replies import LaterAnswers
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode

@@ -21,8 +21,8 @@ from maxq.broker.pop.pop_message import PopMessageProcessor
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
-from maxq.broker.pop.revive_records import ReviveRecords
-from maxq.broker.pop.reviver import Reviver
+from maxq.broker.pop.retry_writer import Reviver
+from maxq.broker.pop.revive_record_writer import ReviveRecords
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.timer.timer_service import TimerService
 from maxq.codes import RequestCode, ResponseCode

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
-from maxq.broker.pop.revive_records import ACK_INTERVAL_MS, ReviveRecords
-from maxq.broker.pop.reviver import Reviver
+from maxq.broker.pop.retry_writer import Reviver
+from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, ReviveRecords
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint

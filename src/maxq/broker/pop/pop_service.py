@@ -18,9 +18,9 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.failover.assembly import GroupMember
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
-from maxq.broker.pop.interrupted_work import InterruptedWork, Key
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
+from maxq.broker.pop.unfinished_revives import InterruptedWork, Key
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.errors import RequestRefusedError

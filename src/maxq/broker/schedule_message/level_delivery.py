@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import Delivery, Put, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import count_failure

@@ -21,10 +21,10 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
-from maxq.broker.schedule_message.delivered_before import DeliveredBefore
-from maxq.broker.schedule_message.delivery import Delivery, Put, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import Delivery, Put, Undelivered
+from maxq.broker.schedule_message.delivery_recovery import DeliveredBefore
+from maxq.broker.schedule_message.fast_path_delivery import PlainDelivery
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
-from maxq.broker.schedule_message.plain_delivery import PlainDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
 from maxq.errors import MessageIllegalError, RemoteProtocolError

@@ -27,8 +27,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import KnownTables, MasterApi
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from maxq.broker.schedule_message.delayed_message import own_properties
-from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class TimerExchange:
-    """A RunningTimer (broker/slave/carried_files.py)."""
+    """A RunningTimer (broker/slave/replicated_config_files.py)."""
 
     def __init__(self, store: MessageStore, timer: TimerMessageStore) -> None:
         self._store = store

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages
-from maxq.broker.timer.earlier_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
 from maxq.broker.timer.slot_work import SlotWork
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, TimerDelivery

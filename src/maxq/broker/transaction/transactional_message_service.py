@@ -6,7 +6,7 @@ The end of a transaction counts from the moment it is carried out here, so no ch
   so are ends for half messages that a copy stands for when the copy has ended. (Java carries out every end: a commit
   that comes twice, or for a half message and for its copy, is delivered twice.)
 * A half message from before this run may have been committed by a run that died before it wrote the op message: then
-  it counts as committed, and nothing is delivered again (committed_before.py).
+  it counts as committed, and nothing is delivered again (commit_recovery.py).
 * A transaction that was given up may still be ended by its producer, as in Java, once.
 
 Source:
@@ -23,7 +23,7 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.named_message import has_unique_key, is_another
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from maxq.broker.transaction.committed_before import CommittedBefore
+from maxq.broker.transaction.commit_recovery import CommittedBefore
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
 from maxq.broker.transaction.op_messages import Finished, OpMessages
 from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger

@@ -14,7 +14,7 @@ An entry is a JSON object with `kind`, `application` and `batch`:
                  physical offset
 
 So a broker that starts, or a slave that becomes master, knows what was delivered: all before the last step, and of that
-step what is found behind it in the log (delivery.py).
+step what is found behind it in the log (batch_delivery.py).
 """
 
 from dataclasses import field

@@ -15,7 +15,7 @@ from maxq.client.client_config import ClientEnvironment, ConsumerConfig
 from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from maxq.client.errors import NotRunningError
 from maxq.client.failures import Failures
-from maxq.client.instance.ending import Ending, in_turn
+from maxq.client.instance.client_shutdown import Ending, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import PullAPIWrapper

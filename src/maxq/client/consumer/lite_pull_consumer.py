@@ -25,7 +25,7 @@ from maxq.client.consumer.process_queue import ProcessQueue
 from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingConsumer
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.hooks import ConsumeHooks
-from maxq.client.instance.ending import in_turn
+from maxq.client.instance.client_shutdown import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.message_selector import MessageSelector, expression_of

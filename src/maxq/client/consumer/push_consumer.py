@@ -27,7 +27,7 @@ from maxq.client.consumer.pulling_consumer import FLOW_CONTROL_WAIT_MS, PullingC
 from maxq.client.consumer.rebalance_impl import RebalanceImpl
 from maxq.client.consumer.send_back import SendBack
 from maxq.client.hooks import ConsumeHooks
-from maxq.client.instance.ending import in_turn
+from maxq.client.instance.client_shutdown import in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pop_api import PopAPI

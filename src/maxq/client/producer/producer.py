@@ -20,7 +20,7 @@ from maxq.client.argument_checks import check_callable, check_messages, check_nu
 from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
 from maxq.client.failures import Failures
-from maxq.client.instance.ending import Ending, in_turn
+from maxq.client.instance.client_shutdown import Ending, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo

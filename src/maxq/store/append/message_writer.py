@@ -1,5 +1,5 @@
 """Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
-DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is plain_writer.py."""
+DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is fast_path_writer.py."""
 
 from collections.abc import Callable, Collection
 from itertools import pairwise

@@ -6,7 +6,7 @@ import pytest
 
 from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
-from maxq.broker.pop.reviver import Reviver
+from maxq.broker.pop.retry_writer import Reviver
 from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
 from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode

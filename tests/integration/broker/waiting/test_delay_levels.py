@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.controller import BrokerController
-from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import Message, encode_batch
@@ -127,7 +127,7 @@ async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
         await first.send("T", b"%d" % number, DELAY=str(1 + number % 2))
     await until(lambda: first.controller.store.max_offset("T", 0) == 20)
     await first.send("T", b"next", DELAY="1")
-    monkeypatch.setattr("maxq.broker.slave.carried_files.CarriedFiles.write_delay_offsets", lambda *_: True)
+    monkeypatch.setattr("maxq.broker.slave.replicated_config_files.CarriedFiles.write_delay_offsets", lambda *_: True)
     await first.stop()
     assert not (first.folder / "config" / "delayOffset.json").exists()
     monkeypatch.undo()

@@ -11,7 +11,7 @@ import pytest
 
 from maxq.broker.dledger.table_records import TableRecords
 from maxq.broker.processors.acknowledgement import Acknowledgement
-from maxq.broker.slave.carried_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.slave.slave_synchronize import SlaveTables
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig

@@ -8,8 +8,8 @@ import pytest
 from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP, OffsetAuthority, is_newer
 from maxq.broker.failover.slave_to_master_sync import MetadataReverse
 from maxq.broker.identity.broker_identity import BrokerAddress
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi, OffsetsPage
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from maxq.broker.slave import slave_synchronize
-from maxq.broker.slave.carried_files import CarriedFiles
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.replicated_config_files import CarriedFiles
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError

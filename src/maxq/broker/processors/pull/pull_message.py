@@ -15,7 +15,7 @@ from typing import NamedTuple
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
-from maxq.broker.processors.pull.later_answers import LaterAnswers
+from maxq.broker.processors.pull.deferred_replies import LaterAnswers
 from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
 from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.processors.pull.pull_subscription import (

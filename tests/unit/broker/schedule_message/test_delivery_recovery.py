@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
-from maxq.broker.schedule_message.delivered_before import DeliveredBefore
+from maxq.broker.schedule_message.delivery_recovery import DeliveredBefore
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.protocol.message import message_const as const

@@ -8,7 +8,7 @@ import pytest
 
 from maxq.broker.admission.fast_failure import FastFailure
 from maxq.broker.admission.quotas import Quotas
-from maxq.broker.processors.pull.later_answers import LaterAnswers, Pass
+from maxq.broker.processors.pull.deferred_replies import LaterAnswers, Pass
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError

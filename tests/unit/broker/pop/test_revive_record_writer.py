@@ -6,7 +6,7 @@ import pytest
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.pop.revive_records import ReviveRecords
+from maxq.broker.pop.revive_record_writer import ReviveRecords
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.pop import AckMsg
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.broker.tables.topic.topic_tails import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicTails
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.store.log.tails_cy import TopicTail

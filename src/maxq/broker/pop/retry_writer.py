@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.pop.interrupted_work import InterruptedWork
 from maxq.broker.pop.pop_counts import PopCounts
+from maxq.broker.pop.unfinished_revives import InterruptedWork
 from maxq.broker.tables.topic.topic_validator import is_retry_topic
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.protocol.body.pop import PopCheckPoint

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delivery import Delivery, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import Delivery, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
@@ -20,7 +20,7 @@ OK = PutMessageResult(PutMessageStatus.PUT_OK)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maxq.broker.schedule_message.delivery._AGAIN_STEP", 0.0)
+    monkeypatch.setattr("maxq.broker.schedule_message.delayed_delivery._AGAIN_STEP", 0.0)
     monkeypatch.setattr("maxq.broker.schedule_message.level_delivery._AFTER_FAILURE", 0.0)
 
 
