@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from maxq.broker.failover.slave_to_master_sync import MetadataReverse
+from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.identity import authority
 from maxq.broker.identity.authority import PROMISES, Promise
@@ -31,9 +31,9 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
-from maxq.broker.schedule_message.delayed_delivery import Delivery, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Undelivered
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize
-from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
 from maxq.broker.transaction import transactional_message_check_service
@@ -62,7 +62,7 @@ from maxq.store.log.deletions import Deletions
 from maxq.store.recovery.log_recovery import LogRecovery
 from maxq.store.store_results import PutMessageResult
 from maxq.store.timer import timer_message_store
-from maxq.store.timer.delivered_copies import DeliveredBefore
+from maxq.store.timer.delivered_copies import DeliveredCopies
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
 from maxq.testing.sim_file import SimFile
@@ -205,15 +205,15 @@ async def _leave_with_all_done(self: LitePullConsumer, *, is_finished: bool = Tr
     await _leave(self)
 
 
-_run_delivery = Delivery.run
+_run_delivery = DelayedDelivery.run
 
 
-async def _give_up_at_any_failure(self: Delivery) -> PutMessageResult | Undelivered:
+async def _give_up_at_any_failure(self: DelayedDelivery) -> PutMessageResult | Undelivered:
     result = await _run_delivery(self)
     return result._replace(is_final=True) if isinstance(result, Undelivered) else result
 
 
-async def _give_up_when_busy(self: Delivery, result: PutMessageResult) -> None:
+async def _give_up_when_busy(self: DelayedDelivery, result: PutMessageResult) -> None:
     self.tries += 1
     if self.tries == 3:
         raise MessageIllegalError("the store was busy three times")
@@ -278,12 +278,12 @@ def _mark_none(self: CheckPointBuffer, live: LiveCheckPoint, bits: int) -> list[
     return []
 
 
-def _take_nothing(self: MetadataReverse) -> list[bytes]:
+def _take_nothing(self: SlaveToMasterSync) -> list[bytes]:
     return []
 
 
-async def _find_no_copies(self: EarlierDeliveries, start: int) -> DeliveredBefore:
-    return DeliveredBefore()
+async def _find_no_copies(self: PriorRunDeliveries, start: int) -> DeliveredCopies:
+    return DeliveredCopies()
 
 
 MUTATIONS: Final = {
@@ -328,7 +328,7 @@ MUTATIONS: Final = {
     ),
     "an end in order hands over what two hold": Mutation("pop-twins", 13, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
-        "promise-pair", 4, ((MetadataReverse, "take_pops", _take_nothing),)
+        "promise-pair", 4, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)
@@ -358,7 +358,7 @@ MUTATIONS: Final = {
         "delay", 0, ((timer_message_store, "LONGEST_WAIT_MS", 1 << 62),)
     ),
     "what was delivered before a death is not looked for": Mutation(
-        "delay", 2, ((EarlierDeliveries, "_found", _find_no_copies),)
+        "delay", 2, ((PriorRunDeliveries, "_found", _find_no_copies),)
     ),
     "a failed sync of the log counts": Mutation("ha-faults", 7, ((CommitLogFlusher, "_committed", _committed_always),)),
     "what lies behind the log's checkpoint is not written again at a start": Mutation(
@@ -371,10 +371,10 @@ MUTATIONS: Final = {
         "transaction", 21, ((transactional_message_check_service, "is_its_own_fault", lambda refusal: False),)
     ),
     "a delayed message is given up for a failure of ours": Mutation(
-        "delay", 0, ((Delivery, "run", _give_up_at_any_failure),)
+        "delay", 0, ((DelayedDelivery, "run", _give_up_at_any_failure),)
     ),
     "a delayed message is given up while the store is busy": Mutation(
-        "delay", 0, ((Delivery, "_wait", _give_up_when_busy),)
+        "delay", 0, ((DelayedDelivery, "_wait", _give_up_when_busy),)
     ),
     "sends are answered before a slave has them": Mutation(
         "cluster-faults", 1, ((GroupTransfer, "wait", _wait_for_nobody),)

@@ -11,7 +11,7 @@ Source:
 import logging
 from typing import Final
 
-from maxq.auth.judge import Cause, Refused
+from maxq.auth.judge import DenialCause, Refused
 from maxq.auth.signature import ACCESS_KEY
 from maxq.codes import RequestCode as Code
 from maxq.codes import ResponseCode
@@ -50,13 +50,13 @@ class Audit:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.refused = dict.fromkeys(Cause, 0)
+        self.refused = dict.fromkeys(DenialCause, 0)
         self._seldom = Seldom(clock)
 
     def note_refusal(self, connection: Connection, command: RemotingCommand, refused: Refused, source_ip: str) -> None:
         """Count a refusal, and log it unless a similar one was logged lately."""
         self.refused[refused.cause] += 1
-        user = "" if refused.cause is Cause.UNKNOWN_USER else refused.user
+        user = "" if refused.cause is DenialCause.UNKNOWN_USER else refused.user
         left_out = self._seldom.admits((refused.cause, user, source_ip), otherwise=refused.cause)
         if left_out is None:
             return

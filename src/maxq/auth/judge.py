@@ -32,7 +32,7 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
 _MOST_REMEMBERED: Final = 10_000  # of one session
 
 
-class Cause(Enum):
+class DenialCause(Enum):
     """Reasons for which requests are refused, for counters."""
 
     NO_CREDENTIALS = "noCredentials"
@@ -46,7 +46,7 @@ class Cause(Enum):
 class Refused(NamedTuple):
     """The refusal of a request."""
 
-    cause: Cause
+    cause: DenialCause
     user: str  # the access key that the request names, right or wrong
     remark: str  # what the client is told
 

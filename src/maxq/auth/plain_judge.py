@@ -6,7 +6,7 @@ Source: acl/plain/PlainPermissionManager.java (validate, checkPerm; 4.9.8).
 from collections.abc import Callable
 from typing import Final
 
-from maxq.auth.judge import REPEATED, SENDS, Cause, Refused, Session
+from maxq.auth.judge import REPEATED, SENDS, DenialCause, Refused, Session
 from maxq.auth.plain_acl import PlainAcl
 from maxq.auth.plain_needs import PlainNeeds, is_for_administrators, plain_need, plain_needs_of
 from maxq.auth.policy import Need
@@ -56,10 +56,10 @@ class PlainJudge:
             return None
         before = since.accounts.get(access_key) if isinstance(since, PlainAcl) else None
         if account is None or before is None:
-            return Refused(Cause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
+            return Refused(DenialCause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
         if before.secret_key != account.secret_key:
             remark = f"Check signature failed for accessKey={access_key}: its secret has changed"
-            return Refused(Cause.WRONG_SIGNATURE, access_key, remark)
+            return Refused(DenialCause.WRONG_SIGNATURE, access_key, remark)
         return None
 
     def _judge(self, command: RemotingCommand, session: Session, *, signature_counts: bool) -> Refused | None:
@@ -69,25 +69,27 @@ class PlainJudge:
             return None
         access_key = command.ext.get(ACCESS_KEY, "")
         if not access_key:
-            return Refused(Cause.NO_CREDENTIALS, "", "No accessKey is configured")
+            return Refused(DenialCause.NO_CREDENTIALS, "", "No accessKey is configured")
         account = acl.accounts.get(access_key)
         if account is None:
-            return Refused(Cause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
+            return Refused(DenialCause.UNKNOWN_USER, access_key, f"No acl config for {access_key}")
         if account.is_white(session.source_ip):
             _learn(command, session, None)
             return None
         key = self._signing_key(access_key, account.secret_key)
         if signature_counts and not _is_signed(command, key):
-            return Refused(Cause.WRONG_SIGNATURE, access_key, f"Check signature failed for accessKey={access_key}")
+            return Refused(
+                DenialCause.WRONG_SIGNATURE, access_key, f"Check signature failed for accessKey={access_key}"
+            )
         try:
             needs = plain_needs_of(
                 command.code, command.ext, command.body_bytes, cluster_name=self._cluster_name, strict=self._strict
             )
         except RemoteProtocolError as error:
-            return Refused(Cause.UNREADABLE, access_key, str(error))
+            return Refused(DenialCause.UNREADABLE, access_key, str(error))
         why = needs.refusal(account, command.code)
         if why is not None:
-            return Refused(Cause.NO_PERMISSION, access_key, why)
+            return Refused(DenialCause.NO_PERMISSION, access_key, why)
         _learn(command, session, key)
         return None
 
@@ -101,7 +103,7 @@ class PlainJudge:
         plain = plain_need(need)
         needs = PlainNeeds(is_for_administrators(need), () if plain is None else (plain,))
         why = needs.refusal(account, command.code)
-        return None if why is None else Refused(Cause.NO_PERMISSION, account.access_key, why)
+        return None if why is None else Refused(DenialCause.NO_PERMISSION, account.access_key, why)
 
     def _signing_key(self, access_key: str, secret: str) -> SigningKey:
         kept = self._keys.get(access_key)

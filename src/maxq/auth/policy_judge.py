@@ -8,7 +8,7 @@ Source:
 from collections.abc import Iterable
 from typing import Final
 
-from maxq.auth.judge import REPEATED, SENDS, Cause, Refused, Session
+from maxq.auth.judge import REPEATED, SENDS, DenialCause, Refused, Session
 from maxq.auth.needs import needs_of
 from maxq.auth.policy import Need
 from maxq.auth.signature import ACCESS_KEY, SIGNATURE, signed_content
@@ -88,7 +88,9 @@ class PolicyJudge:
         if isinstance(user, Refused):
             return user
         if not (isinstance(since, Version) and self._tables.has_same_secret(user.username, since)):
-            return Refused(Cause.WRONG_SIGNATURE, user.username, "check signature failed: the password has changed.")
+            return Refused(
+                DenialCause.WRONG_SIGNATURE, user.username, "check signature failed: the password has changed."
+            )
         return None
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
@@ -102,12 +104,12 @@ class PolicyJudge:
 
     def _user(self, access_key: str) -> User | Refused:
         if not access_key:
-            return Refused(Cause.NO_CREDENTIALS, "", "username cannot be null. Sign requests with an access key.")
+            return Refused(DenialCause.NO_CREDENTIALS, "", "username cannot be null. Sign requests with an access key.")
         user = self._tables.users.get(access_key)
         if user is None:
-            return Refused(Cause.UNKNOWN_USER, access_key, f"User:{access_key} is not found.")
+            return Refused(DenialCause.UNKNOWN_USER, access_key, f"User:{access_key} is not found.")
         if user.is_disabled:
-            return Refused(Cause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")
+            return Refused(DenialCause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")
         return user
 
     def _authenticate(self, command: RemotingCommand, access_key: str, session: Session) -> SigningKey | Refused:
@@ -119,7 +121,7 @@ class PolicyJudge:
             return key
         signature = command.ext.get(SIGNATURE, "").encode("utf-8", "replace")
         if not key.matches(signed_content(command.ext, version=command.version), command.body_bytes, signature):
-            return Refused(Cause.WRONG_SIGNATURE, access_key, "check signature failed.")
+            return Refused(DenialCause.WRONG_SIGNATURE, access_key, "check signature failed.")
         session.verified.add(access_key)
         return key
 
@@ -133,9 +135,9 @@ class PolicyJudge:
     def _authorize(self, command: RemotingCommand, access_key: str, source_ip: str) -> Refused | None:
         user = self._tables.users.get(access_key)
         if user is None:  # the code need not be signed, but it needs a permission
-            return Refused(Cause.NO_CREDENTIALS, access_key, f"User:{access_key} not found.")
+            return Refused(DenialCause.NO_CREDENTIALS, access_key, f"User:{access_key} not found.")
         if user.is_disabled:
-            return Refused(Cause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")
+            return Refused(DenialCause.DISABLED_USER, access_key, f"User:{access_key} is disabled.")
         if user.is_super:
             return None
         try:
@@ -147,12 +149,12 @@ class PolicyJudge:
                 strict=self._rules.strict,
             )
         except RemoteProtocolError as error:
-            return Refused(Cause.UNREADABLE, access_key, f"parse authorization context error: {error}")
+            return Refused(DenialCause.UNREADABLE, access_key, f"parse authorization context error: {error}")
         if needs is None:
             remark = (
                 f"{subject_of(access_key)} has no permission to access request code {command.code}, nobody knows it."
             )
-            return Refused(Cause.NO_PERMISSION, access_key, remark)
+            return Refused(DenialCause.NO_PERMISSION, access_key, remark)
         return self._refuse(needs, user.username, source_ip)
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
@@ -169,7 +171,7 @@ class PolicyJudge:
                 remark = (
                     f"{subject_of(username)} has no permission to access {need.resource.key} from {source_ip}, {why}"
                 )
-                return Refused(Cause.NO_PERMISSION, username, remark)
+                return Refused(DenialCause.NO_PERMISSION, username, remark)
         return None
 
     def _decide(self, username: str, need: Need, source_ip: str) -> str | None:

@@ -15,7 +15,7 @@ from maxq.broker.metrics.rpc_latency import RpcLatency
 from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.send.put_hooks import PutHooks
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.tables.client.consumer_manager import ConsumerManager
 from maxq.broker.tables.client.producer_manager import ProducerManager
@@ -64,7 +64,7 @@ class Tables:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     request_modes: MessageRequestModeManager
-    files: CarriedFiles
+    files: ReplicatedConfigFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from maxq.broker.bundles import Clients, Environment, Limits, Messages, Peers, T
 from maxq.broker.dledger.dledger_broker import acknowledgement_of, dledger_broker_of
 from maxq.broker.dledger.send_relay import SendRelay
 from maxq.broker.dledger.table_records import TableRecords
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.fast_path.batch_path import BatchPath
 from maxq.broker.fast_path.pull_path import PullPath
 from maxq.broker.fast_path.pull_plans import PullPlans
@@ -64,7 +64,7 @@ from maxq.broker.processors.support import Registers
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
 from maxq.broker.slave.gone_master import GoneMaster
 from maxq.broker.slave.master_api import MasterApi
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.slave.role_service import RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.broker.stats.broker_stats import BrokerStats
@@ -94,11 +94,11 @@ from maxq.broker.tables.subscription.subscription_group_manager import Subscript
 from maxq.broker.tables.topic.compaction_topics import CompactionTopics
 from maxq.broker.tables.topic.topic_config_manager import FILE_NAME as TOPIC_FILE
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.tables.topic.topic_write_states import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicWriteStates
 from maxq.broker.timer.timed_messages import TimedMessages
 from maxq.broker.transaction.half_message import turn_away
 from maxq.broker.transaction.transactions import Transactions
-from maxq.broker.two_phase.two_phase_batches import StagedMessages
+from maxq.broker.two_phase.two_phase_batches import TwoPhaseBatches
 from maxq.codes import RequestCode
 from maxq.config.host import listening
 from maxq.config.settings import BrokerSettings
@@ -106,7 +106,7 @@ from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
-from maxq.replication.ha.log_maintenance import LogCare
+from maxq.replication.ha.log_maintenance import LogMaintenance
 from maxq.runtime.background import FAILURES
 from maxq.runtime.blocking import TABLES, end_threads, run_blocking
 from maxq.runtime.holds import CURRENT
@@ -216,7 +216,7 @@ class BrokerController:
             disk, folder / MAPPING_FILE, broker_name=self.address.broker_name, clock=clock
         )
         self.request_modes = MessageRequestModeManager(disk, folder / REQUEST_MODE_FILE)
-        self.carried_files = CarriedFiles(disk, folder)
+        self.carried_files = ReplicatedConfigFiles(disk, folder)
         self._tables = Tables(
             topics=self.topics,
             mappings=self.mappings,
@@ -287,7 +287,7 @@ class BrokerController:
         settings, clock = self._settings, self.env.clock
         self.fast_failure = FastFailure(settings, clock=clock)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
-        self.topic_tails = TopicTails(self.topics, settings, self.store.topic_tail, self.mappings.is_static)
+        self.topic_tails = TopicWriteStates(self.topics, settings, self.store.topic_tail, self.mappings.is_static)
         self.quotas = Quotas(
             settings,
             clock=clock,
@@ -322,7 +322,7 @@ class BrokerController:
         )
         full_copy = FullCopy(lambda: settings.store.ha_full_copy, self.slave_synchronize.master_min_offset)
         self.ha_service = HAService(settings, store, clock, first_offset=full_copy)
-        self.log_care = LogCare(
+        self.log_care = LogMaintenance(
             store,
             clock,
             config=lambda: settings.store,
@@ -350,7 +350,7 @@ class BrokerController:
             self.hold_service,
             self.store_owner,
         )
-        self.member = GroupMember(
+        self.failover = Failover(
             self.env,
             self._tables,
             self._messages,
@@ -361,8 +361,8 @@ class BrokerController:
         )
         self.authority = Authority(
             self.address,
-            speaks=lambda: self.member.services.is_running,
-            doubt=self.member.acting.doubt if self.dledger is None else self.dledger.doubt,
+            speaks=lambda: self.failover.services.is_running,
+            doubt=self.failover.acting.doubt if self.dledger is None else self.dledger.doubt,
             gives_way=lambda: self.popping.service.gives_way(),
             keeps=lambda request: self.send_relay is not None and self.send_relay.keeps(request),
             copied=self._tables_copied,
@@ -375,22 +375,22 @@ class BrokerController:
         messages, limits = self._messages, self._limits
         self.retries = RetryTopics(env, tables, clients)
         self.send_processor = SendMessageProcessor(env, tables, messages, limits, self.retries)
-        self.pull_plans = PullPlans(env, tables, clients, ReadRules(self._settings, self.member.acting))
+        self.pull_plans = PullPlans(env, tables, clients, ReadRules(self._settings, self.failover.acting))
         self.pull_processor = PullMessageProcessor(
             env, tables, clients, messages, limits, self.pull_plans, self.hold_service
         )
         self.query_processor = QueryMessageProcessor(env, messages)
-        self.reply_processor = ReplyMessageProcessor(env, tables, clients, limits, self.member.escape.put_message)
+        self.reply_processor = ReplyMessageProcessor(env, tables, clients, limits, self.failover.escape.put_message)
 
     def _make_features(self) -> None:
         env, tables, clients, messages = self.env, self._tables, self._clients, self._messages
-        member, peers = self.member, self._peers
+        failover, peers = self.failover, self._peers
         others = OtherBrokers(peers.client, peers.outer_api.topic_route, lambda: self._settings.broker.forward_timeout)
-        self.transactions = Transactions(env, tables, clients, messages, member)
-        self.timed = TimedMessages(env, tables, messages, member)
-        self.delayed = DelayedMessages(env, tables, messages, member)
-        self.staged = StagedMessages(env, tables, messages)
-        self.popping = PopMessages(env, tables, clients, messages, self._limits, member, self.timed.service, others)
+        self.transactions = Transactions(env, tables, clients, messages, failover)
+        self.timed = TimedMessages(env, tables, messages, failover)
+        self.delayed = DelayedMessages(env, tables, messages, failover)
+        self.staged = TwoPhaseBatches(env, tables, messages)
+        self.popping = PopMessages(env, tables, clients, messages, self._limits, failover, self.timed.service, others)
         self.static_topics = StaticTopics(
             env,
             tables,
@@ -501,9 +501,9 @@ class BrokerController:
     def _connect_master_only_services(self) -> None:
         """They start and stop in this order when this broker begins or ceases to be the one that works for its
         group."""
-        services = self.member.services
+        services = self.failover.services
         services.register("queue locks", self.locks)
-        services.register("consumer offsets", self.member.offset_authority)
+        services.register("consumer offsets", self.failover.offset_ownership)
         services.register("transactions", self.transactions.checks)
         if self._settings.store.timer_wheel_enable:
             services.register("timer messages", self.timed.service)
@@ -511,8 +511,8 @@ class BrokerController:
         services.register("staged messages", self.staged.service)
         services.register("pop consumption", self.popping.service)
         self.timed.service.rests = self.popping.leaves_deliveries
-        self.member.escape.rests = self.popping.sends_nothing
-        self.member.escape.keeps = self.popping.revive.keep_ack
+        self.failover.escape.rests = self.popping.sends_nothing
+        self.failover.escape.keeps = self.popping.revive.keep_ack
 
     def _connect_store(self) -> None:
         store, settings = self.store, self._settings
@@ -530,7 +530,7 @@ class BrokerController:
         self.ha_service.set_joined_listener(self._master_joined)
         self.ha_service.set_service_failed(self.service_failed)
         self.ha_service.set_offer_listener(self.log_care.offered)
-        self.ha_service.alive_replicas = lambda: self.member.acting.alive_replicas
+        self.ha_service.alive_replicas = lambda: self.failover.acting.alive_replicas
         self.registration.set_result_listener(self.role.registered)
         self.client.on_lost = self.registration.connection_lost
         self.client.add_listener(
@@ -558,7 +558,7 @@ class BrokerController:
         DLedger member before everything that sends meet."""
         env = self.env
         processors: tuple[Registers, ...] = (
-            self.member.processor,
+            self.failover.processor,
             self.send_processor,
             self.pull_processor,
             self.query_processor,
@@ -731,7 +731,7 @@ class BrokerController:
         await run_blocking(self.store_owner.record, role)
         self.topic_tails.refresh_all()
         self.compaction_topics.refresh_all()
-        self.member.acting.loaded()
+        self.failover.acting.loaded()
         self.store.start()
 
     async def _listen(self) -> None:
@@ -758,7 +758,7 @@ class BrokerController:
 
     async def _register_first(self) -> None:
         loop = asyncio.get_running_loop()
-        self._registering = loop.create_task(self.member.acting.go_online())
+        self._registering = loop.create_task(self.failover.acting.go_online())
         known = loop.create_task(self.registration.known())
         try:
             await asyncio.wait(
@@ -771,7 +771,7 @@ class BrokerController:
         elif not self._registering.done():
             silent = ", ".join(self.registration.silent_servers)
             log.warning("no answer from name server %s yet; going on, it is told when it answers", silent)
-        self.member.acting.start()
+        self.failover.acting.start()
 
     # ---- changing the role ------------------------------------------------------------------------------------
 
@@ -780,12 +780,12 @@ class BrokerController:
         await self.role.change_to_master(role)
         if self.table_records is not None:
             self.table_records.write()
-        self.member.acting.role_changed()
+        self.failover.acting.role_changed()
 
     async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
         """Become a slave while running; see RoleService."""
         await self.role.change_to_slave(broker_id, master_address, ha_address)
-        self.member.acting.role_changed()
+        self.failover.acting.role_changed()
 
     # ---- stopping ---------------------------------------------------------------------------------------------
 
@@ -799,7 +799,7 @@ class BrokerController:
             self._registering.cancel()
         if self.dledger is not None:
             await self.dledger.leave()
-        await self.member.acting.shutdown()
+        await self.failover.acting.shutdown()
         await self.registration.unregister()
         await self.role.stop()
         await self.schedule.stop()

@@ -59,7 +59,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class BooleanExpression:
     """A boolean expression, `depth` nodes high."""
 
     node: Node
@@ -70,10 +70,10 @@ class Truth:
 class Lost:
     """A minus sign before what is no number: null, once `of` has been evaluated."""
 
-    of: Truth | None
+    of: BooleanExpression | None
 
 
-Operand = Literal | Negative | Name | Truth | Lost
+Operand = Literal | Negative | Name | BooleanExpression | Lost
 
 
 class ExpressionBuilder:
@@ -127,33 +127,33 @@ class ExpressionBuilder:
 
     # --- logic ---
 
-    def as_truth(self, operand: Operand) -> Truth:
+    def as_truth(self, operand: Operand) -> BooleanExpression:
         """An operand where a boolean expression is wanted."""
-        if isinstance(operand, Truth):
+        if isinstance(operand, BooleanExpression):
             return operand
         if isinstance(operand, Name):
-            return Truth(nodes.Cast(operand.slot), 1)
+            return BooleanExpression(nodes.Cast(operand.slot), 1)
         if isinstance(operand, Literal) and operand.outcome is not None:
-            return Truth(nodes.Fixed(operand.outcome), 1)
+            return BooleanExpression(nodes.Fixed(operand.outcome), 1)
         raise FilterExpressionError(f"{_show(operand)} stands where something true or false is wanted")
 
-    def either(self, left: Operand, right: Operand) -> Truth:
+    def either(self, left: Operand, right: Operand) -> BooleanExpression:
         one, other = self.as_truth(left), self.as_truth(right)
         if isinstance(one.node, nodes.AnyOf):  # a OR b OR c is one row, however long
             one.node.nodes.append(other.node)  # nobody else has it: the parser reads from left to right
-            return Truth(one.node, max(one.depth, _deeper(other)))
-        return Truth(nodes.AnyOf([one.node, other.node]), max(_deeper(one), _deeper(other)))
+            return BooleanExpression(one.node, max(one.depth, _deeper(other)))
+        return BooleanExpression(nodes.AnyOf([one.node, other.node]), max(_deeper(one), _deeper(other)))
 
-    def both(self, left: Operand, right: Operand) -> Truth:
+    def both(self, left: Operand, right: Operand) -> BooleanExpression:
         one, other = self.as_truth(left), self.as_truth(right)
         if isinstance(one.node, nodes.Every):
             one.node.nodes.append(other.node)
-            return Truth(one.node, max(one.depth, _deeper(other)))
-        return Truth(nodes.Every([one.node, other.node]), max(_deeper(one), _deeper(other)))
+            return BooleanExpression(one.node, max(one.depth, _deeper(other)))
+        return BooleanExpression(nodes.Every([one.node, other.node]), max(_deeper(one), _deeper(other)))
 
-    def negation(self, operand: Operand) -> Truth:
+    def negation(self, operand: Operand) -> BooleanExpression:
         truth = self.as_truth(operand)
-        return Truth(nodes.Negation(truth.node), _deeper(truth))
+        return BooleanExpression(nodes.Negation(truth.node), _deeper(truth))
 
     def negative(self, operand: Operand) -> Negative | Lost:
         if isinstance(operand, Negative) or (isinstance(operand, Literal) and _is_number(operand.value)):
@@ -162,11 +162,11 @@ class ExpressionBuilder:
             return Negative(negate(value))
         if isinstance(operand, Lost):
             return operand
-        return Lost(operand if isinstance(operand, Truth) else None)
+        return Lost(operand if isinstance(operand, BooleanExpression) else None)
 
     # --- comparison ---
 
-    def equal(self, left: Operand, right: Operand) -> Truth:
+    def equal(self, left: Operand, right: Operand) -> BooleanExpression:
         for operand in (left, right):
             if isinstance(operand, Literal) and operand.value is None:
                 raise FilterExpressionError("NULL can not be compared; write IS NULL or IS NOT NULL")
@@ -175,25 +175,27 @@ class ExpressionBuilder:
             raise FilterExpressionError(f"{_show(left)} can not be compared with {_show(right)}")
         return self._equal(left, right)
 
-    def not_equal(self, left: Operand, right: Operand) -> Truth:
+    def not_equal(self, left: Operand, right: Operand) -> BooleanExpression:
         return self.negation(self.equal(left, right))
 
-    def is_null(self, operand: Operand) -> Truth:
+    def is_null(self, operand: Operand) -> BooleanExpression:
         if isinstance(operand, Name):
-            return Truth(nodes.Absent(operand.slot), 1)
+            return BooleanExpression(nodes.Absent(operand.slot), 1)
         return self._equal(operand, Literal(None, NULL))
 
-    def is_not_null(self, operand: Operand) -> Truth:
+    def is_not_null(self, operand: Operand) -> BooleanExpression:
         return self.negation(self.is_null(operand))
 
-    def ordered(self, left: Operand, relation: int, right: Operand) -> Truth:
+    def ordered(self, left: Operand, relation: int, right: Operand) -> BooleanExpression:
         """`relation`: LESS or GREATER, with EQUAL or without."""
         for operand in (left, right):
-            if isinstance(operand, Truth) or (isinstance(operand, Literal) and not _is_number(operand.value)):
+            if isinstance(operand, BooleanExpression) or (
+                isinstance(operand, Literal) and not _is_number(operand.value)
+            ):
                 raise FilterExpressionError(f"{_show(operand)} can not be compared by <, <=, > or >=")
         return self._compare(left, right, relation, if_left_absent=NULL, if_right_absent=NULL)
 
-    def between(self, value: Operand, low: Operand, high: Operand) -> Truth:
+    def between(self, value: Operand, low: Operand, high: Operand) -> BooleanExpression:
         if isinstance(low, Literal) and isinstance(high, Literal):
             if low.value is None or high.value is None:
                 raise FilterExpressionError("the limits of BETWEEN can not be NULL")
@@ -207,20 +209,20 @@ class ExpressionBuilder:
                 )
         return self.both(self.ordered(value, nodes.GREATER | EQUAL, low), self.ordered(value, nodes.LESS | EQUAL, high))
 
-    def not_between(self, value: Operand, low: Operand, high: Operand) -> Truth:
+    def not_between(self, value: Operand, low: Operand, high: Operand) -> BooleanExpression:
         return self.either(self.ordered(value, nodes.LESS, low), self.ordered(value, nodes.GREATER, high))
 
-    def one_of(self, operand: Operand, texts: Sequence[Literal], *, negated: bool) -> Truth:
+    def one_of(self, operand: Operand, texts: Sequence[Literal], *, negated: bool) -> BooleanExpression:
         if not isinstance(operand, Name):
             raise FilterExpressionError(f"IN needs a property on its left, not {_show(operand)}")
         node: Node = nodes.OneOf(operand.slot, [_encoded(text) for text in texts])
-        return Truth(nodes.Negation(node), 2) if negated else Truth(node, 1)
+        return BooleanExpression(nodes.Negation(node), 2) if negated else BooleanExpression(node, 1)
 
-    def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> Truth:
+    def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> BooleanExpression:
         """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, of what is no text, and with an empty text."""
         assert isinstance(text.value, str), "the grammar takes a text only"
         if not text.value:
-            return Truth(nodes.Fixed(FALSE), 1)
+            return BooleanExpression(nodes.Fixed(FALSE), 1)
         if kind == nodes.CONTAINS:
             self._searches += 1
             if self._searches > MAX_SEARCHES:
@@ -229,16 +231,18 @@ class ExpressionBuilder:
                     "property of its own"
                 )
         if isinstance(operand, Name):
-            return Truth(nodes.TextTest(operand.slot, kind, _encoded(text), negated), 1)
+            return BooleanExpression(nodes.TextTest(operand.slot, kind, _encoded(text), negated), 1)
         depth = 1 + _depth(operand)
-        return Truth(comparisons.OperandTextTest(_as_node(operand), kind, text.value, negated), _checked(depth))
+        return BooleanExpression(
+            comparisons.OperandTextTest(_as_node(operand), kind, text.value, negated), _checked(depth)
+        )
 
-    def _equal(self, left: Operand, right: Operand) -> Truth:
+    def _equal(self, left: Operand, right: Operand) -> BooleanExpression:
         return self._compare(left, right, EQUAL, if_left_absent=NULL, if_right_absent=FALSE)
 
     def _compare(
         self, left: Operand, right: Operand, relation: int, *, if_left_absent: int, if_right_absent: int
-    ) -> Truth:
+    ) -> BooleanExpression:
         node = None
         if isinstance(left, Name):
             node = _against_constant(left.slot, relation, right, if_left_absent)
@@ -246,7 +250,7 @@ class ExpressionBuilder:
             node = _against_constant(right.slot, _FLIPPED[relation], left, if_right_absent)
         if node is None:
             node = comparisons.Comparison(_as_node(left), _as_node(right), relation)
-        return Truth(node, _checked(1 + max(_depth(left), _depth(right))))
+        return BooleanExpression(node, _checked(1 + max(_depth(left), _depth(right))))
 
 
 def _against_constant(slot: int, relation: int, constant: Operand, if_absent: int) -> Node | None:
@@ -265,7 +269,7 @@ def _against_constant(slot: int, relation: int, constant: Operand, if_absent: in
 def _as_node(operand: Operand) -> comparisons.Operand:
     if isinstance(operand, Name):
         return comparisons.Property(operand.slot)
-    if isinstance(operand, Truth):
+    if isinstance(operand, BooleanExpression):
         return comparisons.Truth(operand.node, False)
     if isinstance(operand, Lost):
         return comparisons.Constant(None) if operand.of is None else comparisons.Truth(operand.of.node, True)
@@ -280,10 +284,10 @@ def _encoded(literal: Literal) -> bytes:
 def _depth(operand: Operand) -> int:
     if isinstance(operand, Lost):
         return 0 if operand.of is None else operand.of.depth
-    return operand.depth if isinstance(operand, Truth) else 0
+    return operand.depth if isinstance(operand, BooleanExpression) else 0
 
 
-def _deeper(truth: Truth) -> int:
+def _deeper(truth: BooleanExpression) -> int:
     return _checked(truth.depth + 1)
 
 
@@ -308,4 +312,10 @@ def _show(operand: Operand) -> str:
         return f"{operand.value!r:.80}"
     if isinstance(operand, Negative):
         return str(operand.value)
-    return "a property" if isinstance(operand, Name) else "a comparison" if isinstance(operand, Truth) else "-…"
+    return (
+        "a property"
+        if isinstance(operand, Name)
+        else "a comparison"
+        if isinstance(operand, BooleanExpression)
+        else "-…"
+    )

@@ -20,7 +20,7 @@ class BrokerAddrInfo(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BrokerRegistration:
+class RegistrationRequest:
     """One REGISTER_BROKER request, decoded. `connection` is compared by identity and never used.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import Final
 
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.config import NamesrvSettings
-from maxq.namesrv.broker_registration import BrokerRegistration, MinBrokerIdChange, RegisterBrokerResult
+from maxq.namesrv.broker_registration import MinBrokerIdChange, RegisterBrokerResult, RegistrationRequest
 from maxq.namesrv.config_service import ConfigService
 from maxq.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from maxq.namesrv.route_info_manager import RouteInfoManager
@@ -330,7 +330,7 @@ def _digest(request: RemotingCommand, body: bytes) -> bytes:
 
 def _registration(
     header: RegisterBrokerRequestHeader, request: RemotingCommand, body: bytes, connection: object, digest: bytes
-) -> BrokerRegistration:
+) -> RegistrationRequest:
     """Brokers before 3.0.11 send the bare topic table."""
     filter_servers: list[str] | None = None
     wrapper: TopicConfigSerializeWrapper
@@ -339,7 +339,7 @@ def _registration(
         wrapper, filter_servers = decoded.topic_config_serialize_wrapper, decoded.filter_server_list
     else:
         wrapper = TopicConfigSerializeWrapper.decode(body)
-    return BrokerRegistration(
+    return RegistrationRequest(
         cluster_name=header.cluster_name,
         broker_addr=header.broker_addr,
         broker_name=header.broker_name,

@@ -35,9 +35,9 @@ from maxq.namesrv.broker_registration import (
     DEFAULT_BROKER_CHANNEL_EXPIRED_TIME_MS,
     BrokerAddrInfo,
     BrokerLiveInfo,
-    BrokerRegistration,
     MinBrokerIdChange,
     RegisterBrokerResult,
+    RegistrationRequest,
 )
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.route import (
@@ -81,7 +81,7 @@ class RouteInfoManager:
 
     # --- brokers come -------------------------------------------------------------------------------------------
 
-    def register_broker(self, new: BrokerRegistration, *, now_ms: int) -> RegisterBrokerResult | None:
+    def register_broker(self, new: RegistrationRequest, *, now_ms: int) -> RegisterBrokerResult | None:
         """Register a broker completely (see `registering`)."""
         steps = self.registering(new, now_ms=now_ms)
         while True:
@@ -92,7 +92,7 @@ class RouteInfoManager:
                 return result
 
     def registering(
-        self, new: BrokerRegistration, *, now_ms: int
+        self, new: RegistrationRequest, *, now_ms: int
     ) -> Generator[None, None, RegisterBrokerResult | None]:
         """Take one registration into all tables. It yields after each _TOPICS_OF_A_STEP topics, when the tables are
         sound and others may be served; if the broker is forgotten or registers anew meanwhile it ends there.
@@ -181,7 +181,7 @@ class RouteInfoManager:
         live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
         return None if live is None else live.data_version
 
-    def _is_outdated(self, new: BrokerRegistration, old_addr: str | None) -> bool:
+    def _is_outdated(self, new: RegistrationRequest, old_addr: str | None) -> bool:
         """Another address holds this id, and its state is newer."""
         if old_addr is None or old_addr == new.broker_addr:
             return False
@@ -193,7 +193,7 @@ class RouteInfoManager:
                      old.data_version.state_version, new.data_version.state_version)  # fmt: skip
         return True
 
-    def _note_displaced(self, new: BrokerRegistration, old_addr: str | None) -> None:
+    def _note_displaced(self, new: RegistrationRequest, old_addr: str | None) -> None:
         """A new master takes the place of one that lives, which then registers as a slave. Two that take it from each
         other are two brokers of one name."""
         place = new.broker_name, new.broker_id
@@ -208,7 +208,7 @@ class RouteInfoManager:
         if BrokerAddrInfo(new.cluster_name, old_addr) in self._live:
             self._displaced[place] = old_addr
 
-    def _enter_group(self, new: BrokerRegistration, addrs: dict[int, str]) -> BrokerData:
+    def _enter_group(self, new: RegistrationRequest, addrs: dict[int, str]) -> BrokerData:
         group = self._groups.get(new.broker_name)
         if group is None:
             group = self._groups[new.broker_name] = BrokerData(new.cluster_name, new.broker_name)
@@ -222,12 +222,12 @@ class RouteInfoManager:
         return group
 
     @staticmethod
-    def _is_prime_slave(new: BrokerRegistration, group: BrokerData) -> bool:
+    def _is_prime_slave(new: RegistrationRequest, group: BrokerData) -> bool:
         """The smallest id of a group without master; only brokers that know of acting masters count."""
         return new.enable_acting_master is not None and new.broker_id == min(group.broker_addrs)
 
     def _take_topics(
-        self, new: BrokerRegistration, group: BrokerData, live: BrokerLiveInfo, *, changed: bool
+        self, new: RegistrationRequest, group: BrokerData, live: BrokerLiveInfo, *, changed: bool
     ) -> Generator[None, None, bool]:
         """Enter the topics, unless the broker is forgotten or registers anew meanwhile. Returns whether nobody else
         changed the tables."""
@@ -241,7 +241,7 @@ class RouteInfoManager:
                 return False
         return is_alone
 
-    def _entries(self, new: BrokerRegistration, *, changed: bool, read_only: bool) -> Iterator[None]:
+    def _entries(self, new: RegistrationRequest, *, changed: bool, read_only: bool) -> Iterator[None]:
         """Enter what a registration says, one topic between two yields."""
         known = self._announced.setdefault(new.broker_name, {})
         if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
@@ -259,7 +259,7 @@ class RouteInfoManager:
                 if (mapping.bname or new.broker_name) == new.broker_name:  # what is another's, that one announces
                     self._mappings.setdefault(topic, {})[new.broker_name] = mapping
 
-    def _enter_live(self, new: BrokerRegistration, now_ms: int) -> BrokerLiveInfo:
+    def _enter_live(self, new: RegistrationRequest, now_ms: int) -> BrokerLiveInfo:
         key = BrokerAddrInfo(new.cluster_name, new.broker_addr)
         known = self._live.get(key)
         if known is None:
@@ -277,7 +277,7 @@ class RouteInfoManager:
             self._filters.pop(key, None)
         return live
 
-    def _master_of(self, new: BrokerRegistration, group: BrokerData) -> tuple[str | None, str | None]:
+    def _master_of(self, new: RegistrationRequest, group: BrokerData) -> tuple[str | None, str | None]:
         """(replication address, address) of a slave's living master."""
         master_addr = group.master_address
         if new.broker_id == MASTER_ID or master_addr is None:

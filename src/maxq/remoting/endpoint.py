@@ -46,7 +46,7 @@ Guard = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 OutcomeListener = Callable[[Connection, RemotingCommand, RemotingCommand | None], None]
 
 
-class Authority(Protocol):
+class RequestAuthority(Protocol):
     """Says what this process may promise, before and after a request is worked off (broker/identity/authority.py)."""
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
@@ -107,7 +107,7 @@ class RemotingEndpoint:
         self.gate: Gate | None = None
         self.guard: Guard | None = None
         self.on_outcome: OutcomeListener | None = None  # told once of each request, except of those on the batch path
-        self.authority: Authority | None = None
+        self.authority: RequestAuthority | None = None
         self.on_answer: AnswerListener | None = None  # told of what processors answer at once or by a coroutine
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self._processors: dict[int, Processor] = {}

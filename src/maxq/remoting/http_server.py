@@ -119,10 +119,10 @@ class HttpServer:
         """Answer one request. True: the connection goes on."""
         request = read_head(head)
         if request is None:
-            await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _Manner(False, False, True))
+            await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _HttpOptions(False, False, True))
             return False
         page = self._page(request.method, request.path)
-        await self._send(page, writer, _Manner(request.keeps, request.takes_gzip, request.method != "HEAD"))
+        await self._send(page, writer, _HttpOptions(request.keeps, request.takes_gzip, request.method != "HEAD"))
         return request.keeps
 
     def _page(self, method: str, path: str) -> Page:
@@ -137,7 +137,7 @@ class HttpServer:
             log.exception("the page %s failed", path)
             return Page("the page failed, the server's log says why\n", 500)
 
-    async def _send(self, page: Page, writer: asyncio.StreamWriter, manner: "_Manner") -> None:
+    async def _send(self, page: Page, writer: asyncio.StreamWriter, manner: "_HttpOptions") -> None:
         chunked = manner.chunked
         head = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", f"Content-Type: {page.content_type}"]
         if not chunked:
@@ -180,7 +180,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
         raise
 
 
-class _Manner(NamedTuple):
+class _HttpOptions(NamedTuple):
     """How an answer is sent."""
 
     chunked: bool  # and the connection goes on

@@ -54,7 +54,7 @@ class MessageStore:
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (Ledger); None without.
         cached_pull_reader: reads what is in memory without an object a message.
-        plain_writer: stores plain sends and copies without an object a message.
+        fast_path_writer: stores plain sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
     """
@@ -91,7 +91,7 @@ class MessageStore:
         self.reader = parts.reader
         self.cached_pull_reader = parts.cached_pull_reader
         self.disk_room = parts.disk_room
-        self.plain_writer = parts.plain_writer
+        self.fast_path_writer = parts.fast_path_writer
         self._writer = parts.writer
         self._admission = parts.admission
         self.cleaner = parts.cleaner
@@ -181,7 +181,8 @@ class MessageStore:
         return self._writer.put_batch(message)
 
     def appended(self) -> None:
-        """Publish records that `plain_writer.append_final` and `append_copy` stored: to queues, readers and slaves."""
+        """Publish records that `fast_path_writer.append_final` and `append_copy` stored: to queues, readers and
+        slaves."""
         self._parts.appended()
 
     @property

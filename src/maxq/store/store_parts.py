@@ -13,7 +13,7 @@ from maxq.errors import StoreFailedError
 from maxq.runtime.background import supervise
 from maxq.runtime.holds import watched
 from maxq.store.append.append_admission import AppendAdmission
-from maxq.store.append.fast_path_writer import PlainWriter
+from maxq.store.append.fast_path_writer import FastPathWriter
 from maxq.store.append.message_writer import MessageWriter
 from maxq.store.compaction.compaction_store import CompactionStore
 from maxq.store.context.store_context import StoreContext
@@ -123,7 +123,7 @@ class StoreParts:
         self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
         self.admission = AppendAdmission(context, self.commit_log, self.disk_room)
         writing = (context, self.commit_log, self.queues, self.flusher, self.admission, self.appended)
-        self.writer, self.plain_writer = MessageWriter(*writing), PlainWriter(*writing)
+        self.writer, self.fast_path_writer = MessageWriter(*writing), FastPathWriter(*writing)
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.flusher, self.queue_flusher, self.dispatch
         )

@@ -11,7 +11,7 @@ from maxq.errors import PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink import sink_commit
-from maxq.pipeline.sink.sink_commit import BatchName, Brokers, Run, commit, decision_of, find_coordinator
+from maxq.pipeline.sink.sink_commit import BatchName, Brokers, WriteRun, commit, decision_of, find_coordinator
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_client import WireClient
@@ -39,7 +39,7 @@ def only_decide(namesrv: str, results: list[TaskResult]) -> None:
     with WireClient(options.connection) as client:
         brokers = Brokers(client, options)
         coordinator = find_coordinator(brokers, options, NAME)
-        sink_commit.decide(brokers, coordinator, NAME, decision_of(results, Run(0, "query", "first")))
+        sink_commit.decide(brokers, coordinator, NAME, decision_of(results, WriteRun(0, "query", "first")))
 
 
 def seen(namesrv: str) -> list[bytes]:
@@ -69,7 +69,7 @@ async def test_a_slave_that_becomes_master_finishes_what_was_decided(tmp_path: P
         await slave.start()
 
         second = await asyncio.to_thread(stage, names, "second", 10)
-        await asyncio.to_thread(commit, options_of(names), NAME, [second], Run(0, "query", "second"))
+        await asyncio.to_thread(commit, options_of(names), NAME, [second], WriteRun(0, "query", "second"))
 
         expected = sorted(f"first-{number}".encode() for number in range(500))
         assert await asyncio.to_thread(seen, names) == expected
@@ -94,15 +94,15 @@ async def test_a_first_batch_that_runs_again_while_its_coordinator_is_away_waits
             await process.start()
         results = [await asyncio.to_thread(stage, names, "first", 50)]
         await near.start()
-        await asyncio.to_thread(commit, options, first, results, Run(0, "query", "first"))
+        await asyncio.to_thread(commit, options, first, results, WriteRun(0, "query", "first"))
         await near.kill()
 
         again = [await asyncio.to_thread(stage, names, "second", 50)]
         impatient = options_of(names, **{"coordinator": "", "rocketmq.brokerWait": "1s"})
         with pytest.raises(PipelineError, match="does not know a-near"):
-            await asyncio.to_thread(commit, impatient, first, again, Run(0, "query", "second"))
+            await asyncio.to_thread(commit, impatient, first, again, WriteRun(0, "query", "second"))
         await near.start()
-        await asyncio.to_thread(commit, options, first, again, Run(0, "query", "second"))
+        await asyncio.to_thread(commit, options, first, again, WriteRun(0, "query", "second"))
 
         expected = sorted(f"first-{number}".encode() for number in range(50))
         assert await asyncio.to_thread(seen, names) == expected

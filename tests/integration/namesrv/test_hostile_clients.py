@@ -14,7 +14,7 @@ import pytest
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config import NettyServerConfig
 from maxq.namesrv import default_request_processor as processor
-from maxq.namesrv.broker_registration import BrokerRegistration
+from maxq.namesrv.broker_registration import RegistrationRequest
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.protocol.header.namesrv import UnRegisterBrokerRequestHeader
 from tests.integration.namesrv.harness import Peer, asking_route, name_server, registering
@@ -144,7 +144,7 @@ async def test_others_are_served_while_a_registration_is_read_and_what_came_late
     begun, go_on = threading.Event(), threading.Event()
     read = processor._registration
 
-    def slowly(*arguments: Any) -> BrokerRegistration:
+    def slowly(*arguments: Any) -> RegistrationRequest:
         begun.set()
         assert go_on.wait(60)
         return read(*arguments)

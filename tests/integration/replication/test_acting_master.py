@@ -154,7 +154,7 @@ async def test_consumers_go_on_at_the_acting_master_and_its_offsets_come_back(ma
 
     await group.stop("master")
     await group.until_master_is(one, 4)
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     assert [await lock(broker) for broker in (one, two)] == [True, False]
     assert not await lock(one, "c2")
     assert one.controller.slave_synchronize.master_address == ""
@@ -167,7 +167,7 @@ async def test_consumers_go_on_at_the_acting_master_and_its_offsets_come_back(ma
     master = await group.start("master")
     assert await committed(master) == 15
     await group.until_master_is(master, 6)
-    await until(lambda: not one.controller.member.acting.is_acting_master)
+    await until(lambda: not one.controller.failover.acting.is_acting_master)
     assert [await lock(broker, "c2") for broker in (one, master)] == [False, True]
     assert (await master.send(TOPIC, b"new")).code == ResponseCode.SUCCESS
     for slave in (one, two):
@@ -182,7 +182,7 @@ async def test_a_master_that_comes_back_asks_how_far_the_timer_has_come_if_it_ha
     one = group.brokers["one"]
     await group.stop("two")  # it would ask, too
     await group.stop("master")
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     asked: list[RemotingCommand] = []
 
     def answer(connection: object, request: RemotingCommand) -> RemotingCommand:
@@ -206,7 +206,7 @@ async def test_an_orderly_consumer_goes_on_through_a_masters_death_and_return(ma
         await got.wait_for(MESSAGES)
         await group.stop("master")
         one = group.brokers["one"]
-        await until(lambda: one.controller.member.acting.is_acting_master)
+        await until(lambda: one.controller.failover.acting.is_acting_master)
         await consumer.persist_consumer_offset()
         await until(lambda: one.controller.offsets.query_offset("ORDERLY", TOPIC, 0) == MESSAGES)
         await until(lambda: one.controller.hold_service.held_on(TOPIC, 0) == 1)
@@ -225,18 +225,18 @@ async def test_the_next_slave_takes_over_from_the_acting_master(make_group: Make
     await group.until_master_is(one, 4)
     await group.stop("one")
     await group.until_master_is(two, 4)
-    await until(lambda: two.controller.member.acting.is_acting_master)
+    await until(lambda: two.controller.failover.acting.is_acting_master)
     assert await lock(two)
     one = await group.start("one", 1)
-    await until(lambda: one.controller.member.acting.is_acting_master)
-    await until(lambda: not two.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
+    await until(lambda: not two.controller.failover.acting.is_acting_master)
 
 
 async def test_a_pull_parked_at_the_acting_master_is_answered_when_the_master_is_back(make_group: Make) -> None:
     group = await make_group()
     await group.stop("master")
     one = group.brokers["one"]
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     pulling = asyncio.create_task(one.pull(TOPIC, MESSAGES, group=GROUP, sys_flag=6, wait_ms=60_000))
     await one.until_held(TOPIC)
     await group.start("master")
@@ -261,7 +261,7 @@ async def test_a_restarted_name_server_learns_of_all_brokers_within_seconds(tmp_
             broker.controller.client.update_name_servers([f"127.0.0.1:{names.port}"])
         group._names = names
         await group.until_master_is(master, 6)
-        await until(lambda: slave.controller.member.acting.min_broker_id == 0)
+        await until(lambda: slave.controller.failover.acting.min_broker_id == 0)
         await until(lambda: master.controller.ha_service.alive_replicas() == 2)  # of three
         await group.stop_all()
         await again.__aexit__(None, None, None)
@@ -286,9 +286,9 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
     group = await make_group(enableRemoteEscape="true")
     await group.stop("master")
     one = group.brokers["one"]
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     message = MessageExtBrokerInner(TOPIC, 0, b"escaped", {"KEYS": "k", "TAGS": "a"}, flag=3, reconsume_times=2)
-    alone = await one.controller.member.escape.put_message(message)
+    alone = await one.controller.failover.escape.put_message(message)
     assert alone.status is PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL
     assert "no broker group but broker-a" in alone.remark
 
@@ -300,7 +300,7 @@ async def test_what_an_acting_master_must_write_escapes_to_another_group(make_gr
         return route is not None and _group(route, "broker-b") is not None
 
     await until(both_known)
-    result = await one.controller.member.escape.put_message(message)
+    result = await one.controller.failover.escape.put_message(message)
     assert result.status is PutMessageStatus.PUT_OK, result.remark
     (stored,) = await other.pull_messages(TOPIC, 0, group=GROUP)
     assert (stored.body, stored.flag, stored.reconsume_times) == (b"escaped", 3, 2)
@@ -344,7 +344,7 @@ async def _take_over(group: Group) -> RunningBroker:
     master, one = group.brokers["master"], group.brokers["one"]
     await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
     await group.stop("master")
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     await until(lambda: one.controller.popping.service.not_ready() is None)
     return one
 
@@ -430,13 +430,13 @@ async def test_a_slave_that_begins_to_act_when_its_master_has_asked_promises_not
         {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "9"},
     )
     await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
-    one.controller.member.services.change(True)
+    one.controller.failover.services.change(True)
     assert (await one.invoke(commit)).code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert one.controller.popping.service.not_ready() is not None
-    one.controller.member.services.change(False)
+    one.controller.failover.services.change(False)
     monkeypatch.setattr(hand_back, "HELD_MS", 0)
     await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
-    one.controller.member.services.change(True)
+    one.controller.failover.services.change(True)
     assert (await one.invoke(commit)).code == ResponseCode.SUCCESS
     await until(lambda: one.controller.popping.service.not_ready() is None)
 
@@ -448,14 +448,14 @@ async def test_a_slave_that_heard_of_its_master_before_the_master_asked_hands_ba
     one = await _take_over(group)
     there = await popped(one, max_msg_nums=2)
     assert (await ack(one, there[0])).code == ResponseCode.SUCCESS
-    one.controller.member.services.change(False)
+    one.controller.failover.services.change(False)
     asked = RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS)
     told = orjson.loads((await one.invoke(asked)).body_bytes)
     assert [row[12] for row in told["live"]] == [0b01]
     monkeypatch.setattr(hand_back, "HELD_MS", 0)
-    one.controller.member.services.change(True)
+    one.controller.failover.services.change(True)
     await until(lambda: one.controller.popping.service.not_ready() is None)
-    one.controller.member.services.change(False)
+    one.controller.failover.services.change(False)
     assert (await one.invoke(asked)).body_length == 0, "what it knew long ago is of no use"
 
 
@@ -473,9 +473,9 @@ async def test_a_slave_that_ends_to_act_as_its_master_asks_tells_it_until_the_an
         return orjson.loads(told.body_bytes)["live"] if told.body_length else []
 
     if ends_first:
-        one.controller.member.services.change(False)
+        one.controller.failover.services.change(False)
     first = await asked("1")
-    one.controller.member.services.change(False)
+    one.controller.failover.services.change(False)
     assert first and await asked("1") == first
     assert await asked("2") == []
 
@@ -491,8 +491,8 @@ async def test_a_slave_that_acts_again_before_its_master_has_come_knows_what_it_
     assert (await ack(one, there[0])).code == ResponseCode.SUCCESS
     if is_asked:
         await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
-    one.controller.member.services.change(False)
-    one.controller.member.services.change(True)
+    one.controller.failover.services.change(False)
+    one.controller.failover.services.change(True)
     await until(lambda: one.controller.popping.service.not_ready() is None)
     rest = await popped(one)
     assert not set(bodies(rest)) & set(bodies(there))
@@ -511,7 +511,7 @@ async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_h
     there = await popped(one, max_msg_nums=3)
     service = one.controller.popping.service
     (row,) = one.controller.popping.buffer.hand_back()
-    one.controller.member.services.change(False)
+    one.controller.failover.services.change(False)
     master = await group.start("master", skipPreOnline="true")
     journal = master.controller.popping.buffer.journal
     if has_taken:
@@ -519,7 +519,7 @@ async def test_a_slave_that_acts_again_goes_by_the_journal_for_what_its_master_h
     _, end = journal.write({"e": [row[0]]})
     await until(lambda: one.controller.store.max_physical_offset >= end)
     await group.stop("master")
-    await until(lambda: one.controller.member.acting.is_acting_master and service.not_ready() is None)
+    await until(lambda: one.controller.failover.acting.is_acting_master and service.not_ready() is None)
     assert not set(bodies(await popped(one))) & set(bodies(there))
     still_open = [known for known in one.controller.popping.buffer.hand_back() if known[4] == row[4] and not known[12]]
     assert len(still_open) == (not has_taken), "it would come again although it has ended at the master"
@@ -532,7 +532,7 @@ async def test_a_master_that_stood_still_revives_nothing_before_it_has_looked_at
     group = await make_group(brokerHeartbeatInterval="600000")
     master = group.brokers["master"]
     assert len(await popped(master, max_msg_nums=2, invisible_time=300)) == 2
-    service, acting = master.controller.popping.service, master.controller.member.acting
+    service, acting = master.controller.popping.service, master.controller.failover.acting
     turns: list[None] = []
     pause = service._pause
 
@@ -575,7 +575,7 @@ async def test_acks_that_the_slave_delivers_meet_the_check_point_that_its_master
     revive, queue_id = REVIVE_TOPIC_PREFIX + "DefaultCluster", handle_of(given[0]).revive_qid
     await until(lambda: one.controller.store.max_offset(revive, queue_id) == 1)
     await group.stop("master")
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     due_ms = handle_of(given[0]).pop_time + 5_000 + 3_000
     await until(lambda: one.controller.timed.service.timer.read_time_ms > due_ms)
     await until(lambda: one.controller.popping.revive.waiting == 0)
@@ -596,7 +596,7 @@ async def test_a_message_that_master_and_slave_gave_to_different_consumers_is_ac
         await until(lambda slave=slave: not slave.controller.ha_service.is_client_connected)  # type: ignore[misc]
     of_the_master = await popped(master, max_msg_nums=3, invisible_time=2_000)
     await group.stop("master")
-    await until(lambda: one.controller.member.acting.is_acting_master)
+    await until(lambda: one.controller.failover.acting.is_acting_master)
     await until(lambda: one.controller.popping.service.not_ready() is None)
     of_the_slave = await popped(one, max_msg_nums=3)
     assert bodies(of_the_slave) == bodies(of_the_master)

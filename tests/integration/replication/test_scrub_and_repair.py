@@ -13,7 +13,7 @@ import pytest
 from maxq.errors import LogRangeNotServedError
 from maxq.replication.ha import log_maintenance as log_care
 from maxq.replication.ha.log_fetch import fetch_log
-from maxq.replication.ha.log_maintenance import LogCare
+from maxq.replication.ha.log_maintenance import LogMaintenance
 from maxq.runtime.files.system import SystemClock, SystemDisk
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange
@@ -46,8 +46,8 @@ async def copied(master: Member, slave: Member) -> None:
     assert slave.log() == master.log()
 
 
-def care_of(one: Member, fetch: Callable[[str, int, int], Awaitable[bytes]] = fetch_log) -> LogCare:
-    return LogCare(
+def care_of(one: Member, fetch: Callable[[str, int, int], Awaitable[bytes]] = fetch_log) -> LogMaintenance:
+    return LogMaintenance(
         one.store, SystemClock(), config=lambda: one.settings.store,
         master_address=lambda: one.ha.client.master_address, fetch=fetch,
     )  # fmt: skip

@@ -36,7 +36,7 @@ from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.index_files import IndexReader, infer_geometry
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import messages_of
-from maxq.store.tools.queue_files import QueueFiles, Unit
+from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
 
@@ -230,7 +230,7 @@ class Torture:
             self._claim(entries_of(self._files()) == entries_of(self._files(copy)), "the index differs from a rebuild")
 
 
-def units_of(files: StoreFiles) -> dict[tuple[str, int], list[Unit]]:
+def units_of(files: StoreFiles) -> dict[tuple[str, int], list[QueueEntry]]:
     """ConsumeQueue units that point to messages, by topic and queue id."""
     found = {}
     for key, sequence in files.queues.items():

@@ -364,7 +364,7 @@ class Acting(Alone):
 
     SETTINGS: ClassVar = {**MASTER, **QUICK, **ACTING}
     late_s = int(QUICK["slaveTimeout"]) / 1000
-    ROLE = re.compile(r"^(\S+ \S+) .*special services (start|stop): ", re.MULTILINE)
+    ROLE = re.compile(r"^(\S+ \S+) .*master-only services (start|stop): ", re.MULTILINE)
     LEADS = "start"
 
     def __init__(self, folder: Path, rng: random.Random) -> None:

@@ -17,7 +17,7 @@ from maxq.api import Admin
 from maxq.errors import PipelineError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
+from maxq.pipeline.sink.sink_commit import BatchName, WriteRun, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.wire.wire_reader import WireReader
@@ -174,7 +174,7 @@ def test_exactly_once_is_refused_with_the_reason(java: Java) -> None:
     with pytest.raises(PipelineError, match=r"request type 30070 not supported|REQUEST_CODE_NOT_SUPPORTED"):
         write(java, topic, columns(10), delivery="exactly-once")
     with pytest.raises(PipelineError, match="exactly-once needs MaxQ brokers; none of broker-a, broker-b is one"):
-        commit(WriteOptions.parse(given), BatchName("app", 0), [TaskResult(0)], Run(0))
+        commit(WriteOptions.parse(given), BatchName("app", 0), [TaskResult(0)], WriteRun(0))
     assert read(java, topic) == []
 
 

@@ -114,7 +114,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def leads(server: Server) -> bool:
     """Does its broker promise anything?"""
-    return server.is_leader and server.broker.member.services.is_running
+    return server.is_leader and server.broker.failover.services.is_running
 
 
 def run(scene: Callable[[Group], Awaitable[None]], **settings: str) -> None:

@@ -15,7 +15,7 @@ from maxq.protocol.message.message import decode_records
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_service import HAService
 from maxq.replication.ha.log_fetch import fetch_log
-from maxq.replication.ha.log_maintenance import LogCare
+from maxq.replication.ha.log_maintenance import LogMaintenance
 from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.store_results import GetMessageStatus
@@ -97,7 +97,7 @@ class HaNode:
         self.store: MessageStore | None = None
         self.ha: HAService | None = None
         self.acknowledgement: Acknowledgement | None = None
-        self.care: LogCare | None = None
+        self.care: LogMaintenance | None = None
         self.image = Image()
         self.durable_end = 0
         self.sealed: list[tuple[int, int]] = []
@@ -165,7 +165,7 @@ class HaNode:
         self.ha.set_service_failed(self._service_failed)
         self.acknowledgement = Acknowledgement(store)
         self.acknowledgement.set_replicas(self.ha)
-        self.care = LogCare(
+        self.care = LogMaintenance(
             store, machine.clock, config=lambda: self.config, master_address=lambda: master_address, fetch=self._fetch
         )
         self.ha.set_joined_listener(self.care.master_connected)

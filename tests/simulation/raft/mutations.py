@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest, VoteResult
+from maxq.protocol.dledger.dledger_messages import DLedgerMessage, DLedgerResponseCode, VoteRequest, VoteResult
 from maxq.protocol.dledger.ledger import HardState
 from maxq.replication.raft.entry_dispatcher import EntryDispatcher
 from maxq.replication.raft.entry_handler import EntryHandler
@@ -86,7 +86,7 @@ _sender_refusal = RaftNode._sender_refusal
 _init = MemberState.__init__
 
 
-def _take_stale(self: RaftNode, message: Message, now: int) -> DLedgerResponseCode | None:
+def _take_stale(self: RaftNode, message: DLedgerMessage, now: int) -> DLedgerResponseCode | None:
     refusal = _sender_refusal(self, message, now)
     return None if refusal == DLedgerResponseCode.EXPIRED_TERM else refusal
 

@@ -221,7 +221,7 @@ class PairServer(SimServer):
     def speaks(self) -> bool:
         """For its group, as far as it knows."""
         running = self.running
-        return self.machine.is_up and isinstance(running, BrokerController) and running.member.services.is_running
+        return self.machine.is_up and isinstance(running, BrokerController) and running.failover.services.is_running
 
     def broker_properties(self) -> dict[str, str]:
         return {
@@ -238,7 +238,7 @@ class PairServer(SimServer):
         self._promises.changed(self.name, keeps_offsets=in_order)
         await super().start()
         if isinstance(self.running, BrokerController):
-            self.running.member.services.register("promises", _Speaks(self._promises, self.name, in_order))
+            self.running.failover.services.register("promises", _Speaks(self._promises, self.name, in_order))
 
     async def restart(self, seconds: float) -> None:
         """SIGTERM, and another start."""
@@ -249,7 +249,7 @@ class PairServer(SimServer):
 
 
 class _Speaks:
-    """A special service: it runs while its broker speaks for the group."""
+    """A master-only service: it runs while its broker speaks for the group."""
 
     def __init__(self, promises: History, name: str, keeps_offsets: bool) -> None:
         self._promises = promises

@@ -13,7 +13,7 @@ from maxq.store.log.tails_cy import jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue_ext import is_ext_address
 from maxq.store.recovery.recovery_report import RecoveryReport
-from maxq.store.tools.queue_files import ExtFiles, Unit
+from maxq.store.tools.queue_files import ExtFiles, QueueEntry
 from maxq.testing.sim_disk import SimDisk
 from tests.simulation.store.crash_story import CrashStory
 from tests.simulation.store.store_world import made_of_the_log, store_files, unit_bytes
@@ -69,7 +69,7 @@ class ExtStory(CrashStory):
         assert _with_tags(self.disk) == _with_tags(fresh), "queues differ from a rebuild"
 
 
-def _with_tags(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:
+def _with_tags(disk: SimDisk) -> dict[tuple[str, int], dict[int, QueueEntry]]:
     files = store_files(disk)
     found = unit_bytes(disk)
     for key, units in found.items():

@@ -14,7 +14,7 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.tools.check import CheckReport, StoreCheck
 from maxq.store.tools.log_walk import LogWalk
 from maxq.store.tools.message_json import is_deletion, messages_of
-from maxq.store.tools.queue_files import QueueFiles, Unit
+from maxq.store.tools.queue_files import QueueEntry, QueueFiles
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
 from maxq.testing.sim_disk import SimDisk
@@ -93,7 +93,7 @@ def made_of_the_log(disk: SimDisk, config: MessageStoreConfig, clock: Clock) -> 
     return rebuilt(copy, config, clock)
 
 
-def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, Unit]]:
+def unit_bytes(disk: SimDisk) -> dict[tuple[str, int], dict[int, QueueEntry]]:
     """The good units of every ConsumeQueue whose records are in the log, by queue offset.
 
     The places of damaged messages are left out: queue files may remember more of them than the log can tell.

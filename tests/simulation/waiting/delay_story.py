@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_properties import decode_properties
@@ -56,7 +56,7 @@ class DelayNode(TimerWorld):
     async def open(self, *, dequeue: bool = True) -> "DelayNode":
         await super().open(dequeue=dequeue)
         levels = DelayLevels(self.settings.store.message_delay_level)
-        files = CarriedFiles(self.disk, PurePath(self.settings.store.store_path_root_dir) / "config")
+        files = ReplicatedConfigFiles(self.disk, PurePath(self.settings.store.store_path_root_dir) / "config")
         files.set_timer(self.service.exchange)
         self.schedule = ScheduleMessageService(
             self.env,
@@ -238,7 +238,7 @@ class DelayStory:
                 self._note_delivery(message.properties[_KEY])
             return inner(message)
 
-        plainly = node.store.plain_writer.append_copy
+        plainly = node.store.fast_path_writer.append_copy
 
         def append_copy(
             record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes, *others: Any
@@ -253,7 +253,7 @@ class DelayStory:
             return stored
 
         node.store.put_message = put_message  # type: ignore[method-assign]
-        node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
+        node.store.fast_path_writer.append_copy = append_copy  # type: ignore[method-assign]
         node.on_try = self._note_try  # type: ignore[method-assign]
 
     def _note_delivery(self, key: str) -> None:

@@ -84,7 +84,7 @@ def test_a_message_that_a_failure_of_ours_keeps_back_delays_no_other_and_comes_o
     came: list[list[bytes]] = []
 
     def fails(node: DelayNode) -> None:
-        plainly, put = node.store.plain_writer.append_copy, node.store.put_message
+        plainly, put = node.store.fast_path_writer.append_copy, node.store.put_message
 
         def append_copy(record: memoryview, *others: Any) -> int:
             if b"bad" in bytes(record):
@@ -96,7 +96,7 @@ def test_a_message_that_a_failure_of_ours_keeps_back_delays_no_other_and_comes_o
                 raise RuntimeError("a bug of ours")
             return put(message)
 
-        node.store.plain_writer.append_copy = append_copy  # type: ignore[method-assign]
+        node.store.fast_path_writer.append_copy = append_copy  # type: ignore[method-assign]
         node.store.put_message = put_message  # type: ignore[method-assign]
 
     async def life(world: SimWorld, bodies: tuple[bytes, ...], *, is_mended: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from maxq.access.audit import CHANGES, Audit
-from maxq.auth.judge import Cause, Refused
+from maxq.auth.judge import DenialCause, Refused
 from maxq.auth.needs import needs_of
 from maxq.auth.policy import Action
 from maxq.codes import RequestCode as Code
@@ -29,7 +29,7 @@ NOT_WRITTEN = {
 }  # fmt: skip
 
 
-def refuse(audit: Audit, cause: Cause, user: str, source_ip: str = "10.0.0.1") -> None:
+def refuse(audit: Audit, cause: DenialCause, user: str, source_ip: str = "10.0.0.1") -> None:
     audit.note_refusal(CONNECTION, RemotingCommand(310, {"Signature": "hush"}), Refused(cause, user, "no"), source_ip)
 
 
@@ -59,28 +59,28 @@ def test_a_client_that_is_refused_again_and_again_is_one_line_an_interval(caplog
     clock = SimClock()
     audit = Audit(clock)
     for _ in range(5):
-        refuse(audit, Cause.WRONG_SIGNATURE, "eve\nadmin")
+        refuse(audit, DenialCause.WRONG_SIGNATURE, "eve\nadmin")
     (line,) = said(caplog)
     assert "refused 310 SEND_MESSAGE_V2 from 10.0.0.1:4711, user 'eve\\nadmin'" in line
     assert "hush" not in line and "\nadmin'" not in line
     clock.advance_ms(10_000)
-    refuse(audit, Cause.WRONG_SIGNATURE, "eve\nadmin")
+    refuse(audit, DenialCause.WRONG_SIGNATURE, "eve\nadmin")
     assert "(4 more since the last line)" in said(caplog)[-1]
-    assert audit.refused[Cause.WRONG_SIGNATURE] == 6
+    assert audit.refused[DenialCause.WRONG_SIGNATURE] == 6
 
 
 def test_made_up_names_and_addresses_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     clock = SimClock()
     audit = Audit(clock)
     for number in range(3000):
-        refuse(audit, Cause.UNKNOWN_USER, f"eve{number}")
+        refuse(audit, DenialCause.UNKNOWN_USER, f"eve{number}")
     assert len(said(caplog)) == 1
     for number in range(3000):
-        refuse(audit, Cause.NO_CREDENTIALS, "", f"10.1.{number // 250}.{number % 250}")
+        refuse(audit, DenialCause.NO_CREDENTIALS, "", f"10.1.{number // 250}.{number % 250}")
     assert 999 <= len(said(caplog)) <= 1002
     clock.advance_ms(10_000)
     caplog.clear()
-    refuse(audit, Cause.NO_PERMISSION, "bob")
+    refuse(audit, DenialCause.NO_PERMISSION, "bob")
     assert len(said(caplog)) == 1  # the old ones gave way
 
 

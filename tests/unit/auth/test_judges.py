@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
-from maxq.auth.judge import Cause, Refused, Session
+from maxq.auth.judge import DenialCause, Refused, Session
 from maxq.auth.plain_acl import PlainAcl, read_plain_acl
 from maxq.auth.plain_judge import PlainJudge
 from maxq.auth.policy import Action, Decision, Policy, PolicyEntry, PolicyType
@@ -41,7 +41,7 @@ def tables() -> AccessTables:
     return found
 
 
-def cause(refused: Refused | None) -> Cause | None:
+def cause(refused: Refused | None) -> DenialCause | None:
     return None if refused is None else refused.cause
 
 
@@ -58,20 +58,20 @@ class World:
 def test_who_does_not_sign_or_signs_wrongly_is_refused_with_java_s_words() -> None:
     world = World()
     refusals = [
-        (request(310, None, b=topic("T").name), Cause.NO_CREDENTIALS, "username cannot be null."),
-        (request(310, Credentials("eve", "x"), b="T"), Cause.UNKNOWN_USER, "User:eve is not found."),
-        (request(310, Credentials("dora", "dora-secret"), b="T"), Cause.DISABLED_USER, "User:dora is disabled."),
-        (request(310, Credentials("alice", "x"), b="T"), Cause.WRONG_SIGNATURE, "check signature failed."),
+        (request(310, None, b=topic("T").name), DenialCause.NO_CREDENTIALS, "username cannot be null."),
+        (request(310, Credentials("eve", "x"), b="T"), DenialCause.UNKNOWN_USER, "User:eve is not found."),
+        (request(310, Credentials("dora", "dora-secret"), b="T"), DenialCause.DISABLED_USER, "User:dora is disabled."),
+        (request(310, Credentials("alice", "x"), b="T"), DenialCause.WRONG_SIGNATURE, "check signature failed."),
     ]
     for command, why, words in refusals:
         refused = world.ask(command)
         assert refused is not None and refused.cause is why and words in refused.remark
     changed = request(310, ALICE, b"body", b="T")
     changed.body = b"Body"
-    assert cause(world.ask(changed)) is Cause.WRONG_SIGNATURE
+    assert cause(world.ask(changed)) is DenialCause.WRONG_SIGNATURE
     unsigned = request(310, ALICE, b="T")
     del unsigned.ext["Signature"]
-    assert cause(world.ask(unsigned)) is Cause.WRONG_SIGNATURE
+    assert cause(world.ask(unsigned)) is DenialCause.WRONG_SIGNATURE
     assert world.session.sends == {}
 
 
@@ -83,8 +83,8 @@ def test_what_policies_do_not_allow_is_refused_with_java_s_words() -> None:
     assert refused.remark == "User:alice has no permission to access Topic:U from 10.0.0.1, no matched policies."
     assert cause(world.ask(request(11, ALICE, topic="T", consumerGroup="G"))) is None
     world.session.source_ip = "11.0.0.1"
-    assert cause(world.ask(request(11, ALICE, topic="T", consumerGroup="G"))) is Cause.NO_PERMISSION
-    assert cause(world.ask(request(Code.HEART_BEAT, ALICE, b"[1"))) is Cause.UNREADABLE
+    assert cause(world.ask(request(11, ALICE, topic="T", consumerGroup="G"))) is DenialCause.NO_PERMISSION
+    assert cause(world.ask(request(Code.HEART_BEAT, ALICE, b"[1"))) is DenialCause.UNREADABLE
     assert world.ask(request(Code.UPDATE_BROKER_CONFIG, Credentials("root", "root-secret"))) is None
 
 
@@ -99,7 +99,7 @@ def test_a_session_remembers_what_was_let_through_until_a_rule_changes() -> None
     before = world.judge.rules
     world.tables.delete_acl("User:alice", None, topic("T"))
     assert world.judge.rules is not before
-    assert cause(world.ask(request(310, ALICE, b="T"))) is Cause.NO_PERMISSION
+    assert cause(world.ask(request(310, ALICE, b="T"))) is DenialCause.NO_PERMISSION
 
 
 class Kept(NamedTuple):
@@ -148,16 +148,16 @@ def test_a_new_password_counts_at_once() -> None:
     world = World()
     assert world.ask(request(310, ALICE, b="T")) is None
     world.tables.update_user("alice", "other-secret", None, None)
-    assert cause(world.ask(request(310, ALICE, b="T"))) is Cause.WRONG_SIGNATURE
+    assert cause(world.ask(request(310, ALICE, b="T"))) is DenialCause.WRONG_SIGNATURE
     assert world.ask(request(310, Credentials("alice", "other-secret"), b="T")) is None
 
 
 def test_codes_on_the_white_lists_are_not_looked_at() -> None:
     world = World(authentication_whitelist=frozenset({28}), authorization_whitelist=frozenset({28}))
     assert world.ask(request(28, None)) is None
-    assert cause(world.ask(request(26, None))) is Cause.NO_CREDENTIALS
+    assert cause(world.ask(request(26, None))) is DenialCause.NO_CREDENTIALS
     half = World(authentication_whitelist=frozenset({28}))
-    assert cause(half.ask(request(28, None))) is Cause.NO_CREDENTIALS  # nobody to judge
+    assert cause(half.ask(request(28, None))) is DenialCause.NO_CREDENTIALS  # nobody to judge
     assert half.ask(request(28, Credentials("alice", "wrong"))) is None
 
 
@@ -174,12 +174,12 @@ def test_sends_on_a_white_list_teach_nothing_unless_all_are_on_it() -> None:
 def test_the_stateful_strategy_checks_a_signature_once_a_connection() -> None:
     world = World(stateful=True)
     wrong = request(310, Credentials("alice", "wrong"), b="T")
-    assert cause(world.ask(wrong)) is Cause.WRONG_SIGNATURE
+    assert cause(world.ask(wrong)) is DenialCause.WRONG_SIGNATURE
     assert world.ask(request(310, ALICE, b="T")) is None
     assert world.ask(wrong) is None
     assert world.session.sends == {b"alice\0T": None}
     world.session = Session("10.0.0.1", world.judge.rules)
-    assert cause(world.ask(wrong)) is Cause.WRONG_SIGNATURE
+    assert cause(world.ask(wrong)) is DenialCause.WRONG_SIGNATURE
 
 
 def test_only_super_users_are_super_and_only_where_they_are_checked() -> None:

@@ -13,7 +13,7 @@ from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import admin_processors
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.tables.client.consumer_ids_notifier import ConsumerIdsNotifier
 from maxq.broker.tables.client.consumer_manager import ConsumerManager
@@ -236,7 +236,7 @@ class BrokerWorld:
                 groups=self.groups,
                 offsets=self.offsets,
                 request_modes=self.modes,
-                files=CarriedFiles(self.disk, CONFIG_DIR),
+                files=ReplicatedConfigFiles(self.disk, CONFIG_DIR),
             ),
             Clients(consumers=self.consumers, producers=self.producers, filters=self.filters, locks=self.locks),
             messages(store=self.store, acknowledgement=self.acknowledgement),

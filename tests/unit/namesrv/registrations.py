@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from maxq.config import NamesrvConfig, NamesrvSettings
-from maxq.namesrv.broker_registration import BrokerRegistration
+from maxq.namesrv.broker_registration import RegistrationRequest
 from maxq.namesrv.route_info_manager import RouteInfoManager
 from maxq.protocol.body.data_version import DataVersion
 from maxq.protocol.body.topic_config import TopicConfig, TopicQueueMappingInfo
@@ -35,9 +35,9 @@ def registration(
     mappings: Mapping[str, TopicQueueMappingInfo] | None = None,
     filter_servers: list[str] | None = None,
     digest: bytes = b"",
-) -> BrokerRegistration:
+) -> RegistrationRequest:
     configs = [topic(item) if isinstance(item, str) else item for item in topics]
-    return BrokerRegistration(
+    return RegistrationRequest(
         cluster_name=cluster,
         broker_addr=addr,
         broker_name=name,

@@ -8,14 +8,14 @@ from maxq.broker.tables.attributes import QUOTA_BYTES, QUOTA_MESSAGES
 from maxq.runtime.refusals import Cause, explain
 
 
-class Limits(NamedTuple):
+class RateLimits(NamedTuple):
     """Limits per second; 0 means no limit."""
 
     size: int = 0
     messages: int = 0
 
     @classmethod
-    def of_attributes(cls, attributes: Mapping[str, str]) -> "Limits":
+    def of_attributes(cls, attributes: Mapping[str, str]) -> "RateLimits":
         """Of a topic or group. The attributes were verified when they were set; what a file says otherwise counts as
         none."""
         return cls(_number(attributes.get(QUOTA_BYTES)), _number(attributes.get(QUOTA_MESSAGES)))
@@ -32,7 +32,7 @@ class Quota:
         charged_messages, charged_bytes: since it was set.
     """
 
-    def __init__(self, what: str, limits: Limits, source: str, now_ms: int) -> None:
+    def __init__(self, what: str, limits: RateLimits, source: str, now_ms: int) -> None:
         """
         Args:
             what: whose it is, such as `topic orders`.
@@ -76,9 +76,9 @@ class Quota:
         )
 
 
-def parse_user_quotas(text: str) -> dict[str, Limits]:
+def parse_user_quotas(text: str) -> dict[str, RateLimits]:
     """`alice:bytes=1048576,messages=1000;bob:messages=10` by user. ValueError says what is wrong."""
-    found: dict[str, Limits] = {}
+    found: dict[str, RateLimits] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         user, colon, limits = part.rpartition(":")
         if not colon or not user:
@@ -89,5 +89,5 @@ def parse_user_quotas(text: str) -> dict[str, Limits]:
             if name not in ("bytes", "messages") or not (number.isascii() and number.isdigit()) or name in values:
                 raise ValueError(f"{limit!r} of {user} is not bytes=N or messages=N, once")
             values[name] = int(number)
-        found[user] = Limits(values.get("bytes", 0), values.get("messages", 0))
+        found[user] = RateLimits(values.get("bytes", 0), values.get("messages", 0))
     return found

@@ -22,11 +22,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from maxq.broker.admission.quota import Limits, Quota, parse_user_quotas
+from maxq.broker.admission.quota import Quota, RateLimits, parse_user_quotas
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
-from maxq.broker.tables.topic.topic_write_states import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicWriteStates
 from maxq.codes import ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.topic_config import TopicConfig
@@ -82,7 +82,7 @@ class Quotas:
         clock: Clock,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        tails: TopicTails,
+        tails: TopicWriteStates,
         tail_of: Callable[[str], TopicTail],
         refusals: Refusals,
     ) -> None:
@@ -125,7 +125,7 @@ class Quotas:
         for topic in deleted:
             self._forget_topic(topic)
         for config in changed:
-            limits = Limits.of_attributes(config.attributes)
+            limits = RateLimits.of_attributes(config.attributes)
             known = self._of_topic.get(config.topic_name)
             if known is not None and known.quota.limits == limits:
                 continue
@@ -145,7 +145,7 @@ class Quotas:
         """Take the quotas of these groups."""
         for group in names:
             config = self._groups.subscription_group_table.get(group)
-            limits = Limits.of_attributes(config.attributes) if config is not None else Limits()
+            limits = RateLimits.of_attributes(config.attributes) if config is not None else RateLimits()
             known = self._of_group.get(group)
             if known is not None and known.limits == limits:
                 continue
@@ -167,7 +167,7 @@ class Quotas:
         self.limits_users = bool(quotas)
         self.limits_pulls = bool(quotas or self._of_group)
 
-    def _quota(self, what: str, limits: Limits, source: str) -> Quota:
+    def _quota(self, what: str, limits: RateLimits, source: str) -> Quota:
         log.info("quota of %s: %d bytes, %d messages a second (0: no limit)", what, *limits)
         return Quota(what, limits, source, self._clock.monotonic_ms())
 

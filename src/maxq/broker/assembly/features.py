@@ -14,7 +14,7 @@ from maxq.broker.schedule_message.delayed_messages import DelayedMessages
 from maxq.broker.tables.static_topic.static_topics import StaticTopics
 from maxq.broker.timer.timed_messages import TimedMessages
 from maxq.broker.transaction.transactions import Transactions
-from maxq.broker.two_phase.two_phase_batches import StagedMessages
+from maxq.broker.two_phase.two_phase_batches import TwoPhaseBatches
 from maxq.lazy_dataclass import dataclass
 from maxq.remoting.server import RemotingServer
 
@@ -31,7 +31,7 @@ class Feature(Protocol):
         """Read its files, when the store is loaded. Raises OSError or MaxQError if that fails."""
 
     def start(self) -> None:
-        """Begin what every broker of a group does. What only one of them does, SpecialServices starts."""
+        """Begin what every broker of a group does. What only one of them does, MasterOnlyServices starts."""
 
     async def shutdown(self) -> None:
         """End everything and write its files; no request comes any more, the store is still open, and the special
@@ -45,7 +45,7 @@ class Features:
     transactions: Transactions
     timed: TimedMessages
     delayed: DelayedMessages
-    staged: StagedMessages
+    staged: TwoPhaseBatches
     popping: PopMessages
     static_topics: StaticTopics
 

@@ -1,8 +1,8 @@
 """ActingMasterService: one broker's part in its group.
 
 It brings the broker online, keeps name servers told that it lives, watches who speaks for the group, and starts or
-stops this broker's special services with that. Without enableSlaveActingMaster only the first remains: a master runs
-the special services, a slave does not.
+stops this broker's master-only services with that. Without enableSlaveActingMaster only the first remains: a master
+runs the master-only services, a slave does not.
 
 A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
 that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
@@ -20,8 +20,9 @@ its master all the time, and once more before it takes it for gone:
   brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
   longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
 
-Slave: a smaller id appears → its special services stop. The master is gone → its address and HA address are forgotten.
-The master is back → both are set, and parked pulls are looked at again, so that consumers return to the master.
+Slave: a smaller id appears → its master-only services stop. The master is gone → its address and HA address are
+forgotten. The master is back → both are set, and parked pulls are looked at again, so that consumers return to the
+master.
 
 Source:
     broker/BrokerController.java startService, startServiceWithoutCondition, updateMinBroker, onMinBrokerChange,
@@ -38,7 +39,7 @@ from maxq.broker.bundles import Environment
 from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.failover.master_link import MasterLink
-from maxq.broker.failover.master_only_services import SpecialServices
+from maxq.broker.failover.master_only_services import MasterOnlyServices
 from maxq.broker.failover.pre_online import PreOnline
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.errors import MaxQError
@@ -66,7 +67,7 @@ class ActingMasterService:
         api: GroupApi,
         link: MasterLink,
         registration: BrokerRegistration,
-        services: SpecialServices,
+        services: MasterOnlyServices,
         pre_online: PreOnline,
         notify_held: Callable[[], None],
     ) -> None:

@@ -1,27 +1,27 @@
-"""GroupMember: one broker's part in its group, put together."""
+"""Failover: one broker's part in its group, put together."""
 
 from collections.abc import Callable
 
 from maxq.broker.bundles import Environment, Messages, Peers, Tables
 from maxq.broker.failover.acting_master import ActingMasterService
-from maxq.broker.failover.consumer_offset_ownership import OffsetAuthority
+from maxq.broker.failover.consumer_offset_ownership import ConsumerOffsetOwnership
 from maxq.broker.failover.escape_bridge import EscapeBridge
 from maxq.broker.failover.group_api import GroupApi
 from maxq.broker.failover.group_processor import BrokerGroupProcessor
 from maxq.broker.failover.master_link import HALink, MasterFlushOffset, MasterLink, MetadataSync
-from maxq.broker.failover.master_only_services import SpecialServices
+from maxq.broker.failover.master_only_services import MasterOnlyServices
 from maxq.broker.failover.pre_online import PreOnline
-from maxq.broker.failover.slave_to_master_sync import MetadataReverse
+from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.slave.master_api import MasterApi
 
 
-class GroupMember:
+class Failover:
     """The parts of one broker that deal with the other brokers of its group.
 
     Attributes:
         acting: brings the broker online and follows who works for the group.
         services: what only one broker of a group does.
-        offset_authority: one of them, the say over consumer offsets.
+        offset_ownership: one of them, the say over consumer offsets.
         escape: takes writes that cannot wait for the master.
         metadata: what slaves kept for this master while it was away.
         processor: answers 905, 906 and 908.
@@ -40,9 +40,9 @@ class GroupMember:
         settings, store = env.settings, messages.store
         link = MasterLink(ha, sync, MasterFlushOffset(store, settings))
         api = GroupApi(peers.client, env.own)
-        self.services = SpecialServices()
-        self.offset_authority = OffsetAuthority(tables.offsets, env.own, env.clock)
-        self.metadata = MetadataReverse(
+        self.services = MasterOnlyServices()
+        self.offset_ownership = ConsumerOffsetOwnership(tables.offsets, env.own, env.clock)
+        self.metadata = SlaveToMasterSync(
             MasterApi(peers.client),
             tables.offsets,
             tables.files,

@@ -6,7 +6,7 @@ if its own file knows commits that never reached the slave. (Java's slave keeps 
 counted further ignores all that was consumed meanwhile.) It copies none of its master's offsets until it speaks no
 more: a master that comes back says where to copy from some time before it asks for them.
 
-The master that comes back takes the larger offset of each queue (see MetadataReverse).
+The master that comes back takes the larger offset of each queue (see SlaveToMasterSync).
 
 Source:
     broker/BrokerPreOnlineService.java syncMetadataReverse.
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 VERSION_JUMP: Final = 10_000
 
 
-class OffsetAuthority:
+class ConsumerOffsetOwnership:
     """Lets the consumer offsets of one broker be the group's while it is the active broker."""
 
     def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class OffsetAuthority:
 
     def start(self) -> None:
         """Make this slave's offsets the group's, from now on."""
-        self._offsets.has_the_say = True
+        self._offsets.owns_offsets = True
         if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version
             self._offsets.take_version(
@@ -46,7 +46,7 @@ class OffsetAuthority:
 
     def stop(self) -> None:
         """Let the master's offsets count again: the copies that follow replace those here."""
-        self._offsets.has_the_say = False
+        self._offsets.owns_offsets = False
 
 
 def is_newer(one: DataVersion, other: DataVersion) -> bool:

@@ -1,4 +1,4 @@
-"""SpecialServices: what only one broker of a group may do at a time: the master, or the slave that acts as master.
+"""MasterOnlyServices: what only one broker of a group may do at a time: the master, or the slave that acts as master.
 
 Queue locks, the say over consumer offsets, delivery of delayed messages, the timer and transaction checks are such
 services; each registers here.
@@ -15,7 +15,7 @@ from maxq.runtime.background import count_failure
 log = logging.getLogger(__name__)
 
 
-class SpecialService(Protocol):
+class MasterOnlyService(Protocol):
     """A service that runs only on the group's active broker. No call blocks; a repeated call does nothing."""
 
     def start(self) -> None:
@@ -25,7 +25,7 @@ class SpecialService(Protocol):
         """Stop: another broker is active now, or this one shuts down."""
 
 
-class SpecialServices:
+class MasterOnlyServices:
     """Starts and stops all of them together.
 
     Attributes:
@@ -33,10 +33,10 @@ class SpecialServices:
     """
 
     def __init__(self) -> None:
-        self._services: dict[str, SpecialService] = {}
+        self._services: dict[str, MasterOnlyService] = {}
         self.is_running = False
 
-    def register(self, name: str, service: SpecialService) -> None:
+    def register(self, name: str, service: MasterOnlyService) -> None:
         """Register a service, which is started at once if this broker is active."""
         assert name not in self._services, f"{name} is registered already"
         self._services[name] = service
@@ -48,7 +48,7 @@ class SpecialServices:
         if should_run == self.is_running:
             return
         self.is_running = should_run
-        log.info("special services %s: %s", "start" if should_run else "stop", ", ".join(self._services) or "none")
+        log.info("master-only services %s: %s", "start" if should_run else "stop", ", ".join(self._services) or "none")
         for name, service in self._services.items():
             self._apply(name, service)
 
@@ -62,7 +62,7 @@ class SpecialServices:
         """Names of the services that run only on the active broker of a group."""
         return list(self._services)
 
-    def _apply(self, name: str, service: SpecialService) -> None:
+    def _apply(self, name: str, service: MasterOnlyService) -> None:
         try:
             if self.is_running:
                 service.start()
@@ -70,4 +70,4 @@ class SpecialServices:
                 service.stop()
         except Exception:  # the others are still wanted
             count_failure(name)
-            log.exception("special service %s did not %s", name, "start" if self.is_running else "stop")
+            log.exception("master-only service %s did not %s", name, "start" if self.is_running else "stop")

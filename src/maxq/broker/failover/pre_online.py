@@ -30,8 +30,8 @@ GIVE_UP_MS: Final = 10_000
 _RETRY_MS: Final = 1_000
 
 
-class TakesBack(Protocol):
-    """What PreOnline needs of MetadataReverse."""
+class MetadataRestorer(Protocol):
+    """What PreOnline needs of SlaveToMasterSync."""
 
     async def take_back(self, address: str, return_id: str) -> None:
         """Take what the slave at `address` kept for this master, whose return has a name.
@@ -42,7 +42,7 @@ class TakesBack(Protocol):
         """
 
 
-class GroupSeen(NamedTuple):
+class MinBroker(NamedTuple):
     """The smallest other id when this broker went online; its own if there is nobody else."""
 
     min_broker_id: int
@@ -57,7 +57,7 @@ class PreOnline:
         env: Environment,
         api: GroupApi,
         link: MasterLink,
-        metadata: TakesBack,
+        metadata: MetadataRestorer,
     ) -> None:
         self._own = env.own
         self._api = api
@@ -68,7 +68,7 @@ class PreOnline:
         self._clock = env.clock
         self._compatible = env.settings.broker.compatible_with_old_name_srv
 
-    async def run(self) -> GroupSeen:
+    async def run(self) -> MinBroker:
         """Run the preparation; returns when this broker may go online."""
         others = await self._others()
         if self._own.broker_id == MASTER_ID:
@@ -78,14 +78,14 @@ class PreOnline:
             return_id = str(self._clock.wall_ms())
             for broker_id in sorted(others, reverse=True):
                 await self._take_back(broker_id, others[broker_id], return_id)
-            return GroupSeen(MASTER_ID, self._own.address)
+            return MinBroker(MASTER_ID, self._own.address)
         if MASTER_ID in others:
             await self._meet_master(others[MASTER_ID])
         if not others:
             log.info("no other broker of the group %s is online", self._own.broker_name)
-            return GroupSeen(self._own.broker_id, self._own.address)
+            return MinBroker(self._own.broker_id, self._own.address)
         smallest = min(others)
-        return GroupSeen(smallest, others[smallest])
+        return MinBroker(smallest, others[smallest])
 
     async def _others(self) -> Mapping[int, str]:
         """Returns the other living members of the group; none if no name server answers in time."""

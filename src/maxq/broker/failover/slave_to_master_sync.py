@@ -1,7 +1,7 @@
-"""MetadataReverse: a master that comes back takes from a slave what the slave kept for it.
+"""SlaveToMasterSync: a master that comes back takes from a slave what the slave kept for it.
 
     consumer offsets 43    the larger offset of each queue
-    delay offsets 45, timer checkpoint 60    the files (see CarriedFiles)
+    delay offsets 45, timer checkpoint 60    the files (see ReplicatedConfigFiles)
     messages given to consumers 30091        see broker/pop/hand_back.py
 
 Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
@@ -23,7 +23,7 @@ from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
 from maxq.broker.slave.master_api import MasterApi
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
@@ -35,14 +35,14 @@ from maxq.runtime.blocking import TABLES, run_blocking
 log = logging.getLogger(__name__)
 
 
-class MetadataReverse:
+class SlaveToMasterSync:
     """Takes over, for one master, the tables that its slave kept while it acted for the master."""
 
     def __init__(
         self,
         api: MasterApi,
         offsets: ConsumerOffsetManager,
-        files: CarriedFiles,
+        files: ReplicatedConfigFiles,
         *,
         timer_wheel: Callable[[], bool],
         log_end: Callable[[], int],

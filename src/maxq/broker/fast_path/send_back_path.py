@@ -148,7 +148,7 @@ class SendBackPath:
         message_id = offset_message_id(copy.store_host, scanner.offset)
         properties = copy.sent_back(group.retry_topic, b"%d" % queue_id, b"%d" % level, message_id.encode())
         self._on_delayed(level)
-        writer = self._store.plain_writer
+        writer = self._store.fast_path_writer
         stored = writer.append_copy(record, copy, _SCHEDULE, queue_id_of(level), properties, times + 1)
         return (copy.retry_topic or copy.topic) if stored else b""
 

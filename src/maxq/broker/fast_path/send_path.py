@@ -117,7 +117,7 @@ class SendPath:
         self._until_followed -= 1
         if sample is not None:
             sample.ended(Stage.RECEIVE)
-        appended = self._store.plain_writer.append_arrivals(
+        appended = self._store.fast_path_writer.append_arrivals(
             arrivals.buffer, scanner.scratch, scanner.rows, table, arrivals.hosts, self._suffix
         )
         if appended.rows == 0:
@@ -188,7 +188,7 @@ class SendPath:
     def _append(self, connection: Connection, buffer: bytearray, first: int, sample: StageSample | None) -> int:
         """Append and answer the rows from `first` on that fit into the current file of the log. Returns how many."""
         scanner = self._scanner
-        appended = self._store.plain_writer.append_rows(
+        appended = self._store.fast_path_writer.append_rows(
             buffer, scanner.scratch, scanner.rows, first, scanner.count - first, connection.remote_host, self._suffix
         )
         if appended.rows == 0:

@@ -16,7 +16,7 @@ from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
-from maxq.broker.pop.revive_record_writer import ReviveRecords
+from maxq.broker.pop.revive_record_writer import ReviveRecordWriter
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode
@@ -41,7 +41,7 @@ class AckMessageProcessor(RequestProcessor):
         checks: PopChecks,
         buffer: CheckPointBuffer,
         orders: OrderService,
-        records: ReviveRecords,
+        records: ReviveRecordWriter,
         ready: Callable[[], Awaitable[None]],
     ) -> None:
         """`ready` returns when this broker knows what was popped; RequestRefusedError if it cannot."""

@@ -15,7 +15,7 @@ from maxq.broker.pop.pop_journal import NOT_NOTED
 from maxq.broker.pop.pop_reader import PopAsk, PopFound, PopReader
 from maxq.broker.pop.pop_service import NOTHING_NOTED, PopService
 from maxq.broker.processors.acknowledgement import STAYS, remark_of
-from maxq.broker.processors.pull.deferred_replies import LaterAnswers
+from maxq.broker.processors.pull.deferred_replies import DeferredReplies
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode
@@ -58,7 +58,7 @@ class PopMessageProcessor(RequestProcessor):
         self._quotas = limits.quotas
         self._silent = clients.consumers.silent
         self._acknowledgement = messages.acknowledgement
-        self._later = LaterAnswers(
+        self._later = DeferredReplies(
             env, limits, lambda connection, request: self._pass(connection, request, may_wait=False)
         )
 
@@ -239,5 +239,5 @@ class PopMessageProcessor(RequestProcessor):
         return request.reply(ResponseCode.POLLING_TIMEOUT, remark, ext)
 
     async def drain(self) -> None:
-        """See LaterAnswers. What the disk does not give comes back in time."""
+        """See DeferredReplies. What the disk does not give comes back in time."""
         await self._later.drain()

@@ -4,7 +4,7 @@ from pathlib import PurePath
 from typing import Final
 
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.longpolling.pop_long_polling import PopLongPollingService
 from maxq.broker.pop.ack_message import AckMessageProcessor
@@ -21,8 +21,8 @@ from maxq.broker.pop.pop_message import PopMessageProcessor
 from maxq.broker.pop.pop_reader import PopReader
 from maxq.broker.pop.pop_revive import PopReviveService
 from maxq.broker.pop.pop_service import PopService
-from maxq.broker.pop.retry_writer import Reviver
-from maxq.broker.pop.revive_record_writer import ReviveRecords
+from maxq.broker.pop.retry_writer import RetryWriter
+from maxq.broker.pop.revive_record_writer import ReviveRecordWriter
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.timer.timer_service import TimerService
 from maxq.codes import RequestCode, ResponseCode
@@ -61,7 +61,7 @@ class PopMessages:
         clients: Clients,
         messages: Messages,
         limits: Limits,
-        member: GroupMember,
+        failover: Failover,
         timer: TimerService,
         others: OtherBrokers,
     ) -> None:
@@ -70,7 +70,7 @@ class PopMessages:
         self._clock = clock
         self._disk = env.disk
         self._own = own
-        self._member = member
+        self._failover = failover
         self._timer = timer
         self._topics = tables.topics
         self._groups = tables.groups
@@ -95,16 +95,16 @@ class PopMessages:
             self._wake,
         )
         self.counts = PopCounts()
-        put, doubt = member.escape.put_message, member.acting.doubt
-        records = ReviveRecords(env, messages, put, self.counts)
-        reviver = Reviver(
+        put, doubt = failover.escape.put_message, failover.acting.doubt
+        records = ReviveRecordWriter(env, messages, put, self.counts)
+        reviver = RetryWriter(
             env, tables, messages, put, self._read_elsewhere, self.counts,
             lambda topic, group: self._wake(topic, group, -1),
         )  # fmt: skip
         self.revive = PopReviveService(
             env, tables, messages, records, reviver, self.buffer, self._delivered_until, doubt
         )
-        self.service = PopService(env, tables, messages, member, self.buffer, self._orders, self.revive)
+        self.service = PopService(env, tables, messages, failover, self.buffer, self._orders, self.revive)
         checks = PopChecks(env, tables, clients, messages)
         reader = PopReader(env, tables, messages, self.buffer, self._orders)
         self._pops = PopMessageProcessor(env, clients, messages, limits, checks, reader, self.polling, self.service)
@@ -163,11 +163,11 @@ class PopMessages:
 
     def sends_nothing(self) -> bool:
         """Does this slave leave what goes to other groups to its master?"""
-        return not self._member.services.is_running or (self._gives_way and self.leaves_deliveries())
+        return not self._failover.services.is_running or (self._gives_way and self.leaves_deliveries())
 
     def leaves_deliveries(self) -> bool:
         """Are deliveries left to another broker of the group, which is there, or may be?"""
-        return self.service.gives_way() is not None or self._member.acting.doubt() is not None
+        return self.service.gives_way() is not None or self._failover.acting.doubt() is not None
 
     async def _rest(self) -> None:
         """A slave whose master comes back sends nothing to other groups, for the master would deliver it once more. The
@@ -176,7 +176,7 @@ class PopMessages:
             self._gives_way = False
             await self._timer.settled()
             self._gives_way = True
-            await self._member.escape.settled()
+            await self._failover.escape.settled()
             await self._timer.write_checkpoint()
 
     def _look_again(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck
-from maxq.broker.pop.retry_writer import Reviver
-from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, ReviveRecords
+from maxq.broker.pop.retry_writer import RetryWriter
+from maxq.broker.pop.revive_record_writer import ACK_INTERVAL_MS, ReviveRecordWriter
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.pop import ACK_TAG, BATCH_ACK_TAG, CK_TAG, AckMsg, PopCheckPoint
@@ -79,8 +79,8 @@ class PopReviveService:
         env: Environment,
         tables: Tables,
         messages: Messages,
-        records: ReviveRecords,
-        reviver: Reviver,
+        records: ReviveRecordWriter,
+        reviver: RetryWriter,
         buffer: CheckPointBuffer,
         delivered_until: Callable[[], int],
         doubt: Callable[[], str | None],

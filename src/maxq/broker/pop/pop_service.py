@@ -1,4 +1,4 @@
-"""PopService: what goes on by itself in pop consumption. A SpecialService: only who speaks for its group does it.
+"""PopService: what goes on by itself in pop consumption. A MasterOnlyService: only who speaks for its group does it.
 
 When it begins it reads the journal, so that it knows what was given away. Then, ten times a second as long as something
 is open, it revives what nobody acknowledged in time, hands over to the revive topic what has been open for long, and
@@ -15,12 +15,12 @@ import logging
 from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_revive import PopReviveService
-from maxq.broker.pop.unfinished_revives import InterruptedWork, Key
+from maxq.broker.pop.unfinished_revives import Key, UnfinishedRevives
 from maxq.broker.processors.refusal import Refusal
 from maxq.codes import ResponseCode
 from maxq.errors import RequestRefusedError
@@ -58,13 +58,13 @@ class PopService:
         env: Environment,
         tables: Tables,
         messages: Messages,
-        member: GroupMember,
+        failover: Failover,
         buffer: CheckPointBuffer,
         orders: OrderService,
         revive: PopReviveService,
     ) -> None:
-        self._acting = member.acting
-        self._services = member.services
+        self._acting = failover.acting
+        self._services = failover.services
         self._journal = buffer.journal
         self._buffer = buffer
         self._clock = env.clock
@@ -72,7 +72,7 @@ class PopService:
         self._store = messages.store
         self._settings = env.settings
         self._on_failure = env.on_failure
-        self._handed_back = member.metadata.take_pops
+        self._handed_back = failover.metadata.take_pops
         self._offsets = tables.offsets
         self._records = revive.records
         self._topics = tables.topics
@@ -311,7 +311,7 @@ class PopService:
                      len(self._buffer))  # fmt: skip
 
     def _finish_interrupted(self) -> None:
-        work = InterruptedWork(self._store, self._journal.last_physical_offset)
+        work = UnfinishedRevives(self._store, self._journal.last_physical_offset)
         self._reviver.go_on_with(work)
         if len(self._buffer):
             keys = work.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
@@ -425,7 +425,7 @@ class PopService:
 
     def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
         """Are topic, group and queue still there? A topic that is in the log is there, whether or not the table has it:
-        see Reviver."""
+        see RetryWriter."""
         known = self._topics.select_topic_config(topic) is not None or self._store.max_offset(topic, queue_id) > 0
         return known and group in self._groups.subscription_group_table
 

@@ -1,4 +1,4 @@
-"""Reviver: messages that nobody acknowledged in time, put where their group finds them again.
+"""RetryWriter: messages that nobody acknowledged in time, put where their group finds them again.
 
 The copy goes to the group's retry topic for the topic. It keeps body, flags, properties, times and keys, and is
 counted as tried once more. What comes from a retry topic goes into the same one again.
@@ -14,7 +14,7 @@ from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.pop.unfinished_revives import InterruptedWork
+from maxq.broker.pop.unfinished_revives import UnfinishedRevives
 from maxq.broker.tables.topic.topic_validator import is_retry_topic
 from maxq.errors import MaxQError, RemoteProtocolError
 from maxq.protocol.body.pop import PopCheckPoint
@@ -39,7 +39,7 @@ ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
 """Broker name, topic, queue id, offset: one message of another broker; None: it is gone. Raises MaxQError."""
 
 
-class Reviver:
+class RetryWriter:
     """Writes messages whose time is over to the retry topic, for one broker."""
 
     def __init__(
@@ -63,10 +63,10 @@ class Reviver:
         self._read_elsewhere = read_elsewhere
         self._settings = env.settings
         self._offsets = tables.offsets
-        self._interrupted: InterruptedWork | None = None
+        self._interrupted: UnfinishedRevives | None = None
         self._passed_over = PassedOver(log)
 
-    def go_on_with(self, interrupted: InterruptedWork) -> None:
+    def go_on_with(self, interrupted: UnfinishedRevives) -> None:
         """What a kill left half done is not done twice."""
         self._interrupted = interrupted
 
@@ -75,8 +75,8 @@ class Reviver:
         could not be: try them again later.
 
         On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
-        check point has ended (see InterruptedWork). A topic that is in the log is there: who has just become master may
-        not have heard of it before its master died."""
+        check point has ended (see UnfinishedRevives). A topic that is in the log is there: who has just become master
+        may not have heard of it before its master died."""
         topic = normal_topic(point.topic, point.group)
         if self._topics.select_topic_config(topic) is None and self._store.max_offset(point.topic, point.queue_id) <= 0:
             log.warning("%s is gone: %d messages popped from it are not revived", topic, len(point.open_offsets()))

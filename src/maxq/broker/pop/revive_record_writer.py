@@ -1,4 +1,4 @@
-"""ReviveRecords: check points and acks as Java stores them: timer messages that come to the revive topic when the
+"""ReviveRecordWriter: check points and acks as Java stores them: timer messages that come to the revive topic when the
 messages' invisible time is over (PopMessageProcessor.buildCkMsg, AckMessageProcessor.appendAck).
 """
 
@@ -18,7 +18,7 @@ ACK_INTERVAL_MS: Final = 1_000
 """A check point comes so long before its acks."""
 
 
-class ReviveRecords:
+class ReviveRecordWriter:
     """Writes them, here or, from a slave that acts as master, to another group.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""InterruptedWork: what a killed broker had put into the log and not noted in the journal yet.
+"""UnfinishedRevives: what a killed broker had put into the log and not noted in the journal yet.
 
 A check point that is revived or handed over is noted right behind the records that this makes, in the same turn of the
 loop. After a kill the records behind the journal's last one therefore belong to what was under way. Whoever starts
@@ -21,7 +21,7 @@ _UNITS: Final = 512  # of one queue: 100 check points are handed over in a turn,
 Key = tuple[str, str, int, int, int, str]
 
 
-class InterruptedWork:
+class UnfinishedRevives:
     """What a kill left half done, as found at one start."""
 
     def __init__(self, store: MessageStore, noted_until: int) -> None:

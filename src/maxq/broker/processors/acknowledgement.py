@@ -84,7 +84,7 @@ class Acknowledgement:
             return self._store.when_durable(
                 end_offset, lambda flushed: done(ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
             )
-        both = _Both(done, sample)
+        both = _DiskAndReplicaWait(done, sample)
         if not self._store.when_durable(end_offset, both.on_flushed):
             both.flushed = True
         if self._replicas is None or not self._replicas.when(end_offset, both.on_copied):
@@ -107,7 +107,7 @@ class Acknowledgement:
         return future if self.when(end_offset, done) else None
 
 
-class _Both:
+class _DiskAndReplicaWait:
     """The answers of disk and replicas for one wait; None while an answer is missing."""
 
     __slots__ = ("_done", "_sample", "copied", "flushed")

@@ -49,7 +49,7 @@ class Undelivered(NamedTuple):
     is_final: bool
 
 
-class Delivery:
+class DelayedDelivery:
     """The delivery of one message of one level.
 
     Attributes:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.schedule_message.delay_hook import DelayHook
 from maxq.broker.schedule_message.delay_levels import DelayLevels, queue_id_of
 from maxq.broker.schedule_message.schedule_message_service import ScheduleMessageService
@@ -22,12 +22,12 @@ class DelayedMessages:
         hook: what makes delayed messages.
     """
 
-    def __init__(self, env: Environment, tables: Tables, messages: Messages, member: GroupMember) -> None:
+    def __init__(self, env: Environment, tables: Tables, messages: Messages, failover: Failover) -> None:
         self._settings = env.settings
         self._stats = env.stats
         self.levels = DelayLevels(env.settings.store.message_delay_level)
         self.service = ScheduleMessageService(
-            env, tables, messages, self.levels, member.escape.put_message, member.acting.doubt, self._count
+            env, tables, messages, self.levels, failover.escape.put_message, failover.acting.doubt, self._count
         )
         self.hook = DelayHook(self.levels, self.service.wake)
 
@@ -38,7 +38,7 @@ class DelayedMessages:
         """The service reads its file when it starts: a slave's is written by its master until then."""
 
     def start(self) -> None:
-        """SpecialServices starts the service."""
+        """MasterOnlyServices starts the service."""
 
     async def shutdown(self) -> None:
         """Return when the service has ended and delayOffset.json is written."""

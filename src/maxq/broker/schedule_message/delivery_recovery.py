@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _UNDELIVERED_MOST: Final = 64  # messages in a row that may have been given up between two deliveries
 
 
-class DeliveredBefore:
+class DeliveryRecovery:
     """Brings a DelayOffsetTable up to what the log says.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""PlainDelivery: delayed messages that are due, from record to record, without a Python object for either.
+"""FastPathDelivery: delayed messages that are due, from record to record, without a Python object for either.
 
 What it does not take (a record that is not plain, a queue that is not open, a store that takes nothing now) is left to
 Delivery, which knows every rule; both write the same bytes.
@@ -16,7 +16,7 @@ from maxq.store.message_store import MessageStore
 _NOWHERE: Final = (b"", SCHEDULE_TOPIC.encode(), TRANS_HALF_TOPIC.encode())
 
 
-class PlainDelivery:
+class FastPathDelivery:
     """Delivers runs of due messages by copying their records. One per broker."""
 
     def __init__(self, store: MessageStore) -> None:
@@ -39,7 +39,7 @@ class PlainDelivery:
         copy = self._copy
         if record is None or not copy.read(record) or copy.real_topic in _NOWHERE or copy.real_queue_id < 0:
             return 0
-        return self._store.plain_writer.append_copy(
+        return self._store.fast_path_writer.append_copy(
             record, copy, copy.real_topic, copy.real_queue_id, copy.properties, copy.reconsume_times, copy.store_host
         )
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delayed_delivery import Delivery, Put, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import count_failure
@@ -35,8 +35,8 @@ _SLICE_BYTES: Final = 256 * 1024  # … also of large ones
 _GENERAL_SLICE: Final = 16
 
 
-class PlainWay(Protocol):
-    """See PlainDelivery."""
+class FastPath(Protocol):
+    """See FastPathDelivery."""
 
     def is_possible(self) -> bool: ...
 
@@ -66,14 +66,14 @@ class DeliveryPorts(NamedTuple):
     is_local: Callable[[], bool]
     delivered: Callable[[int, DelayedUnit, PutMessageResult | Undelivered], None]
     has_room: Callable[[], bool]
-    plain: PlainWay
+    plain: FastPath
     delivered_together: Callable[[int, int, int, int], None]
     is_sure: Callable[[], bool]
 
 
 class _Pending(NamedTuple):
     unit: DelayedUnit
-    delivery: Delivery
+    delivery: DelayedDelivery
     task: "asyncio.Task[PutMessageResult | Undelivered]"
 
 
@@ -142,10 +142,10 @@ class LevelDelivery:
             log.exception("delayed message %d of level %d cannot be delivered plainly", unit.queue_offset, self._level)
             return 0
 
-    def _delivery(self, unit: DelayedUnit) -> Delivery:
-        return Delivery(self._level, unit, self._ports.look, self._ports.put)
+    def _delivery(self, unit: DelayedUnit) -> DelayedDelivery:
+        return DelayedDelivery(self._level, unit, self._ports.look, self._ports.put)
 
-    async def _deliver(self, delivery: Delivery) -> PutMessageResult | Undelivered:
+    async def _deliver(self, delivery: DelayedDelivery) -> PutMessageResult | Undelivered:
         """Deliver one message; returns when the level may continue."""
         while True:
             result = await delivery.run()

@@ -21,9 +21,9 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
-from maxq.broker.schedule_message.delayed_delivery import Delivery, Put, Undelivered
-from maxq.broker.schedule_message.delivery_recovery import DeliveredBefore
-from maxq.broker.schedule_message.fast_path_delivery import PlainDelivery
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
+from maxq.broker.schedule_message.delivery_recovery import DeliveryRecovery
+from maxq.broker.schedule_message.fast_path_delivery import FastPathDelivery
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
@@ -54,7 +54,7 @@ class _Postponed(NamedTuple):
 
 
 class ScheduleMessageService:
-    """A special service: `start` when this broker speaks for its group, `stop` when it no longer does.
+    """A master-only service: `start` when this broker speaks for its group, `stop` when it no longer does.
 
     Attributes:
         given_up: messages that could not be delivered since this broker runs.
@@ -169,7 +169,7 @@ class ScheduleMessageService:
             if corrected != before:
                 log.warning("delay level %d: its offset %d is moved into its queue, to %d", level, before, corrected)
                 self._table.update(level, corrected)
-        delivered = DeliveredBefore(self._store, levels, self._queue, self._table)
+        delivered = DeliveryRecovery(self._store, levels, self._queue, self._table)
         await delivered.find()
         self._postponed, self._table.postponed = {}, set()
         for level, unit in delivered.missed:
@@ -214,7 +214,7 @@ class ScheduleMessageService:
     def _ports(self) -> DeliveryPorts:
         return DeliveryPorts(
             lambda: self._settings.store, self._look, self._put, lambda: self._own.is_master,
-            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, PlainDelivery(self._store),
+            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, FastPathDelivery(self._store),
             self._delivered_together, lambda: self._doubt() is None,
         )  # fmt: skip
 
@@ -254,7 +254,7 @@ class ScheduleMessageService:
             await asyncio.sleep(_POSTPONED_LOOK)
 
     async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
-        result = await Delivery(level, unit, self._look, self._put).run()
+        result = await DelayedDelivery(level, unit, self._look, self._put).run()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
             return

@@ -1,4 +1,5 @@
-"""CarriedFiles: what services that only the speaker of a group runs keep under config/, carried from master to slave.
+"""ReplicatedConfigFiles: what services that only the speaker of a group runs keep under config/, carried from master
+to slave.
 
     delayOffset.json   how far each delay level was delivered
     timermetrics       timer messages waiting, by topic
@@ -46,7 +47,7 @@ class RunningTimer(Protocol):
         ...
 
 
-class CarriedFiles:
+class ReplicatedConfigFiles:
     """The files of one store that slaves copy from their master."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:

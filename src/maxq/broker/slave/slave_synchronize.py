@@ -6,7 +6,7 @@
                               not reach the master, and is ahead of its table, is handed over first (15); none while
                               this broker acts as master
     request modes 402         the master's table
-    delay offsets 45, timer metrics 61, timer checkpoint 60     files (see CarriedFiles)
+    delay offsets 45, timer metrics 61, timer checkpoint 60     files (see ReplicatedConfigFiles)
 
 A round starts when a master becomes known, when the replication link to it opens, and `PERIOD` seconds after the last
 one; a master that takes long to answer is asked more seldom. (Java begins after 10 s and repeats every 60 s.) Topics
@@ -28,7 +28,7 @@ from typing import Any, Final, TypeVar
 
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.master_api import KnownTables, MasterApi
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -79,7 +79,7 @@ class SlaveTables:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     request_modes: MessageRequestModeManager
-    files: CarriedFiles
+    files: ReplicatedConfigFiles
     deletions: Deletions
 
     def learn_deletions(self, value: dict[str, Any]) -> None:
@@ -379,7 +379,7 @@ class SlaveSynchronize:
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
         async with self._taking:
-            if offsets.has_the_say:
+            if offsets.owns_offsets:
                 return
             if offsets.slave_commits:
                 await self._hand_over(address, await self._ahead_of(address))

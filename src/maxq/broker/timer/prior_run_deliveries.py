@@ -1,4 +1,4 @@
-"""EarlierDeliveries: what was delivered and the checkpoint does not know of, when a broker begins to deliver.
+"""PriorRunDeliveries: what was delivered and the checkpoint does not know of, when a broker begins to deliver.
 
 The copies lie behind a place in the CommitLog that the checkpoint names. They are looked for once, and forgotten when
 the wheel has passed all that they may be copies of.
@@ -7,12 +7,12 @@ the wheel has passed all that they may be copies of.
 import asyncio
 
 from maxq.store.message_store import MessageStore
-from maxq.store.timer.delivered_copies import DeliveredBefore, copies_behind, first_position
+from maxq.store.timer.delivered_copies import DeliveredCopies, copies_behind, first_position
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
 
 
-class EarlierDeliveries:
+class PriorRunDeliveries:
     """See the module.
 
     Attributes:
@@ -22,7 +22,7 @@ class EarlierDeliveries:
     def __init__(self, store: MessageStore, timer: TimerMessageStore) -> None:
         self._store = store
         self._timer = timer
-        self._copies = DeliveredBefore()
+        self._copies = DeliveredCopies()
         self._delivered: set[int] = set()  # physical offsets of records whose copies were found
         self._made_until_ms = 0
         self.scanned_from: int | None = None
@@ -37,8 +37,8 @@ class EarlierDeliveries:
         self.scanned_from = max(start, self._store.min_physical_offset)
         self._copies, self._delivered = await self._found(self.scanned_from), set()
 
-    async def _found(self, start: int) -> DeliveredBefore:
-        found = DeliveredBefore()
+    async def _found(self, start: int) -> DeliveredCopies:
+        found = DeliveredCopies()
         self._made_until_ms = 0
         if self._timer.topic.max_queue_offset:
             for copies in copies_behind(self._store, start):
@@ -62,5 +62,5 @@ class EarlierDeliveries:
         passed_ms = max(now_ms, self._timer.floor(self._made_until_ms))
         if self.scanned_from is not None and self._timer.read_time_ms >= passed_ms:
             self.scanned_from = None
-            self._copies = DeliveredBefore()
+            self._copies = DeliveredCopies()
             self._delivered = set()

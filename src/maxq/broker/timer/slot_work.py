@@ -8,7 +8,7 @@ Source:
     store/timer/TimerMessageStore.java dequeue, TimerDequeueGetMessageService.
 """
 
-from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_log import TimerUnit
 from maxq.store.timer.timer_record import TimerRecord, delete_key
 from maxq.store.timer.timer_wheel import Slot
 
@@ -21,7 +21,7 @@ class SlotWork:
         marker_offsets: physical offsets of its markers.
     """
 
-    def __init__(self, slot: Slot, units: list[Unit], began_at: int) -> None:
+    def __init__(self, slot: Slot, units: list[TimerUnit], began_at: int) -> None:
         self.slot = slot
         self.began_at = began_at
         markers = [unit for unit in units if unit.recalls and not unit.rolls]
@@ -32,7 +32,7 @@ class SlotWork:
         self._wanted: set[str] = set()
         self._met: set[str] = set()
 
-    def next_unit(self) -> Unit | None:
+    def next_unit(self) -> TimerUnit | None:
         """The one to deal with; None: all are done."""
         return self._units[self._next] if self._next < len(self._units) else None
 

@@ -1,7 +1,7 @@
 """TimedMessages: all that a broker does for messages with a delivery time, put together (see Features)."""
 
 from maxq.broker.bundles import Environment, Messages, Tables
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.timer.recall_message import RecallMessageProcessor
 from maxq.broker.timer.timer_admin import TimerAdminProcessor
 from maxq.broker.timer.timer_hook import TimerHook
@@ -21,12 +21,12 @@ class TimedMessages:
         service: what fills the wheel and delivers; it does neither with timerWheelEnable=false.
     """
 
-    def __init__(self, env: Environment, tables: Tables, messages: Messages, member: GroupMember) -> None:
+    def __init__(self, env: Environment, tables: Tables, messages: Messages, failover: Failover) -> None:
         self._is_enabled = env.settings.store.timer_wheel_enable
         self._files = tables.files
         self._topics = tables.topics
         self._stats = env.stats
-        self.service = TimerService(env, messages, member.escape.put_message, self._count)
+        self.service = TimerService(env, messages, failover.escape.put_message, self._count)
         self.hook = TimerHook(
             env.settings,
             clock=env.clock,
@@ -50,7 +50,7 @@ class TimedMessages:
             self._files.set_timer(self.service.exchange)
 
     def start(self) -> None:
-        """Fill the wheel; SpecialServices says when to deliver."""
+        """Fill the wheel; MasterOnlyServices says when to deliver."""
         if self._is_enabled:
             self.service.begin()
 

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from maxq.broker.schedule_message.delayed_message import own_properties
-from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message_properties import encode_properties
@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class TimerDeliveryResult:
     """An outcome, and why."""
 
     outcome: Outcome
@@ -64,7 +64,7 @@ class TimerDelivery:
         clock: Clock,
         put: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
         on_delivered: Callable[[MessageExtBrokerInner, PutMessageResult], None],
-        earlier: EarlierDeliveries,
+        earlier: PriorRunDeliveries,
         is_gone: Callable[[str, int], bool],
     ) -> None:
         """
@@ -81,28 +81,30 @@ class TimerDelivery:
         self._is_gone = is_gone
         self._passed_over = PassedOver(log)
 
-    async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> Delivery:
+    async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> TimerDeliveryResult:
         """Put the copy of `record`; `rolls`: into the topic again."""
         if self._earlier.take(record):
-            return Delivery(Outcome.DELIVERED)
+            return TimerDeliveryResult(Outcome.DELIVERED)
         if self._is_gone(record.real_topic, record.physical_offset):
             log.warning(
                 "the timer message at physical offset %d is not delivered: its topic %s was deleted since",
                 record.physical_offset, record.real_topic,
             )  # fmt: skip
-            return Delivery(Outcome.DELIVERED)
+            return TimerDeliveryResult(Outcome.DELIVERED)
         try:
             message = self._copy(record, enqueue_ms, rolls)
             result = await self._put(message)
         except Exception as error:  # it harms only this message
             log.exception("the timer message at physical offset %d cannot be delivered", record.physical_offset)
-            return Delivery(Outcome.AGAIN, f"{type(error).__name__}: {error}")
+            return TimerDeliveryResult(Outcome.AGAIN, f"{type(error).__name__}: {error}")
         if result.status in _STORED:
             with self._passed_over("a timer message in the statistics"):  # a failure must not have it delivered again
                 self._on_delivered(message, result)
-            return Delivery(Outcome.DELIVERED)
+            return TimerDeliveryResult(Outcome.DELIVERED)
         closed = result.status in _CLOSED
-        return Delivery(Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip())
+        return TimerDeliveryResult(
+            Outcome.CLOSED if closed else Outcome.AGAIN, f"{result.status.name} {result.remark}".strip()
+        )
 
     def _copy(self, record: TimerRecord, enqueue_ms: int, rolls: bool) -> MessageExtBrokerInner:
         source = record.message

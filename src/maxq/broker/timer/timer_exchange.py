@@ -1,7 +1,7 @@
-"""TimerExchange: what the brokers of a group tell each other of the timer, by way of CarriedFiles.
+"""TimerExchange: what the brokers of a group tell each other of the timer, by way of ReplicatedConfigFiles.
 
 A slave fills its wheel as far as its master has, and takes over from the master's checkpoint how far that has
-delivered. What comes is kept until the timer's task takes it, for CarriedFiles calls in other threads.
+delivered. What comes is kept until the timer's task takes it, for ReplicatedConfigFiles calls in other threads.
 """
 
 import logging

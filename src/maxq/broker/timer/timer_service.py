@@ -4,8 +4,8 @@ One task does both, in turns: what has come is put into the wheel first, so that
 there when the message is due. Another task writes checkpoints (timer_checkpoints.py). The rules are in
 store/timer/timer_message_store.py.
 
-Only the master of a group, or the slave that acts for it, dequeues (SpecialServices starts and stops it). A slave fills
-its wheel as far as its master has (timer_exchange.py).
+Only the master of a group, or the slave that acts for it, dequeues (MasterOnlyServices starts and stops it). A slave
+fills its wheel as far as its master has (timer_exchange.py).
 
 Of a message that cannot be delivered only itself is late: it goes back into the wheel, and is never dropped
 (timer_failures.py). While the store takes nothing at all, everything waits.
@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from maxq.broker.bundles import Environment, Messages
-from maxq.broker.timer.prior_run_deliveries import EarlierDeliveries
+from maxq.broker.timer.prior_run_deliveries import PriorRunDeliveries
 from maxq.broker.timer.slot_work import SlotWork
 from maxq.broker.timer.timer_checkpoints import TimerCheckpoints
-from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Delivery, Outcome, TimerDelivery
+from maxq.broker.timer.timer_delivery import NEVER_ENQUEUED, Outcome, TimerDelivery, TimerDeliveryResult
 from maxq.broker.timer.timer_exchange import TimerExchange
 from maxq.broker.timer.timer_failures import TimerFailures
 from maxq.broker.timer.unread_markers import UnreadMarkers
@@ -32,7 +32,7 @@ from maxq.runtime.blocking import run_blocking
 from maxq.runtime.passed_over import PassedOver
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
-from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_log import TimerUnit
 from maxq.store.timer.timer_message_store import TimerMessageStore
 from maxq.store.timer.timer_record import TimerRecord
 
@@ -86,7 +86,7 @@ class TimerService:
         self.checkpoints = TimerCheckpoints(
             self.timer, self, settings=env.settings, store=messages.store, clock=env.clock
         )
-        self._earlier = EarlierDeliveries(messages.store, self.timer)
+        self._earlier = PriorRunDeliveries(messages.store, self.timer)
         self._unread = UnreadMarkers(self.timer.topic)
         self._delivery = TimerDelivery(env.clock, put, on_delivered, self._earlier, messages.store.is_gone)
         self._passed_over = PassedOver(log)
@@ -347,7 +347,7 @@ class TimerService:
             work.done()
         return True
 
-    async def _dequeue_unit(self, work: SlotWork, unit: Unit) -> bool:
+    async def _dequeue_unit(self, work: SlotWork, unit: TimerUnit) -> bool:
         """False: nothing can be delivered now."""
         if not self.timer.moved.counts(unit):
             return True
@@ -376,7 +376,7 @@ class TimerService:
                 self.on_dequeued(record)
         return delivered
 
-    async def _roll(self, record: TimerRecord, unit: Unit) -> bool:
+    async def _roll(self, record: TimerRecord, unit: TimerUnit) -> bool:
         """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
         on. So it does with what is due by now and would be read late: its marker, or what it recalls, is in a slot that
         comes soon."""
@@ -414,7 +414,7 @@ class TimerService:
         self.failures.forget(record.physical_offset)
         self.timer.moved.forget(record.physical_offset)
 
-    def _postpone(self, record: TimerRecord, delivery: Delivery) -> bool:
+    def _postpone(self, record: TimerRecord, delivery: TimerDeliveryResult) -> bool:
         failure = self.failures.next(record.physical_offset, delivery.reason)
         now = self._clock.wall_ms()
         # what goes round comes back at its own time at the latest: a marker that recalls it is there then

@@ -3,7 +3,7 @@
 from maxq.broker.timer.timer_service import TimerService
 from maxq.config.settings import BrokerSettings
 from maxq.runtime.interfaces import Clock
-from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_log import TimerUnit
 
 
 class TimerStatus:
@@ -14,7 +14,7 @@ class TimerStatus:
         self._settings = settings
         self._clock = clock
 
-    def why_late(self, unit: Unit, is_late: bool) -> str:
+    def why_late(self, unit: TimerUnit, is_late: bool) -> str:
         """Why a message was not delivered yet; empty if it is not late."""
         service, config = self._service, self._settings.store
         failure = service.failures.get(unit.physical_offset)

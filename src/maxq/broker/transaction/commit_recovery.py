@@ -25,7 +25,7 @@ _LATEST_MS = 1 << 62
 _CLOCK_JUMP_MS = 3_600_000  # the index is asked from a little before the half message on: clocks are set back
 
 
-class CommittedBefore:
+class CommitRecovery:
     """Looks into one store."""
 
     def __init__(self, store: MessageStore) -> None:

@@ -15,7 +15,7 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from maxq.broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
-from maxq.broker.transaction.transactional_message_service import Ended, TransactionalMessageService
+from maxq.broker.transaction.transactional_message_service import EndResult, TransactionalMessageService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -118,7 +118,7 @@ class EndTransactionProcessor(RequestProcessor):
 
     def _end(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
-    ) -> Ended | Refusal:
+    ) -> EndResult | Refusal:
         if header.commit_or_rollback == MessageSysFlag.TRANSACTION_COMMIT:
             outcome = self._transactions.commit(header)
         else:

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.tables.topic.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID
-from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
+from maxq.broker.transaction.transaction_ledger import TransactionLedger, TransactionOutcome
 from maxq.config.broker_config import BrokerConfig
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import decode_record
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _YIELD_EVERY: Final = 100
 
 
-class Finished(NamedTuple):
+class FinishedHalf(NamedTuple):
     """A half message that is finished.
 
     Attributes:
@@ -95,7 +95,7 @@ class OpMessages:
         self._own = own
         self._commit = commit
         self._passed_over = PassedOver(log)
-        self._waiting: deque[Finished] = deque()
+        self._waiting: deque[FinishedHalf] = deque()
         self._waiting_bytes = 0
         self._first_ms = 0  # when the first of them was added, monotonic
         self._op_offset = op_offset
@@ -108,7 +108,7 @@ class OpMessages:
         """Finished half messages that no op message names yet."""
         return len(self._waiting)
 
-    def remember(self, finished: Finished) -> bool:
+    def remember(self, finished: FinishedHalf) -> bool:
         """A half message is finished.
 
         Returns:
@@ -123,8 +123,8 @@ class OpMessages:
     def remember_now(self, queue_offset: int) -> None:
         """The transaction is rolled back, and its producer waits until that can not be forgotten: an op message of its
         own. If that is refused, it is remembered like the others."""
-        if self._put([Finished(queue_offset, 0)]) == 0:
-            self.remember(Finished(queue_offset, 0))
+        if self._put([FinishedHalf(queue_offset, 0)]) == 0:
+            self.remember(FinishedHalf(queue_offset, 0))
 
     def waits_with(self, queue_offset: int) -> bool:
         """Does no op message name this half message yet, which is finished?"""
@@ -164,9 +164,9 @@ class OpMessages:
         self._first_ms = self._clock.monotonic_ms()
         return end
 
-    def _take(self, flushed: int) -> list[Finished]:
+    def _take(self, flushed: int) -> list[FinishedHalf]:
         limit = self._config().transaction_op_msg_max_size
-        batch: list[Finished] = []
+        batch: list[FinishedHalf] = []
         size = 0
         waiting = self._waiting
         is_copied = waiting[0].is_copied
@@ -178,7 +178,7 @@ class OpMessages:
         self._waiting_bytes -= size
         return batch
 
-    def _put(self, batch: list[Finished]) -> int:
+    def _put(self, batch: list[FinishedHalf]) -> int:
         """One op message; its physical end, 0 if it was refused."""
         body = "".join([f"{finished.queue_offset}{SEPARATOR}" for finished in batch]).encode()
         properties = {const.PROPERTY_TAGS: REMOVE_TAG, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}
@@ -221,7 +221,7 @@ class OpMessages:
     def _take_back(self, op_offset: int, record: memoryview) -> None:
         message = decode_record(record)
         offsets = half_offsets(message.body) if message.tags == REMOVE_TAG else []
-        how = Ending.COPIED if PROPERTY_COPIED in message.properties else Ending.REMEMBERED
+        how = TransactionOutcome.COPIED if PROPERTY_COPIED in message.properties else TransactionOutcome.REMEMBERED
         for offset in offsets:
             if self._ledger.is_open(offset) and self._lay_before(offset, message.physical_offset):
                 self._ledger.finish(offset, how)

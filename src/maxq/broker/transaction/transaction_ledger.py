@@ -20,7 +20,7 @@ _OPEN: Final = b"\x00"
 _FORGET_BYTES: Final = 1 << 16
 
 
-class Ending(IntEnum):
+class TransactionOutcome(IntEnum):
     """What became of a half message."""
 
     OPEN = 0
@@ -45,12 +45,12 @@ class TransactionLedger:
         self._latest: dict[int, int] = {}
         self.low = low
 
-    def ending(self, offset: int) -> Ending:
+    def ending(self, offset: int) -> TransactionOutcome:
         """What became of the half message at `offset`."""
         if offset < self._base:
-            return Ending.REMEMBERED
+            return TransactionOutcome.REMEMBERED
         place = offset - self._base
-        return Ending(self._marks[place]) if place < len(self._marks) else Ending.OPEN
+        return TransactionOutcome(self._marks[place]) if place < len(self._marks) else TransactionOutcome.OPEN
 
     def is_open(self, offset: int) -> bool:
         place = offset - self._base
@@ -64,9 +64,9 @@ class TransactionLedger:
         """The half message at `copy` counts for the transaction that began at `origin`."""
         self._latest[origin] = copy
 
-    def finish(self, offset: int, how: Ending) -> None:
+    def finish(self, offset: int, how: TransactionOutcome) -> None:
         """The half message at `offset` is finished."""
-        assert how is not Ending.OPEN, "nothing opens again; a copy does"
+        assert how is not TransactionOutcome.OPEN, "nothing opens again; a copy does"
         place = offset - self._base
         if place < 0:
             return
@@ -77,7 +77,7 @@ class TransactionLedger:
         if offset == self.low:
             self._advance()
 
-    def end(self, offset: int, origin: int, how: Ending) -> None:
+    def end(self, offset: int, origin: int, how: TransactionOutcome) -> None:
         """The transaction whose half message that counts is at `offset` has ended."""
         self._latest.pop(origin, None)
         self.finish(offset, how)
@@ -85,7 +85,7 @@ class TransactionLedger:
     def copied(self, offset: int, origin: int, copy: int) -> None:
         """The half message at `copy` stands for the one at `offset` from now on."""
         self._latest[origin] = copy
-        self.finish(offset, Ending.COPIED)
+        self.finish(offset, TransactionOutcome.COPIED)
 
     def next_open(self, offset: int) -> int:
         """The first half message at or behind `offset` that is not known to be finished."""

@@ -80,7 +80,8 @@ class _Question(NamedTuple):
 
 
 class TransactionalMessageCheckService:
-    """A SpecialService. Also has the ends of transactions written down, and is where ends wait until `begin` is done.
+    """A MasterOnlyService. Also has the ends of transactions written down, and is where ends wait until `begin` is
+    done.
 
     Args:
         escape: gives a message to another broker group.

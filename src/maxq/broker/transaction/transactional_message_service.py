@@ -23,10 +23,10 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.named_message import has_unique_key, is_another
 from maxq.broker.processors.send.put_outcome import put_refusal
 from maxq.broker.tables.topic.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from maxq.broker.transaction.commit_recovery import CommittedBefore
+from maxq.broker.transaction.commit_recovery import CommitRecovery
 from maxq.broker.transaction.half_message import HALF_QUEUE_ID, copy_of, final_message, given_up
-from maxq.broker.transaction.op_messages import Finished, OpMessages
-from maxq.broker.transaction.transaction_ledger import Ending, TransactionLedger
+from maxq.broker.transaction.op_messages import FinishedHalf, OpMessages
+from maxq.broker.transaction.transaction_ledger import TransactionLedger, TransactionOutcome
 from maxq.broker.transaction.transaction_metrics import TransactionMetrics
 from maxq.codes import ResponseCode
 from maxq.errors import RemoteProtocolError
@@ -47,7 +47,7 @@ GROUP: Final = "CID_RMQ_SYS_TRANS"
 _YIELD_EVERY: Final = 500
 
 
-class Ended(NamedTuple):
+class EndResult(NamedTuple):
     """A transaction has ended.
 
     Attributes:
@@ -71,7 +71,7 @@ class TransactionalMessageService:
         self._stats = env.stats
         self._store = messages.store
         self._passed_over = PassedOver(log)
-        self._committed_before = CommittedBefore(messages.store)
+        self._committed_before = CommitRecovery(messages.store)
         self._began_at = 0  # physical offset: what lies below is from before this run
         self.ledger = TransactionLedger(0)
         self.ops = self._op_messages(0)
@@ -127,13 +127,13 @@ class TransactionalMessageService:
 
     def _found_open(self, half: MessageExt, copies: dict[int, tuple[int, str]]) -> None:
         ledger, at, origin = self.ledger, half.queue_offset, origin_of(half)
-        if origin != at and origin >= ledger.low and ledger.ending(origin) is Ending.REMEMBERED:
-            self._finish(at, origin, Ending.REMEMBERED, 0)  # Java ends a copy by naming its origin
+        if origin != at and origin >= ledger.low and ledger.ending(origin) is TransactionOutcome.REMEMBERED:
+            self._finish(at, origin, TransactionOutcome.REMEMBERED, 0)  # Java ends a copy by naming its origin
             copies.pop(origin, None)
             return
         if origin in copies:  # a run that died had written the copy, and nothing else of it
             ledger.copied(copies[origin][0], origin, at)
-            self.ops.remember(Finished(copies[origin][0], half.physical_offset + half.store_size, is_copied=True))
+            self.ops.remember(FinishedHalf(copies[origin][0], half.physical_offset + half.store_size, is_copied=True))
         elif origin != at:
             ledger.standing(origin, at)
         copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
@@ -166,7 +166,7 @@ class TransactionalMessageService:
         found = self._prepared_message(header)
         return found if isinstance(found, Refusal) else found[0].properties.get(const.PROPERTY_REAL_TOPIC, "")
 
-    def commit(self, header: EndTransactionRequestHeader) -> Ended | Refusal:
+    def commit(self, header: EndTransactionRequestHeader) -> EndResult | Refusal:
         """Deliver the message of a transaction."""
         found = self._prepared_message(header)
         if isinstance(found, Refusal):
@@ -180,8 +180,8 @@ class TransactionalMessageService:
             if known is not None:
                 safe_at = known.physical_offset + known.store_size
                 if is_open:
-                    self._finish(counts, origin, Ending.COMMITTED, safe_at)
-                return Ended(safe_at)
+                    self._finish(counts, origin, TransactionOutcome.COMMITTED, safe_at)
+                return EndResult(safe_at)
             if not is_open and not self._may_end_late(half, counts):
                 return _ended_already("commit")
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
@@ -193,10 +193,10 @@ class TransactionalMessageService:
         if isinstance(result, Refusal):
             return result
         if is_open:
-            self._finish(counts, origin, Ending.COMMITTED, result.end_offset)
+            self._finish(counts, origin, TransactionOutcome.COMMITTED, result.end_offset)
             self._metrics.add(topic, -1)
             self._metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
-        return Ended(result.end_offset)
+        return EndResult(result.end_offset)
 
     def commit_plainly(
         self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
@@ -220,16 +220,16 @@ class TransactionalMessageService:
             return False
         if msg_id and not has_unique_key(stored_properties(record), msg_id):
             return False
-        if not store.plain_writer.append_final(record, group):
+        if not store.fast_path_writer.append_final(record, group):
             return False
-        self.ledger.finish(queue_offset, Ending.COMMITTED)
-        self._remember(Finished(queue_offset, store.max_physical_offset))
-        self._metrics.add(store.plain_writer.final_topic, -1)
+        self.ledger.finish(queue_offset, TransactionOutcome.COMMITTED)
+        self._remember(FinishedHalf(queue_offset, store.max_physical_offset))
+        self._metrics.add(store.fast_path_writer.final_topic, -1)
         born_ms = int.from_bytes(record[layout.BORN_TIMESTAMP : layout.BORN_TIMESTAMP + 8], "big")
-        self._metrics.ended(store.plain_writer.final_topic, committed=True, born_ms=born_ms)
+        self._metrics.ended(store.fast_path_writer.final_topic, committed=True, born_ms=born_ms)
         return True
 
-    def rollback(self, header: EndTransactionRequestHeader, *, waits: bool) -> Ended | Refusal:
+    def rollback(self, header: EndTransactionRequestHeader, *, waits: bool) -> EndResult | Refusal:
         """Forget the message of a transaction.
 
         Args:
@@ -246,21 +246,21 @@ class TransactionalMessageService:
             known = self._committed_before.final_message(half)
             if known is not None:
                 if is_open:
-                    self._finish(counts, origin, Ending.COMMITTED, known.physical_offset + known.store_size)
+                    self._finish(counts, origin, TransactionOutcome.COMMITTED, known.physical_offset + known.store_size)
                 return _ended_already("roll back")
         if not is_open:
-            return self._rolled_back(counts) if waits else Ended(0)
-        self.ledger.end(counts, origin, Ending.ROLLED_BACK)
+            return self._rolled_back(counts) if waits else EndResult(0)
+        self.ledger.end(counts, origin, TransactionOutcome.ROLLED_BACK)
         topic = half.properties.get(const.PROPERTY_REAL_TOPIC, "")
         self._metrics.add(topic, -1)
         self._metrics.ended(topic, committed=False)
         if waits:
             self.ops.remember_now(counts)
             return self._rolled_back(counts)
-        self._remember(Finished(counts, 0))
-        return Ended(0)
+        self._remember(FinishedHalf(counts, 0))
+        return EndResult(0)
 
-    def _rolled_back(self, offset: int) -> Ended | Refusal:
+    def _rolled_back(self, offset: int) -> EndResult | Refusal:
         """What is told to somebody who waits for a rollback that was carried out: that it cannot be forgotten."""
         if self.ops.waits_with(offset):
             self.ops.write()
@@ -270,7 +270,7 @@ class TransactionalMessageService:
                 ResponseCode.SYSTEM_ERROR,
                 f"the rollback cannot be written down now, and a restart would not know of it: {why}. Roll back again",
             )
-        return Ended(self._store.appended_offset)
+        return EndResult(self._store.appended_offset)
 
     def _prepared_message(self, header: EndTransactionRequestHeader) -> tuple[MessageExt, bytes] | Refusal:
         """The half message that `header` means, and its property text as stored (checkPrepareMessage)."""
@@ -312,15 +312,15 @@ class TransactionalMessageService:
     def _may_end_late(self, half: MessageExt, counts: int) -> bool:
         """Was it given up, by this run or an earlier one, as this half message or as a copy of it?"""
         ending = self.ledger.ending(counts)
-        if ending in (Ending.COMMITTED, Ending.ROLLED_BACK):
+        if ending in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):
             return False
-        return ending is Ending.GIVEN_UP or self._committed_before.was_given_up(half)
+        return ending is TransactionOutcome.GIVEN_UP or self._committed_before.was_given_up(half)
 
-    def _finish(self, offset: int, origin: int, how: Ending, end_offset: int) -> None:
+    def _finish(self, offset: int, origin: int, how: TransactionOutcome, end_offset: int) -> None:
         self.ledger.end(offset, origin, how)
-        self._remember(Finished(offset, end_offset))
+        self._remember(FinishedHalf(offset, end_offset))
 
-    def _remember(self, finished: Finished) -> None:
+    def _remember(self, finished: FinishedHalf) -> None:
         if self.ops.remember(finished):
             self.ops.write()
 
@@ -328,9 +328,9 @@ class TransactionalMessageService:
         return self._store.is_gone(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), half.physical_offset)
 
     def _drop(self, offset: int, origin: int, topic: str) -> None:
-        self.ledger.end(offset, origin, Ending.ROLLED_BACK)
+        self.ledger.end(offset, origin, TransactionOutcome.ROLLED_BACK)
         self._metrics.add(topic, -1)
-        self._remember(Finished(offset, 0))
+        self._remember(FinishedHalf(offset, 0))
 
     # --- what checks do ---
 
@@ -349,7 +349,9 @@ class TransactionalMessageService:
         known = self._committed_before.final_message(half)
         if known is None:
             return False
-        self._finish(half.queue_offset, origin_of(half), Ending.COMMITTED, known.physical_offset + known.store_size)
+        self._finish(
+            half.queue_offset, origin_of(half), TransactionOutcome.COMMITTED, known.physical_offset + known.store_size
+        )
         self._metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
         return True
 
@@ -357,7 +359,7 @@ class TransactionalMessageService:
         """Write a half message again; the copy stands for it from now on."""
         copy = self._copied(half, check_times)
         if not isinstance(copy, Refusal):
-            self._remember(Finished(half.queue_offset, copy.physical_offset + copy.store_size, is_copied=True))
+            self._remember(FinishedHalf(half.queue_offset, copy.physical_offset + copy.store_size, is_copied=True))
         return copy
 
     def move_up(self, half: MessageExt) -> Refusal | None:
@@ -391,17 +393,17 @@ class TransactionalMessageService:
                 return False
             log.error("the half message at physical offset %d stays there: %s", half.physical_offset, result.remark)
         end = 0 if isinstance(result, Refusal) else result.end_offset
-        self._finish(half.queue_offset, origin_of(half), Ending.GIVEN_UP, end)
+        self._finish(half.queue_offset, origin_of(half), TransactionOutcome.GIVEN_UP, end)
         self._metrics.add(half.properties.get(const.PROPERTY_REAL_TOPIC, ""), -1)
         return True
 
     def escaped(self, half: MessageExt) -> None:
         """Another broker group has opened the transaction anew."""
-        self.ledger.end(half.queue_offset, origin_of(half), Ending.ESCAPED)
+        self.ledger.end(half.queue_offset, origin_of(half), TransactionOutcome.ESCAPED)
 
     def lost(self, offset: int) -> None:
         """The store has no record of the half message at `offset` any more."""
-        self.ledger.finish(offset, Ending.GIVEN_UP)
+        self.ledger.finish(offset, TransactionOutcome.GIVEN_UP)
 
     def resume(self, message: MessageExt) -> Refusal | None:
         """Have the producer of a transaction that was given up asked again, from the first time on."""

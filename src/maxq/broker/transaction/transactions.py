@@ -3,7 +3,7 @@
 from pathlib import PurePath
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
-from maxq.broker.failover.assembly import GroupMember
+from maxq.broker.failover.assembly import Failover
 from maxq.broker.fast_path.end_path import EndPath
 from maxq.broker.transaction.end_transaction import EndTransactionProcessor
 from maxq.broker.transaction.transaction_metrics import FILE_NAME, TransactionMetrics
@@ -20,12 +20,14 @@ class Transactions:
     """A Feature."""
 
     def __init__(
-        self, env: Environment, tables: Tables, clients: Clients, messages: Messages, member: GroupMember
+        self, env: Environment, tables: Tables, clients: Clients, messages: Messages, failover: Failover
     ) -> None:
         path = PurePath(env.settings.store.store_path_root_dir) / "config" / FILE_NAME
         self.metrics = TransactionMetrics(env.disk, path, clock=env.clock)
         self.service = TransactionalMessageService(env, tables, messages, self.metrics)
-        self.checks = TransactionalMessageCheckService(env, clients, messages, self.service, member.escape.put_message)
+        self.checks = TransactionalMessageCheckService(
+            env, clients, messages, self.service, failover.escape.put_message
+        )
         self.processor = EndTransactionProcessor(env, messages, self.service, self.checks)
         self.ends = EndPath(env, messages, self.service, self.checks)
         self._settings = env.settings

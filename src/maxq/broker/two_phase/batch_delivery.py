@@ -16,7 +16,7 @@ from maxq.broker.processors.send.send_properties import BrokerProperties
 from maxq.broker.tables.attributes import QUEUE_TYPE
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.tables.topic.topic_validator import AUTO_CREATE_TOPIC, STAGED_TOPIC
-from maxq.broker.two_phase.batch_ledger import Piece
+from maxq.broker.two_phase.batch_ledger import StagedRequest
 from maxq.broker.two_phase.staged_record import (
     Staged,
     batch_positions,
@@ -69,7 +69,7 @@ class StagedDelivery:
         self._scanner = SendScanner(frame_limit)
         self._on_stored = on_stored
 
-    async def read(self, piece: Piece) -> Staged | None:
+    async def read(self, piece: StagedRequest) -> Staged | None:
         """Returns the staged request; None if it is not there."""
         found = self._store.get_message(_READER, STAGED_TOPIC, 0, piece.queue_offset, 1, None)
         if not found.buffers:
@@ -150,7 +150,7 @@ class StagedDelivery:
         scanner = self._scanner
         if scanner.scan(frame, 0, len(frame)) != len(frame) or scanner.count != 1:
             return False
-        return self._store.plain_writer.append_rows(
+        return self._store.fast_path_writer.append_rows(
             frame, scanner.scratch, scanner.rows, 0, 1, staged.born_host, b""
         ).rows == 1  # fmt: skip
 

@@ -36,7 +36,7 @@ _FORGET_MS: Final = 30 * 24 * 3_600_000
 MOST_APPLICATIONS: Final = 20_000
 
 
-class Run(NamedTuple):
+class StagedRun(NamedTuple):
     """`length` requests of an attempt, of consecutive sequence numbers and queue offsets."""
 
     attempt: str
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     length: int
 
 
-class Piece(NamedTuple):
+class StagedRequest(NamedTuple):
     """The place of one staged request."""
 
     attempt: str
@@ -53,19 +53,19 @@ class Piece(NamedTuple):
     queue_offset: int
 
 
-def read_runs(value: Any) -> list[Run]:
+def read_runs(value: Any) -> list[StagedRun]:
     """From JSON: [[attempt, sequence, queue offset, length], …]. Raises RemoteProtocolError."""
-    runs: list[Run] = []
+    runs: list[StagedRun] = []
     for one in value if isinstance(value, list) else [value]:
         is_run = isinstance(one, list) and len(one) == 4 and isinstance(one[0], str)
         if not is_run or not all(type(number) is int and number >= 0 for number in one[1:]):
             raise RemoteProtocolError(f"{one!r:.80} is no [attempt, sequence, queue offset, length]")
-        runs.append(Run(*one))
+        runs.append(StagedRun(*one))
     return runs
 
 
 @dataclass
-class Delivery:
+class BatchDelivery:
     """A broker's part of a decided batch.
 
     Attributes:
@@ -76,7 +76,7 @@ class Delivery:
     """
 
     batch: int
-    runs: list[Run]
+    runs: list[StagedRun]
     piece: int = 0
     messages: list[int] | None = None
     lost: int = 0
@@ -87,10 +87,10 @@ class Delivery:
     def count(self) -> int:
         return sum(run.length for run in self.runs)
 
-    def piece_at(self, number: int) -> Piece:
+    def piece_at(self, number: int) -> StagedRequest:
         for run in self.runs:
             if number < run.length:
-                return Piece(run.attempt, run.sequence + number, run.queue_offset + number)
+                return StagedRequest(run.attempt, run.sequence + number, run.queue_offset + number)
             number -= run.length
         raise AssertionError("the delivery has no such piece")
 
@@ -123,7 +123,7 @@ class Application:
     batch: int | None = None
     decision: dict[str, Any] = field(default_factory=dict)
     decision_end: int = 0
-    delivery: Delivery | None = None
+    delivery: BatchDelivery | None = None
     last_ms: int = 0
     coordinator: str = ""
 
@@ -139,12 +139,12 @@ class Application:
         delivery = value["delivery"]
         return cls(
             value["decided"], value["decision"], value["decisionEnd"],
-            None if delivery is None else Delivery.from_json(delivery), value["lastMs"],
+            None if delivery is None else BatchDelivery.from_json(delivery), value["lastMs"],
             value.get("coordinator", ""),
         )  # fmt: skip
 
 
-class Ledger:
+class BatchLedger:
     """The state that results from all entries of the ledger."""
 
     def __init__(self) -> None:
@@ -171,12 +171,12 @@ class Ledger:
             application.batch, application.decision = entry["batch"], entry["decision"]
             application.decision_end = end_offset
         elif kind == DELIVERY:
-            application.delivery = Delivery(entry["batch"], read_runs(entry["runs"]))
+            application.delivery = BatchDelivery(entry["batch"], read_runs(entry["runs"]))
         else:
             self._go_on(application.delivery, entry, end_offset)
 
     @staticmethod
-    def _go_on(delivery: Delivery | None, entry: dict[str, Any], end_offset: int) -> None:
+    def _go_on(delivery: BatchDelivery | None, entry: dict[str, Any], end_offset: int) -> None:
         if delivery is None or delivery.batch != entry["batch"]:
             return  # its beginning has expired with the log
         delivery.lost = entry["lost"]

@@ -4,8 +4,8 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.send.send_checks import SendChecks
 from maxq.broker.processors.send.send_properties import BrokerProperties
 from maxq.broker.two_phase.batch_delivery import StagedDelivery
-from maxq.broker.two_phase.two_phase_processor import StagedProcessor
-from maxq.broker.two_phase.two_phase_service import StagedService
+from maxq.broker.two_phase.two_phase_processor import TwoPhaseProcessor
+from maxq.broker.two_phase.two_phase_service import TwoPhaseService
 from maxq.remoting.server import RemotingServer
 from maxq.runtime.periodic import PeriodicTasks
 from maxq.store.store_results import PutMessageResult
@@ -13,7 +13,7 @@ from maxq.store.store_results import PutMessageResult
 _SNAPSHOT_SECONDS = 60.0
 
 
-class StagedMessages:
+class TwoPhaseBatches:
     """A Feature."""
 
     def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
@@ -29,8 +29,8 @@ class StagedMessages:
             settings.server.frame_max_length,
             self._count,
         )
-        self.service = StagedService(env, messages, delivery)
-        self._processor = StagedProcessor(env, tables, messages, checks, self.service)
+        self.service = TwoPhaseService(env, messages, delivery)
+        self._processor = TwoPhaseProcessor(env, tables, messages, checks, self.service)
         self._tasks = PeriodicTasks()
 
     def _count(self, topic: str, queue_id: int, result: PutMessageResult) -> None:

@@ -27,7 +27,7 @@ from maxq.broker.two_phase.staged_record import (
     batch_positions,
     staged_message,
 )
-from maxq.broker.two_phase.two_phase_service import StagedService
+from maxq.broker.two_phase.two_phase_service import TwoPhaseService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RemoteProtocolError, RequestRefusedError
 from maxq.protocol.frame.header_fields import HeaderFields
@@ -35,11 +35,11 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection, Processor
 
 
-class StagedProcessor(RequestProcessor):
+class TwoPhaseProcessor(RequestProcessor):
     """Handles requests 30070 to 30074, which the exactly-once sink uses."""
 
     def __init__(
-        self, env: Environment, tables: Tables, messages: Messages, checks: SendChecks, service: StagedService
+        self, env: Environment, tables: Tables, messages: Messages, checks: SendChecks, service: TwoPhaseService
     ) -> None:
         self._settings = env.settings
         self._store = messages.store

@@ -1,4 +1,4 @@
-"""StagedService: the ledger of this broker, written and read; deciding and delivering staged batches.
+"""TwoPhaseService: the ledger of this broker, written and read; deciding and delivering staged batches.
 
 Only the master of a group does this. What it knows is what its ledger says: it reads the entries when it begins to
 speak for its group, and from then on takes in each one that it writes.
@@ -24,8 +24,8 @@ from maxq.broker.two_phase.batch_ledger import (
     SNAPSHOT,
     STEP,
     Application,
-    Delivery,
-    Ledger,
+    BatchDelivery,
+    BatchLedger,
     read_runs,
 )
 from maxq.broker.two_phase.staged_record import Staged
@@ -63,8 +63,8 @@ class Delivered:
     before: bool = False
 
 
-class StagedService:
-    """A SpecialService: `start` and `stop` make it read the ledger anew."""
+class TwoPhaseService:
+    """A MasterOnlyService: `start` and `stop` make it read the ledger anew."""
 
     def __init__(self, env: Environment, messages: Messages, delivery: StagedDelivery) -> None:
         self._settings = env.settings
@@ -73,7 +73,7 @@ class StagedService:
         self._acknowledgement = messages.acknowledgement
         self._delivery = delivery
         self._passed_over = PassedOver(log)
-        self._ledger = Ledger()
+        self._ledger = BatchLedger()
         self._is_current = False
         self._snapshot_at = -1  # physical offset at which the last one begins; -1: there is none
         self._snapshot_ms = 0
@@ -171,7 +171,7 @@ class StagedService:
 
     # --- delivery ---
 
-    async def _go_on(self, name: str, delivery: Delivery, check: Callable[[Staged], None]) -> Delivered:
+    async def _go_on(self, name: str, delivery: BatchDelivery, check: Callable[[Staged], None]) -> Delivered:
         """A Delivery is only ever changed by the entries that are written."""
         end_ms = self._clock.monotonic_ms() + _TURN_MS
         piece, messages, lost, count = delivery.piece, delivery.messages, delivery.lost, delivery.count
@@ -216,7 +216,7 @@ class StagedService:
             remark = "this broker is a SLAVE: staged messages are its master's to deliver"
             raise RequestRefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
 
-    def _refuse_if_anew(self, name: str, delivery: Delivery) -> None:
+    def _refuse_if_anew(self, name: str, delivery: BatchDelivery) -> None:
         """Has this broker lost its role meanwhile, and got it back? Then another ledger counts."""
         known = self._ledger.applications.get(name)
         if known is None or known.delivery is not delivery:
@@ -276,7 +276,7 @@ class StagedService:
                 if self._store.refusal() is not None:
                     raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.refusal_remark())
                 await self._store.flush()
-            self._ledger, self._entries, self._snapshot_at = Ledger(), 0, -1
+            self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
             first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
             for physical_offset, _, _ in self._units(first):
                 record = self._store.select_one_message(physical_offset)

@@ -17,7 +17,7 @@ from maxq.cli.terminal.times import format_time
 from maxq.client.admin.admin import Admin
 from maxq.errors import BrokerError, ClientError, ConfigError, MaxQError, RemoteProtocolError, RemotingError
 from maxq.protocol.body.consumer_info import SetMessageRequestModeRequestBody
-from maxq.protocol.body.heartbeat import Connection, ConsumerConnection
+from maxq.protocol.body.heartbeat import ConnectionInfo, ConsumerConnection
 from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig, subscription_text
 from maxq.protocol.enums import ConsumeType, MessageModel, MessageRequestMode
@@ -250,7 +250,7 @@ _CONNECTION_COLUMNS = {
 }
 
 
-def _connection_rows(connections: Iterable[Connection]) -> list[tuple[str, ...]]:
+def _connection_rows(connections: Iterable[ConnectionInfo]) -> list[tuple[str, ...]]:
     return sorted(
         (found.client_id or "", found.client_addr or "", found.language or "", version_name(found.version))
         for found in connections

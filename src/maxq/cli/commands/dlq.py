@@ -15,7 +15,7 @@ from maxq.cli.terminal.message_json import message_object
 from maxq.cli.terminal.report import Report, done_report
 from maxq.cli.terminal.times import format_time, parse_time
 from maxq.client.admin.admin import Admin
-from maxq.client.admin.dead_letters import Selection, origin_msg_id, origin_topic
+from maxq.client.admin.dead_letters import DeadLetterSelection, origin_msg_id, origin_topic
 from maxq.client.client_config import ProducerConfig
 from maxq.client.producer.producer import Producer
 from maxq.machine import system_environment
@@ -57,9 +57,9 @@ class Target(Enum):
     ORIGIN = "origin"
 
 
-def _selection(begin: str | None, end: str | None, key: str | None, msg_id: str | None) -> Selection:
+def _selection(begin: str | None, end: str | None, key: str | None, msg_id: str | None) -> DeadLetterSelection:
     clock = SystemClock()
-    return Selection(
+    return DeadLetterSelection(
         begin_ms=None if begin is None else parse_time(begin, clock),
         end_ms=None if end is None else parse_time(end, clock),
         key=key,
@@ -135,7 +135,7 @@ async def export_letters(
     return done_report(f"{count} dead letters of {group} are in {file}", group=group, count=count, file=str(file))
 
 
-async def _write(admin: Admin, group: str, selection: Selection, out: BinaryIO) -> int:
+async def _write(admin: Admin, group: str, selection: DeadLetterSelection, out: BinaryIO) -> int:
     count = 0
     async with aclosing(admin.dead_letters.scan(group, selection)) as letters:
         async for letter in letters:
@@ -180,7 +180,7 @@ async def redrive_letters(
     return done_report(f"{count} dead letters of {group} were sent again", group=group, count=count)
 
 
-async def _count(admin: Admin, group: str, selection: Selection, *, again: bool) -> int:
+async def _count(admin: Admin, group: str, selection: DeadLetterSelection, *, again: bool) -> int:
     if selection.is_everything and not again:
         found = [count for count in await admin.dead_letters.groups() if count.group == group]
         return sum(count.count - count.sent_again for count in found)

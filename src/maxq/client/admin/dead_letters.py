@@ -50,7 +50,7 @@ class DeadLetterCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DeadLetterSelection:
     """Which dead letters are meant; store times in ms."""
 
     begin_ms: int | None = None
@@ -60,7 +60,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        return self == Selection()
+        return self == DeadLetterSelection()
 
     def takes(self, message: MessageExt) -> bool:
         """Apart from the times, which `scan` sees to."""
@@ -97,7 +97,7 @@ class DeadLetterAdmin:
             max((place.last_update_timestamp for place in table.values()), default=0),
         )
 
-    async def scan(self, group: str, selection: Selection) -> AsyncGenerator[MessageExt, None]:
+    async def scan(self, group: str, selection: DeadLetterSelection) -> AsyncGenerator[MessageExt, None]:
         """A group's dead letters, queue after queue, from the first one on.
 
         Raises:
@@ -112,7 +112,7 @@ class DeadLetterAdmin:
                 yield message
 
     async def redrive(
-        self, group: str, selection: Selection, send: Send, *, topic: str | None = None, again: bool = False
+        self, group: str, selection: DeadLetterSelection, send: Send, *, topic: str | None = None, again: bool = False
     ) -> int:
         """Send dead letters again: to the group's retry topic, where only that group gets them.
 
@@ -137,7 +137,7 @@ class DeadLetterAdmin:
             count += await self._redrive_queue(group, queue, send, topic, again=again)
         return count
 
-    async def _redrive_part(self, group: str, selection: Selection, send: Send, topic: str | None) -> int:
+    async def _redrive_part(self, group: str, selection: DeadLetterSelection, send: Send, topic: str | None) -> int:
         count, page = 0, []
         async for message in self.scan(group, selection):
             page.append(message)

@@ -8,7 +8,7 @@ from maxq.auth.info import AclInfo, UserInfo
 from maxq.client.admin.access import AccessAdmin
 from maxq.client.admin.brokers import BrokerAdmin
 from maxq.client.admin.controllers import ControllerAdmin
-from maxq.client.admin.dead_letters import DeadLetterAdmin, DeadLetterCount, Selection, Send
+from maxq.client.admin.dead_letters import DeadLetterAdmin, DeadLetterCount, DeadLetterSelection, Send
 from maxq.client.admin.groups import GroupAdmin
 from maxq.client.admin.lite_topics import LiteTopicAdmin
 from maxq.client.admin.messages import MessageAdmin, MessageTrack
@@ -389,14 +389,14 @@ class DeadLetterCalls(Part[DeadLetterAdmin]):
     """`admin.dead_letters`."""
     def groups(self) -> list[DeadLetterCount]:
         """Every group that has a dead-letter topic, by name."""
-    def scan(self, group: str, selection: Selection) -> Iterator[MessageExt]:
+    def scan(self, group: str, selection: DeadLetterSelection) -> Iterator[MessageExt]:
         """A group's dead letters, queue after queue, from the first one on.
 
         Raises:
             ClientError: its topic cannot be read.
         """
     def redrive(
-        self, group: str, selection: Selection, send: Send, *, topic: str | None = None, again: bool = False
+        self, group: str, selection: DeadLetterSelection, send: Send, *, topic: str | None = None, again: bool = False
     ) -> int:
         """Send dead letters again: to the group's retry topic, where only that group gets them.
 

@@ -15,7 +15,7 @@ from maxq.client.client_config import ClientEnvironment, ConsumerConfig
 from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from maxq.client.errors import NotRunningError
 from maxq.client.failures import Failures
-from maxq.client.instance.client_shutdown import Ending, in_turn
+from maxq.client.instance.client_shutdown import ClientShutdown, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import PullAPIWrapper
@@ -57,7 +57,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._instance: MQClientInstance | None = None
         self._offsets: OffsetStore
         self._pull_api: PullAPIWrapper
-        self._ending = Ending()
+        self._ending = ClientShutdown()
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
             self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, environment)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
 
-from maxq.client.instance.broker_table import BrokerAddress
+from maxq.client.instance.broker_table import BrokerTarget
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.json.json_body import JsonBody
@@ -173,7 +173,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
     async def _read_from_store(self, queue: MessageQueue) -> int:
         return await self._instance.ask_group(queue, lambda broker: self._query(broker, queue), master_first=True)
 
-    async def _query(self, broker: BrokerAddress, queue: MessageQueue) -> int:
+    async def _query(self, broker: BrokerTarget, queue: MessageQueue) -> int:
         offset = await self._instance.api.query_consumer_offset(broker.address, self._group, queue)
         if offset is None and broker.is_slave and self._instance.brokers.master(queue.broker_name) is not None:
             # It may not have heard of the group yet; starting where new groups start could pass over messages.

@@ -29,7 +29,7 @@ SUSPECT_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerTarget:
     """A broker to ask: its address, whether it is a slave, and its version (0: unknown)."""
 
     address: str
@@ -108,8 +108,8 @@ class BrokerTable:
             for broker_id, address in sorted(addresses.items())
         ]
 
-    def _broker(self, broker_id: int, address: str) -> BrokerAddress:
-        return BrokerAddress(address, broker_id != MASTER_ID, self.versions.get(address, 0))
+    def _broker(self, broker_id: int, address: str) -> BrokerTarget:
+        return BrokerTarget(address, broker_id != MASTER_ID, self.versions.get(address, 0))
 
     # --- whom to ask ---
 
@@ -126,7 +126,7 @@ class BrokerTable:
         """Return the address of the master of a group; None if no route names one."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
-    def find_in_subscribe(self, broker_name: str, broker_id: int, only_this_broker: bool) -> BrokerAddress | None:
+    def find_in_subscribe(self, broker_name: str, broker_id: int, only_this_broker: bool) -> BrokerTarget | None:
         """Return the broker of a group that is to be read from.
 
         The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
@@ -142,7 +142,7 @@ class BrokerTable:
             found_id = None if only_this_broker else min(addresses)
         return None if found_id is None else self._broker(found_id, addresses[found_id])
 
-    def reader(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
+    def reader(self, broker_name: str, broker_id: int) -> BrokerTarget | None:
         """Return the broker that is to be pulled from: as `find_in_subscribe`, but in place of one under suspicion the
         first of the group that is not."""
         found = self.find_in_subscribe(broker_name, broker_id, False)
@@ -151,7 +151,7 @@ class BrokerTable:
         others = self.candidates(broker_name)
         return others[0] if others and not self.is_suspect(others[0].address) else found
 
-    def candidates(self, broker_name: str) -> list[BrokerAddress]:
+    def candidates(self, broker_name: str) -> list[BrokerTarget]:
         """Return all brokers of a group: the master first, those under suspicion last."""
         addresses = sorted(self.addresses.get(broker_name, {}).items())
         found = [self._broker(broker_id, address) for broker_id, address in addresses]

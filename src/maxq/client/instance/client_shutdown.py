@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 
-class Ending:
+class ClientShutdown:
     """A shutdown of one client that is completed whatever happens to whoever asked for it."""
 
     def __init__(self) -> None:

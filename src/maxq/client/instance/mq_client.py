@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from maxq.client.client_config import ClientConfig, ClientEnvironment
 from maxq.client.failures import Failures
-from maxq.client.instance.broker_table import BrokerAddress, BrokerTable
+from maxq.client.instance.broker_table import BrokerTable, BrokerTarget
 from maxq.client.instance.broker_watch import LOOK_MS_MAX, BrokerWatch
 from maxq.client.instance.client_api import MQClientAPI
 from maxq.client.instance.request_reply import PendingRequests
@@ -284,7 +284,7 @@ class MQClientInstance:
 
     def find_broker_address_in_subscribe(
         self, broker_name: str, broker_id: int, only_this_broker: bool
-    ) -> BrokerAddress | None:
+    ) -> BrokerTarget | None:
         """Return the broker to read from; see BrokerTable.find_in_subscribe."""
         return self.brokers.find_in_subscribe(broker_name, broker_id, only_this_broker)
 
@@ -310,7 +310,7 @@ class MQClientInstance:
         """
         return (await self._group_of(queue))[0].address
 
-    async def _group_of(self, queue: MessageQueue) -> list[BrokerAddress]:
+    async def _group_of(self, queue: MessageQueue) -> list[BrokerTarget]:
         if self.brokers.master(self.routes.broker_of(queue)) is None:
             with contextlib.suppress(NoRouteError):
                 await self.routes.update_route(queue.topic)
@@ -320,7 +320,7 @@ class MQClientInstance:
         return group
 
     async def ask_group(
-        self, queue: MessageQueue, ask: Callable[[BrokerAddress], Awaitable[Result]], *, master_first: bool = False
+        self, queue: MessageQueue, ask: Callable[[BrokerTarget], Awaitable[Result]], *, master_first: bool = False
     ) -> Result:
         """Ask the master of a queue's broker; while it cannot be reached, the next of its group.
 

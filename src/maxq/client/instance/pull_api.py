@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from maxq.client.hooks import FilterMessageContext, FilterMessageHook, filtered
-from maxq.client.instance.broker_table import BrokerAddress
+from maxq.client.instance.broker_table import BrokerTarget
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.namespace import unwrap
 from maxq.client.results.pull_result import PullResult, PullStatus
@@ -159,7 +159,7 @@ class PullAPIWrapper:
         than `limit_ms`."""
         await self._instance.wait_for_brokers(limit_ms, since=self._began_at.pop(queue, None))
 
-    async def _broker_for(self, queue: MessageQueue) -> BrokerAddress:
+    async def _broker_for(self, queue: MessageQueue) -> BrokerTarget:
         brokers, wanted_id = self._instance.brokers, self.recalculate_pull_from_which_node(queue)
         broker = brokers.reader(self._instance.routes.broker_of(queue), wanted_id)
         if broker is None:
@@ -174,7 +174,7 @@ class PullAPIWrapper:
             self._instance.refresh_route_soon(queue.topic)  # it stands in for a master that may be back
         return broker
 
-    def _note_failure(self, queue: MessageQueue, broker: BrokerAddress, error: RemotingError | BrokerError) -> None:
+    def _note_failure(self, queue: MessageQueue, broker: BrokerTarget, error: RemotingError | BrokerError) -> None:
         """Have others of the group asked for a while after a failure that calls for it. A slave that does not serve
         readers is left as well; Java's client asks it for ever, because only answers change where it pulls from."""
         is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
@@ -183,7 +183,7 @@ class PullAPIWrapper:
             self._instance.broker_failed(broker.address, queue.topic)
             self.update_pull_from_which_node(queue, MASTER_ID)
 
-    async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerAddress) -> None:
+    async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerTarget) -> None:
         """Wait if the broker that lacks an offset would be asked for it again next. The other one, which its answer
         suggests, may be gone, and the client would ask in a circle."""
         broker_name = self._instance.routes.broker_of(queue)

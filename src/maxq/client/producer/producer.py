@@ -20,7 +20,7 @@ from maxq.client.argument_checks import check_callable, check_messages, check_nu
 from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
 from maxq.client.failures import Failures
-from maxq.client.instance.client_shutdown import Ending, in_turn
+from maxq.client.instance.client_shutdown import ClientShutdown, in_turn
 from maxq.client.instance.mq_client import MQClientInstance
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
@@ -109,7 +109,7 @@ class Producer:
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
         self._failures = Failures(config.on_failure, environment.clock)
-        self._ending = Ending()
+        self._ending = ClientShutdown()
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:

@@ -24,7 +24,7 @@ from maxq.pipeline.archive.coverage import incarnations
 from maxq.pipeline.archive.ranges import Range, union
 from maxq.pipeline.archive.record import SentRecord
 from maxq.pipeline.cluster.cluster_tables import topic_names
-from maxq.pipeline.jobs.replay import Piece, SentResult, send_pieces
+from maxq.pipeline.jobs.replay import ReplayPiece, SentResult, send_pieces
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.records.schemas import MESSAGE_COLUMNS, spark_schema
@@ -170,7 +170,7 @@ def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = F
         _check_origins(letters)
     sink = {**config.letters.options, "keepProperties": ",".join(KEPT_PROPERTIES)}
     form = partial(redriven, topic=config.topic)
-    return send_pieces(spark, [Piece(letters, ranges)], sink, form, record)
+    return send_pieces(spark, [ReplayPiece(letters, ranges)], sink, form, record)
 
 
 def _check_origins(letters: DataFrame) -> None:

@@ -78,7 +78,7 @@ class ReplayConfig:
 
 
 @dataclass(frozen=True)
-class Piece:
+class ReplayPiece:
     """Messages that are sent between two lines of the record, and all offsets that were looked at for them."""
 
     messages: DataFrame
@@ -129,13 +129,13 @@ def _record_of(config: ReplayConfig) -> SentRecord | None:
     return SentRecord(config.record, config.what, of_stores)
 
 
-def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None) -> Iterator[Piece]:
+def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None) -> Iterator[ReplayPiece]:
     """The work that is left, in the order in which it is to be done."""
     done = {} if record is None else record.coverage
     if record is not None and record.pending:
         pending = record.pending
         messages = only_covered(_messages_of(spark, config, pending), pending)
-        yield Piece(chosen_messages(messages, config.chosen), pending)
+        yield ReplayPiece(chosen_messages(messages, config.chosen), pending)
         done = merged(done, pending)
     if config.archive is not None:
         yield from _archive_pieces(spark, config, config.archive, done)
@@ -160,7 +160,7 @@ def merged(some: Ranges, others: Ranges) -> dict[MessageQueue, list[Range]]:
     return {queue: union([*some.get(queue, ()), *others.get(queue, ())]) for queue in {*some, *others}}
 
 
-def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: Ranges) -> Iterator[Piece]:
+def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: Ranges) -> Iterator[ReplayPiece]:
     chosen = config.chosen
     files = [
         entry
@@ -189,7 +189,7 @@ def neighbours(files: Iterable[FileEntry], piece_bytes: int) -> list[list[FileEn
     return groups
 
 
-def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> Iterator[Piece]:
+def _store_pieces(spark: SparkSession, config: ReplayConfig, done: Ranges) -> Iterator[ReplayPiece]:
     messages = store_messages(spark, _store_source(config))
     ends = messages.groupBy(*QUEUE_KEY).agg(F.min("queueOffset").alias("first"), F.max("queueOffset").alias("last"))
     ranges = {
@@ -205,7 +205,7 @@ def _store_source(config: ReplayConfig) -> ArchiveConfig:
     return ArchiveConfig("", options, config.store, config.chosen.topics, config.broker_name)
 
 
-def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> Piece | None:
+def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> ReplayPiece | None:
     """The chosen ones of these messages; None if all their offsets are done.
 
     Args:
@@ -216,7 +216,7 @@ def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) 
     left = {queue: some for queue, some in left.items() if some}
     if not left:
         return None
-    return Piece(chosen_messages(only_covered(messages, left), chosen), left)
+    return ReplayPiece(chosen_messages(only_covered(messages, left), chosen), left)
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) 
 
 def send_pieces(
     spark: SparkSession,
-    work: Iterable[Piece],
+    work: Iterable[ReplayPiece],
     options: Mapping[str, str],
     form: Callable[[DataFrame], DataFrame],
     record: SentRecord | None,

@@ -99,7 +99,7 @@ class ConnectionOptions:
 
 
 @dataclass(frozen=True)
-class Selection:
+class QueueSelection:
     """Which queues are read.
 
     Attributes:
@@ -155,7 +155,7 @@ class ReadOptions:
     """Everything about reading. Absent limits are None; times in ms, sizes in bytes."""
 
     connection: ConnectionOptions
-    selection: Selection
+    selection: QueueSelection
     starting: Position
     ending: Position
     columns: tuple[str, ...]
@@ -269,7 +269,7 @@ def _expression(values: OptionValues) -> tuple[str, str]:
     return text or "*", kind
 
 
-def _selection(values: OptionValues) -> Selection:
+def _selection(values: OptionValues) -> QueueSelection:
     names = ("subscribe", "subscribePattern", "assign")
     given = [name for name in names if values.has(name)]
     if len(given) != 1:
@@ -283,18 +283,18 @@ def _selection(values: OptionValues) -> Selection:
                 raise values.wrong("subscribe", text, "topics of the characters %|a-zA-Z0-9_-, separated by commas")
         if not topics:
             raise values.wrong("subscribe", text, "topics, separated by commas")
-        return Selection(topics)
+        return QueueSelection(topics)
     if given == ["subscribePattern"]:
         text = values.required("subscribePattern", "a regular expression")
         try:
             re.compile(text)
         except re.error as error:
             raise values.wrong("subscribePattern", text, f"a regular expression ({error})") from None
-        return Selection(pattern=text)
+        return QueueSelection(pattern=text)
     return _assigned(values)
 
 
-def _assigned(values: OptionValues) -> Selection:
+def _assigned(values: OptionValues) -> QueueSelection:
     table = values.table("assign") or {}
     allowed = 'JSON topic → queue ids, or topic → broker → queue ids, such as {"T":{"broker-a":[0,1]}}'
     queues: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -306,7 +306,7 @@ def _assigned(values: OptionValues) -> Selection:
             queues.setdefault(topic, {})[broker] = tuple(sorted(set(ids)))
     if not queues:
         raise values.wrong("assign", values.text("assign"), allowed)
-    return Selection(tuple(queues), queues=queues)
+    return QueueSelection(tuple(queues), queues=queues)
 
 
 def _starting(values: OptionValues, streaming: bool) -> Position:

@@ -73,7 +73,7 @@ def _escaped(value: object, most: int = _TEXT_MAX) -> str:
     return html.escape(plain_text(value, most))
 
 
-class Report:
+class ReportPage:
     """Parts of a page in the order in which they are added; every method gives the report itself.
 
     Args:

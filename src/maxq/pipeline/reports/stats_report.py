@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maxq.pipeline.reports.page import Column, Report
+from maxq.pipeline.reports.page import Column, ReportPage
 from maxq.pipeline.reports.plots import Series, bars, lines
 from maxq.pipeline.reports.quantities import Unit, duration_text, grouped, size_text, time_text
 
@@ -12,14 +12,14 @@ _BARS: Final = 16
 _SKEWED: Final = 2.0
 
 
-def stats_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> Report:
+def stats_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> ReportPage:
     """The page.
 
     Args:
         found: StatsResult.to_json().
         source: what was read, for people (MessageInput.describe).
     """
-    report = Report("Message statistics", made_ms=made_ms)
+    report = ReportPage("Message statistics", made_ms=made_ms)
     _summary(report, found, source)
     _rates(report, found)
     _sizes(report, found)
@@ -30,7 +30,7 @@ def stats_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms
     return report
 
 
-def _summary(report: Report, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
+def _summary(report: ReportPage, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
     first, last = found["first_ms"], found["last_ms"]
     report.facts(
         {
@@ -55,7 +55,7 @@ def _summary(report: Report, found: Mapping[str, Any], source: Mapping[str, str]
             report.warning(text)
 
 
-def _rates(report: Report, found: Mapping[str, Any]) -> None:
+def _rates(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Rates")
     step = found["step_ms"]
     if found["rates"]:
@@ -97,7 +97,7 @@ def _course(found: Mapping[str, Any], name: str) -> list[Series]:
     return series
 
 
-def _sizes(report: Report, found: Mapping[str, Any]) -> None:
+def _sizes(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Sizes of bodies")
     counts: dict[int, int] = {}
     for row in found["sizes"]:
@@ -117,7 +117,7 @@ def _sizes(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, [[row[name] for name in names] for row in found["topics"]])
 
 
-def _keys(report: Report, found: Mapping[str, Any]) -> None:
+def _keys(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Hot keys")
     totals = {row["topic"]: row["messages"] for row in found["topics"]}
     columns = (
@@ -132,7 +132,7 @@ def _keys(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, rows, most=len(rows), total=found["key_count"])
 
 
-def _queues(report: Report, found: Mapping[str, Any]) -> None:
+def _queues(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Hot queues")
     hot = [row for row in found["queues"] if row["skew"] >= _SKEWED]
     if hot:
@@ -153,7 +153,7 @@ def _queues(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, rows, "The most uneven first", most=len(rows), total=found["queue_count"])
 
 
-def _lag(report: Report, found: Mapping[str, Any]) -> None:
+def _lag(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Lag of consumer groups")
     groups = found["groups"]
     if groups is None:
@@ -206,7 +206,7 @@ def _waiting(found: Mapping[str, Any]) -> list[Series]:
     return series
 
 
-def _disk(report: Report, found: Mapping[str, Any]) -> None:
+def _disk(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Disk and retention")
     columns = (
         "Broker", Column("Log grew by", Unit.BYTES), Column("Growth", Unit.BYTE_RATE),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from maxq.pipeline.reports.page import Column, Plot, Report
+from maxq.pipeline.reports.page import Column, Plot, ReportPage
 from maxq.pipeline.reports.plots import Series, bars, lines
 from maxq.pipeline.reports.quantities import Unit, duration_text, grouped, time_text
 
@@ -24,14 +24,14 @@ _UNTRACED: Final = "(send not traced)"
 _BARS: Final = 12
 
 
-def trace_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> Report:
+def trace_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> ReportPage:
     """The page.
 
     Args:
         found: TraceResult.to_json().
         source: what was read, for people (MessageInput.describe).
     """
-    report = Report("Message trace", made_ms=made_ms)
+    report = ReportPage("Message trace", made_ms=made_ms)
     _summary(report, found, source)
     if found["settings"]["message_id"] is not None:
         _way(report, found)
@@ -42,7 +42,7 @@ def trace_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms
     return report
 
 
-def _summary(report: Report, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
+def _summary(report: ReportPage, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
     first, last = found["first_ms"], found["last_ms"]
     read = sum(row["messages"] for row in found["queues"])
     report.facts(
@@ -84,7 +84,7 @@ def _summary(report: Report, found: Mapping[str, Any], source: Mapping[str, str]
     )
 
 
-def _way(report: Report, found: Mapping[str, Any]) -> None:
+def _way(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("The way of one message")
     report.paragraph(f"Message id {found['settings']['message_id']}")
     columns = (
@@ -95,7 +95,7 @@ def _way(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, [[row[name] for name in names] for row in found["way"]])
 
 
-def _latency(report: Report, found: Mapping[str, Any]) -> None:
+def _latency(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Latency")
     overall = {row["measure"]: row for row in found["overall"]}
     rows = [[_MEASURES[name][0], *_numbers(overall[name])] for name in _MEASURES if name in overall]
@@ -150,7 +150,7 @@ def _cumulative(found: Mapping[str, Any]) -> Plot:
     return lines(series, y=Unit.SHARE, x=Unit.MILLIS, logarithmic_x=True)
 
 
-def _undelivered(report: Report, found: Mapping[str, Any]) -> None:
+def _undelivered(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("Not consumed")
     grace = duration_text(found["settings"]["grace_ms"])
     report.paragraph(
@@ -175,7 +175,7 @@ def _undelivered(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, rows, "The oldest first", most=len(rows), total=found["undelivered_count"])
 
 
-def _slow(report: Report, found: Mapping[str, Any]) -> None:
+def _slow(report: ReportPage, found: Mapping[str, Any]) -> None:
     limit = duration_text(found["settings"]["slow_ms"])
     report.heading(f"Slow: {limit} or longer")
     counts = found["slow_count"]
@@ -195,7 +195,7 @@ def _slow(report: Report, found: Mapping[str, Any]) -> None:
     report.table(columns, rows, "The slowest first", most=len(rows), total=sum(counts.values()))
 
 
-def _read(report: Report, found: Mapping[str, Any]) -> None:
+def _read(report: ReportPage, found: Mapping[str, Any]) -> None:
     report.heading("What was read")
     columns = (
         "Broker", Column("Queue", Unit.COUNT), Column("First offset", Unit.COUNT), Column("Last offset", Unit.COUNT),

@@ -49,7 +49,7 @@ class BatchName(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class WriteRun:
     """One execution of a write, as its decision describes it to later runs.
 
     Attributes:
@@ -70,7 +70,7 @@ class Coordinator:
     last_batch: int | None
 
 
-def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult], run: Run) -> None:
+def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult], run: WriteRun) -> None:
     """Make the batch's messages visible, once. Returns when all are.
 
     Raises:
@@ -309,7 +309,7 @@ def _run_text(decision: Mapping[str, Any]) -> str:
     return f"with {run['rows']} rows, begun at {began}{query}"
 
 
-def decision_of(results: Sequence[TaskResult], run: Run) -> dict[str, Any]:
+def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
     """What a coordinator is told, as JSON has it:
 
     brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.sink_columns import check_columns
-from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
+from maxq.pipeline.sink.sink_commit import BatchName, WriteRun, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.spark.worker import freeze_modules
 from maxq.runtime.files.system import SystemClock, SystemRng
@@ -51,7 +51,7 @@ class _Sink:
 
     def _commit(self, name: BatchName, commits: Sequence[TaskCommit]) -> None:
         query, query_run = (commits[0].query, commits[0].query_run) if commits else ("", "")
-        commit(self._options, name, [one.result for one in commits], Run(self._began_ms, query, query_run))
+        commit(self._options, name, [one.result for one in commits], WriteRun(self._began_ms, query, query_run))
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):

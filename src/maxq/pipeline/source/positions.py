@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from maxq.errors import PipelineError, RemotingError
-from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, Selection
+from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, QueueSelection
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets
 from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
@@ -19,7 +19,7 @@ _PAUSE_SECONDS: Final = 0.2
 _Found = TypeVar("_Found")
 
 
-def selected_queues(client: WireClient, selection: Selection) -> dict[MessageQueue, str]:
+def selected_queues(client: WireClient, selection: QueueSelection) -> dict[MessageQueue, str]:
     """Return the queues to read at the beginning of a read, with their brokers.
 
     Raises:
@@ -42,7 +42,7 @@ def selected_queues(client: WireClient, selection: Selection) -> dict[MessageQue
         time.sleep(_PAUSE_SECONDS)
 
 
-def queues_there(client: WireClient, selection: Selection) -> list[MessageQueue]:
+def queues_there(client: WireClient, selection: QueueSelection) -> list[MessageQueue]:
     """Return those of the selected queues that exist, which may be none. A name server that is away is waited for.
 
     Raises:
@@ -58,7 +58,7 @@ def queues_there(client: WireClient, selection: Selection) -> list[MessageQueue]
         time.sleep(_PAUSE_SECONDS)
 
 
-def _missing(selection: Selection, found: Iterable[MessageQueue]) -> list[str]:
+def _missing(selection: QueueSelection, found: Iterable[MessageQueue]) -> list[str]:
     """Describe what was named and does not exist."""
     queues = set(found)
     topics = {queue.topic for queue in queues}
@@ -149,7 +149,7 @@ def name_of(queue: MessageQueue) -> str:
 
 
 def check_named(
-    position: Position, selection: Selection, queues: Iterable[MessageQueue], option: str, losses: Losses
+    position: Position, selection: QueueSelection, queues: Iterable[MessageQueue], option: str, losses: Losses
 ) -> None:
     """Have a look at the queues that a position names, but for broker "*".
 

@@ -23,7 +23,7 @@ from maxq.runtime.interfaces import Disk, MappedRegion
 from maxq.store.files.mapped_file import holds_data
 from maxq.store.log import record_cy as rc
 from maxq.store.tools.log_walk import REASONS, LogWalk
-from maxq.store.tools.queue_files import UNIT_SIZE, QueueFiles, Unit
+from maxq.store.tools.queue_files import UNIT_SIZE, QueueEntry, QueueFiles
 from maxq.store.tools.store_files import DataFile, StoreFiles
 
 log: Final = logging.getLogger(__name__)
@@ -356,5 +356,5 @@ def _behind_the_log(
         queue.close()
 
 
-def _is_good(unit: Unit | None) -> bool:
+def _is_good(unit: QueueEntry | None) -> bool:
     return unit is not None and unit.is_good

@@ -14,13 +14,13 @@ from maxq.auth.acl_client_rpc_hook import AclClientRPCHook
 from maxq.auth.signature import Credentials
 from maxq.errors import RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.protocol.frame.client_connection import Answer, ClientConnection
+from maxq.protocol.frame.client_connection import AnswerHead, ClientConnection
 from maxq.protocol.frame.remoting_command import RemotingCommand
 
 _READ_AHEAD: Final = 64 * 1024
 
 
-class Connection:
+class BlockingConnection:
     """A connection that one thread uses.
 
     Args:
@@ -89,7 +89,7 @@ class Connection:
             event = self._requests.next_event()
             if event is None:
                 self._requests.receive_data(memoryview(self._window)[: self._receive_into(self._window)])
-            elif isinstance(event, Answer):
+            elif isinstance(event, AnswerHead):
                 return event.command, event.body_size
             else:  # a broker tells members of a group when others come and go
                 self._fill_body(memoryview(bytearray(event.body_size)))

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, NoReturn
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, PipelineError, RemoteProtocolError, RemotingError
 from maxq.pipeline.records.losses import Losses
-from maxq.pipeline.wire.connection import Connection
+from maxq.pipeline.wire.connection import BlockingConnection
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -303,7 +303,7 @@ class RangePull:
 
     def _send_ahead(
         self,
-        connection: Connection,
+        connection: BlockingConnection,
         asked: dict[int, int],
         early: dict[int, tuple[RemotingCommand, bytes]],
         offset: int,
@@ -325,7 +325,7 @@ class RangePull:
                 asked[self._send(connection, ahead)] = ahead
         return last_step
 
-    def _send(self, connection: Connection, offset: int) -> int:
+    def _send(self, connection: BlockingConnection, offset: int) -> int:
         settings = self._settings
         kind, expression = self._hint or (settings.expression_type, settings.expression)
         ext = {

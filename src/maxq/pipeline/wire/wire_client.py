@@ -25,8 +25,8 @@ from maxq.errors import (
     RemotingError,
     RemotingSendError,
 )
-from maxq.pipeline.options.read_options import ConnectionOptions, Selection
-from maxq.pipeline.wire.connection import Connection
+from maxq.pipeline.options.read_options import ConnectionOptions, QueueSelection
+from maxq.pipeline.wire.connection import BlockingConnection
 from maxq.protocol.body.heartbeat import ConsumerData, HeartbeatData
 from maxq.protocol.body.route import MASTER_ID, ClusterInfo, TopicRouteData
 from maxq.protocol.body.static_topic import NO_BROKER, global_queues
@@ -66,7 +66,7 @@ class Ask(NamedTuple):
     ext: dict[str, str]
 
 
-class Answer(NamedTuple):
+class BrokerAnswer(NamedTuple):
     """The answer to a question. `is_master`: a master gave it; a slave's ends of queues may lie behind."""
 
     queue: MessageQueue
@@ -120,7 +120,7 @@ class WireClient:
         self._tls = _tls_context(options)
         self._name_servers = options.namesrv.split(";")
         self._name_servers_silent_until_ms = 0
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, BlockingConnection] = {}
         self._suspects: dict[str, int] = {}  # address → until, monotonic ms
         self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
         self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
@@ -142,12 +142,12 @@ class WireClient:
 
     # --- connections -------------------------------------------------------------------------------------------------
 
-    def connection(self, address: str) -> Connection:
+    def connection(self, address: str) -> BlockingConnection:
         """Return the kept connection to a server, or make one. Raises RemotingConnectError."""
         found = self._connections.get(address)
         if found is None:
             try:
-                found = self._connections[address] = Connection(address, self.options, self._tls)
+                found = self._connections[address] = BlockingConnection(address, self.options, self._tls)
             except RemotingConnectError:
                 self.suspect(address)
                 raise
@@ -205,7 +205,7 @@ class WireClient:
         left = list(self._name_servers)
         answers: list[RemotingCommand] = []
         failures: list[str] = []
-        asked: dict[Connection, str] = {}
+        asked: dict[BlockingConnection, str] = {}
         try:
             while left or asked:
                 if left:
@@ -242,7 +242,9 @@ class WireClient:
         failures += [f"<{address}> did not answer" for address in asked.values()]
         raise RemotingConnectError(f"no name server answers ({self.options.namesrv}): {'; '.join(failures)}")
 
-    def _send_to_name_server(self, address: str, code: int, ext: dict[str, str], *, in_haste: bool) -> Connection:
+    def _send_to_name_server(
+        self, address: str, code: int, ext: dict[str, str], *, in_haste: bool
+    ) -> BlockingConnection:
         """Ask on the kept connection, or on a new one if the server has closed it meanwhile. `in_haste`: others can be
         asked, or what is known will do, so a connection that takes long is given up."""
         kept = self._connections.get(address)
@@ -255,7 +257,9 @@ class WireClient:
                 return kept
         self.drop(address)
         limit_ms = min(_NAME_SERVER_CONNECT_MS, self.options.request_timeout_ms) if in_haste else None
-        connection = self._connections[address] = Connection(address, self.options, self._tls, connect_ms=limit_ms)
+        connection = self._connections[address] = BlockingConnection(
+            address, self.options, self._tls, connect_ms=limit_ms
+        )
         connection.send(code, ext)
         return connection
 
@@ -325,7 +329,7 @@ class WireClient:
         matches = re.compile(pattern).fullmatch
         return [name for name in kept[1] if matches(name)]
 
-    def find_queues(self, selection: Selection) -> dict[MessageQueue, str]:
+    def find_queues(self, selection: QueueSelection) -> dict[MessageQueue, str]:
         """Return the readable queues that `selection` means, and their brokers. Of a topic without a route there are
         none."""
         topics = selection.topics if selection.pattern is None else self.topics(selection.pattern)
@@ -339,13 +343,13 @@ class WireClient:
 
     # --- questions about queues --------------------------------------------------------------------------------------
 
-    def ask_all(self, asks: Iterable[Ask]) -> tuple[list[Answer], Failures]:
+    def ask_all(self, asks: Iterable[Ask]) -> tuple[list[BrokerAnswer], Failures]:
         """Ask about many queues at once.
 
         Returns:
             Answers, whatever their codes; queues that nobody answered for, with the reason.
         """
-        answers: list[Answer] = []
+        answers: list[BrokerAnswer] = []
         failed: Failures = {}
         left: list[_Candidates] = [(ask, self._that_answer(ask.queue, failed)) for ask in asks]
         while left:
@@ -365,7 +369,7 @@ class WireClient:
                         left += part
                         continue
                     for (ask, _), command in zip(part, found, strict=True):
-                        answers.append(Answer(ask.queue, command, is_master))
+                        answers.append(BrokerAnswer(ask.queue, command, is_master))
         for answer in answers:
             failed.pop(answer.queue, None)
         return answers, failed
@@ -589,7 +593,7 @@ class WireClient:
                 log.warning("group %s could not be made known to %s: %s", group, address, error)
 
 
-def _readable(connections: Iterable[Connection], patience_ms: int) -> list[Connection]:
+def _readable(connections: Iterable[BlockingConnection], patience_ms: int) -> list[BlockingConnection]:
     """Wait for connections on which something comes, or that end, and return them; more may follow."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:

@@ -47,7 +47,7 @@ class HeartbeatData(JsonBody):
 
 
 @json_body
-class Connection(JsonBody):
+class ConnectionInfo(JsonBody):
     """One client of a group. `language` is a LanguageCode name, `version` an MQVersion ordinal."""
 
     client_id: str | None = None
@@ -60,7 +60,7 @@ class Connection(JsonBody):
 class ConsumerConnection(JsonBody):
     """Body of the answer to request 203."""
 
-    connection_set: list[Connection] = field(default_factory=list)
+    connection_set: list[ConnectionInfo] = field(default_factory=list)
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
@@ -71,7 +71,7 @@ class ConsumerConnection(JsonBody):
 class ProducerConnection(JsonBody):
     """Body of the answer to request 204."""
 
-    connection_set: list[Connection] = field(default_factory=list)
+    connection_set: list[ConnectionInfo] = field(default_factory=list)
 
 
 @json_body

@@ -18,8 +18,8 @@ from maxq.protocol.dledger.dledger_messages import (
     ENTRY_HEADER_SIZE,
     LAST_NUMBER,
     DLedgerEntry,
+    DLedgerMessage,
     DLedgerResponseCode,
-    Message,
 )
 from maxq.protocol.frame.body_limits import MAX_DIALECT_BODY, VALUES
 from maxq.protocol.json import json_dialect
@@ -142,7 +142,7 @@ def read_base(members: Json) -> Json:
     }
 
 
-def base_json(message: Message) -> Json:
+def base_json(message: DLedgerMessage) -> Json:
     """The members that every bean has."""
     members: Json = {"code": int(message.code), "term": message.term}
     if message.group is not None:

@@ -194,7 +194,7 @@ class EntryRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class DLedgerMessage:
     """Fields of every bean (RequestOrResponse.java). Absent ones are None."""
 
     group: str | None = None
@@ -206,7 +206,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteRequest(Message):
+class VoteRequest(DLedgerMessage):
     """The candidate is `leader_id`.
 
     Attributes:
@@ -223,35 +223,35 @@ class VoteRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteReply(Message):
+class VoteReply(DLedgerMessage):
     """Ids are the request's, not swapped; `term` is the voter's."""
 
     vote_result: VoteResult = VoteResult.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartBeatRequest(Message):
+class HeartBeatRequest(DLedgerMessage):
     """`maxq`: MaxQ only: who sends it understands binary pushes and has this config digest (S18)."""
 
     maxq: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartBeatReply(Message):
+class HeartBeatReply(DLedgerMessage):
     """`maxq` as in the request: the answering member's."""
 
     maxq: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRequest(Message):
+class AppendRequest(DLedgerMessage):
     """A client's request to append one body."""
 
     body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendReply(Message):
+class AppendReply(DLedgerMessage):
     """Answer to an append: the place of the entry; -1 if it was not appended."""
 
     index: int = -1
@@ -259,7 +259,7 @@ class AppendReply(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetRequest(Message):
+class GetRequest(DLedgerMessage):
     """A client's: the entry at `begin_index`; `max_size` is not looked at."""
 
     begin_index: int = -1
@@ -267,19 +267,19 @@ class GetRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetReply(Message):
+class GetReply(DLedgerMessage):
     """Answer to a get: no entry or one."""
 
     entries: tuple[DLedgerEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataRequest(Message):
+class MetadataRequest(DLedgerMessage):
     """A client's request for the members and the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataReply(Message):
+class MetadataReply(DLedgerMessage):
     """`peers`: id → address. `status`: MaxQ only: role, indexes and what else an operator asks for, as text."""
 
     peers: dict[str, str] | None = None
@@ -287,7 +287,7 @@ class MetadataReply(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest(Message):
+class PullRequest(DLedgerMessage):
     """A request that Java registers and does not serve."""
 
     node_id: str | None = None
@@ -295,14 +295,14 @@ class PullRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullReply(Message):
+class PullReply(DLedgerMessage):
     """Answer to a pull: always UNSUPPORTED."""
 
     entries: tuple[DLedgerEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushRequest(Message):
+class PushRequest(DLedgerMessage):
     """A leader's. COMPARE and TRUNCATE have one entry, COMMIT none, APPEND one or several.
 
     Attributes:
@@ -344,7 +344,7 @@ class PushRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushReply(Message):
+class PushReply(DLedgerMessage):
     """`term` and `index` (of the first entry; absent for COMMIT) are the request's; begin and end are the bounds of
     the follower's log now. A `count` of 0 with an index is an old peer's 1."""
 
@@ -355,7 +355,7 @@ class PushReply(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferRequest(Message):
+class TransferRequest(DLedgerMessage):
     """To the leader (`transfer_id` = its id): hand over to `transferee_id`. From it to the transferee (that one's id
     in `remote_id`): stand as soon as your log reaches `take_leadership_ledger_index`."""
 
@@ -365,7 +365,7 @@ class TransferRequest(Message):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferReply(Message):
+class TransferReply(DLedgerMessage):
     """200 when the transferee leads."""
 
 

@@ -6,9 +6,9 @@ Requests become bytes to send, and bytes that were received become events:
     while (event := connection.next_event()) is None:
         connection.receive_data(socket.recv(65536))
 
-An `Answer` brings back the `waiter` that its request was given, whatever that is: a future, a place in a list. Whoever
-owns the socket and a clock moves the bytes and watches the time: remoting/connection.py on an event loop, which finds
-whole frames itself because it is a server's side as well, and pipeline/wire/connection.py blocking.
+An `AnswerHead` brings back the `waiter` that its request was given, whatever that is: a future, a place in a list.
+Whoever owns the socket and a clock moves the bytes and watches the time: remoting/connection.py on an event loop,
+which finds whole frames itself because it is a server's side as well, and pipeline/wire/connection.py blocking.
 
 The head of an answer is an event of its own. Its body is taken with `take_body`, so that a large one can be received
 where it is needed, and so that the next request can leave before the body has come.
@@ -26,7 +26,7 @@ BODY_LIMIT: Final = 256 << 20
 Waiter = TypeVar("Waiter")
 
 
-class Answer(NamedTuple):
+class AnswerHead(NamedTuple):
     """The head of an answer has come.
 
     Attributes:
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The head of a request of the server has come; the fields are those of `Answer`."""
+    """The head of a request of the server has come; the fields are those of `AnswerHead`."""
 
     command: RemotingCommand
     body_size: int
@@ -142,7 +142,7 @@ class ClientConnection(Generic[Waiter]):
         """Take bytes of the stream."""
         self._received += data
 
-    def next_event(self) -> Answer | Asked | None:
+    def next_event(self) -> AnswerHead | Asked | None:
         """Return the next head of a frame, or None if more data is needed for it. What was not taken of the body
         before it is dropped.
 
@@ -168,7 +168,7 @@ class ClientConnection(Generic[Waiter]):
         self._body_left = body_size
         if not command.is_response:
             return Asked(command, body_size)
-        return Answer(self.answered(command), command, body_size)
+        return AnswerHead(self.answered(command), command, body_size)
 
     def take_body(self, view: memoryview) -> int:
         """Put what has been received of the body of the last event into `view`, which has as many bytes as the body.

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, Protocol
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.dledger.dledger_codec import decode_request, encode_reply
 from maxq.protocol.dledger.dledger_messages import (
+    DLedgerMessage,
     DLedgerRequestCode,
     DLedgerResponseCode,
     HeartBeatRequest,
-    Message,
     MetadataReply,
     Reply,
     Request,
@@ -112,7 +112,7 @@ class MemberPort:
             ),
         )
 
-    def refusal(self, request: Message) -> DLedgerResponseCode | None:
+    def refusal(self, request: DLedgerMessage) -> DLedgerResponseCode | None:
         """Returns the refusal of a request that is meant for another member or group."""
         if request.remote_id != self._config.self_id:
             return DLedgerResponseCode.UNKNOWN_MEMBER

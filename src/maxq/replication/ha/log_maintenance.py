@@ -19,7 +19,7 @@ _FIRST_RETRY_S = 5.0
 _LAST_RETRY_S = 300.0
 
 
-class LogCare:
+class LogMaintenance:
     """Runs the periodic check of the log (scrub) and the repair of damaged ranges.
 
     Attributes:

@@ -11,7 +11,7 @@ Source:
 from collections.abc import Callable
 from errno import EDQUOT, ENOSPC
 
-from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode, Message, VoteRequest
+from maxq.protocol.dledger.dledger_messages import DLedgerMessage, DLedgerResponseCode, VoteRequest
 from maxq.protocol.dledger.ledger import HardState, Ledger
 from maxq.replication.raft.config import RaftConfig
 from maxq.replication.raft.outbox import Outbox
@@ -100,7 +100,7 @@ class MemberState:
         """Returns whether this member leads `term` now."""
         return self.role is Role.LEADER and self.term == term
 
-    def check(self, message: Message) -> DLedgerResponseCode | None:
+    def check(self, message: DLedgerMessage) -> DLedgerResponseCode | None:
         """Returns the refusal of a request that is not for this member, or None."""
         if message.group != self.config.group:
             return DLedgerResponseCode.UNKNOWN_GROUP

@@ -12,10 +12,10 @@ Source:
 """
 
 from maxq.protocol.dledger.dledger_messages import (
+    DLedgerMessage,
     DLedgerResponseCode,
     HeartBeatReply,
     HeartBeatRequest,
-    Message,
     PullReply,
     PullRequest,
     PushReply,
@@ -278,7 +278,7 @@ class RaftNode:
             leading.beats.tick(now)
         self._transfer.role_changed()
 
-    def _sender_refusal(self, message: Message, now: int) -> DLedgerResponseCode | None:
+    def _sender_refusal(self, message: DLedgerMessage, now: int) -> DLedgerResponseCode | None:
         """Take a leader's message for what it is: adopt its term, follow it, or say why not."""
         state, leader = self._state, message.leader_id
         refusal = state.check(message)

@@ -12,7 +12,7 @@ _IGNORE_BUSY_MS = 10_000_000
 
 
 class AppendAdmission:
-    """What MessageWriter and PlainWriter ask before an append and report after it."""
+    """What MessageWriter and FastPathWriter ask before an append and report after it."""
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, disk_room: DiskRoom) -> None:
         self._context = context

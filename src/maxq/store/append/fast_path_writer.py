@@ -43,7 +43,7 @@ class RowsAppended(NamedTuple):
 _NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0, 0)
 
 
-class PlainWriter:
+class FastPathWriter:
     """See the module."""
 
     def __init__(

@@ -19,7 +19,7 @@ from maxq.store.timer.timer_record import TIMER_TOPIC, timer_record
 Identity = tuple[str, str, str, str]
 
 
-class DeliveredBefore:
+class DeliveredCopies:
     """The copies that were there when a broker began to dequeue: one for each message left to come across.
 
     A copy says how often its message had gone round. Those before it in that chain were delivered, too, though a power

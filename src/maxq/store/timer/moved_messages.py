@@ -11,7 +11,7 @@ does not know of it, or before another broker took over and delivered it, is not
 from typing import Final
 
 from maxq.protocol.body.timer_checkpoint import MovedMessage
-from maxq.store.timer.timer_log import Unit
+from maxq.store.timer.timer_log import TimerUnit
 
 #: More than that are not named: a slave that takes over then takes some for delivered.
 _MOST: Final = 10_000
@@ -60,7 +60,7 @@ class MovedMessages:
         """Forget a message that was delivered or no longer exists."""
         self._slots.pop(physical_offset, None)
 
-    def counts(self, unit: Unit) -> bool:
+    def counts(self, unit: TimerUnit) -> bool:
         """Returns whether this unit is to be delivered."""
         if not unit.is_moved or unit.position < self._known_from:
             return True

@@ -11,7 +11,7 @@ from typing import Any, Final
 from maxq.errors import RemoteProtocolError
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.message import message_const as const
-from maxq.store.timer.timer_log import TimerLog, Unit
+from maxq.store.timer.timer_log import TimerLog, TimerUnit
 from maxq.store.timer.timer_record import TimerRecord
 from maxq.store.timer.timer_wheel import Slot, TimerWheel
 
@@ -41,7 +41,7 @@ class TimerEntry:
     slot_ms: int
     due_ms: int
     state: str
-    unit: Unit
+    unit: TimerUnit
     record: TimerRecord | None
 
     def to_json(self, why: str = "") -> dict[str, Any]:
@@ -91,7 +91,7 @@ class TimerListing:
         timer_log: TimerLog,
         record_at: Callable[[int, int], TimerRecord | None],
         live_slot: Callable[[int], Slot],
-        counts: Callable[[Unit], bool],
+        counts: Callable[[TimerUnit], bool],
     ) -> None:
         """
         Args:
@@ -156,10 +156,10 @@ class TimerListing:
     def unread_entry(self, record: TimerRecord) -> TimerEntry:
         """Returns the entry of a message that the wheel has not taken yet."""
         stored_ms = record.message.store_timestamp
-        unit = Unit(-1, -1, 0, stored_ms, record.out_ms - stored_ms, record.physical_offset, record.size, 0)
+        unit = TimerUnit(-1, -1, 0, stored_ms, record.out_ms - stored_ms, record.physical_offset, record.size, 0)
         return TimerEntry(record.out_ms, record.out_ms + self._wheel.precision_ms, UNREAD, unit, record)
 
-    def _entry(self, unit: Unit, now_ms: int) -> TimerEntry:
+    def _entry(self, unit: TimerUnit, now_ms: int) -> TimerEntry:
         record = self._record_at(unit.physical_offset, unit.size)
         due_ms = unit.due_ms + self._wheel.precision_ms
         state = WAITING

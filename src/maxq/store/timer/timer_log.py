@@ -50,7 +50,7 @@ _NOTHING_BEFORE: Final = -1
 _UNSYNCED_MOST: Final = 64 << 20  # bytes; a million units
 
 
-class Unit(NamedTuple):
+class TimerUnit(NamedTuple):
     """One unit; times in ms, `position` and `previous` of the timer log."""
 
     position: int
@@ -114,7 +114,7 @@ class TimerLog:
 
     # --- writing ---
 
-    def append(self, unit: Unit) -> int:
+    def append(self, unit: TimerUnit) -> int:
         """Put one unit at the end; its `position` does not count.
 
         Returns:
@@ -179,7 +179,7 @@ class TimerLog:
 
     # --- reading ---
 
-    def read(self, position: int) -> Unit | None:
+    def read(self, position: int) -> TimerUnit | None:
         """The unit at `position`; None if none can be there."""
         file = self._files.find(position)
         if file is None:
@@ -189,7 +189,7 @@ class TimerLog:
             return None
         return _unit(file.view, at, position)
 
-    def units(self, start: int) -> Iterator[Unit]:
+    def units(self, start: int) -> Iterator[TimerUnit]:
         """Every unit from position `start`, which is that of a unit, to the end."""
         for file in list(self._files.files):
             if file.end_offset <= start:
@@ -216,9 +216,9 @@ class TimerLog:
                 end = start
         return None
 
-    def units_of_records(self, physical_offset: int) -> list[Unit]:
+    def units_of_records(self, physical_offset: int) -> list[TimerUnit]:
         """The units of records that lie at or behind this physical offset."""
-        found: list[Unit] = []
+        found: list[TimerUnit] = []
         for file in reversed(list(self._files.files)):
             units = list(self.units(file.file_from_offset)) if file is self._files.last else self._of_file(file)
             found += [unit for unit in units if unit.physical_offset >= physical_offset]
@@ -226,7 +226,7 @@ class TimerLog:
                 break
         return found
 
-    def _of_file(self, file: MappedFile) -> list[Unit]:
+    def _of_file(self, file: MappedFile) -> list[TimerUnit]:
         stop = (file.file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE
         units = (_unit(file.view, at, file.file_from_offset + at) for at in range(0, stop, UNIT_SIZE))
         return [unit for unit in units if unit is not None]
@@ -241,7 +241,7 @@ class TimerLog:
         at = min(position - file.file_from_offset, file.file_size)
         return file.file_from_offset + max(at, 0) // UNIT_SIZE * UNIT_SIZE
 
-    def recover(self, start: int, log_end: int) -> list[Unit]:
+    def recover(self, start: int, log_end: int) -> list[TimerUnit]:
         """Find the end, looking from position `start` on, which is that of a unit; everything before it is whole. What
         lies behind the end is cleared. All of it is durable then, for it is written again: a process that was killed
         has left pages that no sync has seen, or that one which failed has made clean. Blocks.
@@ -253,7 +253,7 @@ class TimerLog:
         Returns:
             The units from `start` to the end.
         """
-        found: list[Unit] = []
+        found: list[TimerUnit] = []
         for number, file in enumerate(self._files.files):
             if file.end_offset <= start:
                 continue
@@ -265,7 +265,7 @@ class TimerLog:
                 break
         return found
 
-    def _scan(self, file: MappedFile, at: int, log_end: int, found: list[Unit]) -> tuple[int, bool]:
+    def _scan(self, file: MappedFile, at: int, log_end: int, found: list[TimerUnit]) -> tuple[int, bool]:
         """Where the units of one file end, and is it ended by a blank."""
         view = file.view
         while at + UNIT_SIZE + _BLANK.size <= file.file_size:
@@ -316,8 +316,8 @@ def _write_again(file: MappedFile, start: int, end: int) -> None:
     file.region.flush(start, end)
 
 
-def _unit(view: memoryview, at: int, position: int) -> Unit | None:
+def _unit(view: memoryview, at: int, position: int) -> TimerUnit | None:
     size, previous, magic, write_time_ms, delay_ms, physical_offset, record, topic_hash, _ = _UNIT.unpack_from(view, at)
     if size != UNIT_SIZE or not 0 < magic <= _KNOWN_MAGIC or physical_offset < 0 or record <= 0:
         return None
-    return Unit(position, previous, magic, write_time_ms, delay_ms, physical_offset, record, topic_hash)
+    return TimerUnit(position, previous, magic, write_time_ms, delay_ms, physical_offset, record, topic_hash)

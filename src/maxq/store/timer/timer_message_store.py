@@ -35,7 +35,7 @@ from maxq.store.timer.moved_messages import MovedMessages
 from maxq.store.timer.roll_window import precision_of, roll_window_ms, slot_within
 from maxq.store.timer.timer_checkpoint_file import FILE_NAME as CHECKPOINT_NAME
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import LONGEST_WAIT_MS, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, Unit
+from maxq.store.timer.timer_log import LONGEST_WAIT_MS, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MOVED, TimerLog, TimerUnit
 from maxq.store.timer.timer_metrics import FILE_NAME as METRICS_NAME
 from maxq.store.timer.timer_metrics import TimerMetrics
 from maxq.store.timer.timer_record import TIMER_TOPIC, TimerRecord
@@ -181,7 +181,7 @@ class TimerMessageStore:
             self.topic.read_from(queue_offset)
         self._pass_over_own()
 
-    def _has_record(self, unit: Unit) -> bool:
+    def _has_record(self, unit: TimerUnit) -> bool:
         """Does the log have the record of a unit? What was cleaned away it had, and what a DLedger group has committed
         it gets."""
         if unit.physical_offset < self._store.min_physical_offset:
@@ -267,7 +267,7 @@ class TimerMessageStore:
             self._say_stuck(record)
             return False
         wait_ms = due - now if abs(due - now) <= LONGEST_WAIT_MS else 0  # a clock can be years off
-        unit = Unit(
+        unit = TimerUnit(
             0, slot.last_position, magic, due - wait_ms, wait_ms, record.physical_offset, record.size,
             java_hash(record.real_topic),
         )  # fmt: skip
@@ -358,7 +358,7 @@ class TimerMessageStore:
         if earliest is not None:
             self.read_time_ms = min(earliest, now)
 
-    def open(self, slot: Slot) -> list[Unit]:
+    def open(self, slot: Slot) -> list[TimerUnit]:
         """The units of a slot, oldest first. Until `finish` or `close` nothing more comes into it."""
         self._open_ms = slot.time_ms
         return self.units_of(slot)
@@ -367,9 +367,9 @@ class TimerMessageStore:
         """The open slot was not delivered to its end."""
         self._open_ms = None
 
-    def units_of(self, slot: Slot) -> list[Unit]:
+    def units_of(self, slot: Slot) -> list[TimerUnit]:
         """The units of a slot, oldest first."""
-        units: list[Unit] = []
+        units: list[TimerUnit] = []
         floor = self._delivered_slots.position_of(slot.time_ms)
         position = slot.last_position
         while position >= floor:
@@ -381,7 +381,7 @@ class TimerMessageStore:
         units.reverse()
         return units
 
-    def _search_units(self, slot: Slot, position: int) -> list[Unit]:
+    def _search_units(self, slot: Slot, position: int) -> list[TimerUnit]:
         """The chain of a slot is broken: look at every unit that may belong to it."""
         log.error("the timer log is damaged at position %d: the units of slot %d are searched", position, slot.time_ms)
         start = self.log.unit_position(max(slot.first_position, 0))

@@ -16,7 +16,7 @@ from typing import Final
 from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import UNIT_SIZE, TimerLog, Unit
+from maxq.store.timer.timer_log import UNIT_SIZE, TimerLog, TimerUnit
 from maxq.store.timer.timer_wheel import EMPTY, Slot, TimerWheel
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class TimerRecovery:
         file: TimerCheckpointFile,
         precision_ms: int,
         log_end: int,
-        is_whole: Callable[[Unit], bool] = lambda unit: True,
+        is_whole: Callable[[TimerUnit], bool] = lambda unit: True,
     ) -> None:
         """`log_end` is the physical end of the CommitLog. `is_whole(unit)`: is its record there? Else a loss of power
         has torn the unit, and its message is read from the topic again."""
@@ -152,7 +152,7 @@ class TimerRecovery:
                         len(broken), self._log.min_offset, end)  # fmt: skip
         return broken_from
 
-    def _apply(self, found: Recovered, units: Iterable[Unit], precision_before: int) -> None:
+    def _apply(self, found: Recovered, units: Iterable[TimerUnit], precision_before: int) -> None:
         for unit in units:
             if found.is_over(unit.due_ms, unit.position):
                 continue
@@ -166,7 +166,7 @@ class TimerRecovery:
             found.wheel.put(Slot(unit.due_ms, first, unit.position, slot.num + count))
             self._add(found, unit.due_ms, count)
 
-    def _at_new_precision(self, unit: Unit, wheel: TimerWheel, before: int) -> Unit:
+    def _at_new_precision(self, unit: TimerUnit, wheel: TimerWheel, before: int) -> TimerUnit:
         """A unit whose slot is over when the one it was in would have been, or the next moment after."""
         due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
         moved = unit._replace(previous=wheel.get(due).last_position, write_time_ms=due - unit.delay_ms)

@@ -16,8 +16,8 @@ from maxq.store.tools.queue_files import (
     UNIT_SIZE,
     BatchQueueFiles,
     ExtFiles,
+    QueueEntry,
     QueueFiles,
-    Unit,
     UnitFiles,
 )
 from maxq.store.tools.store_files import Fault, StoreFiles
@@ -41,8 +41,8 @@ class _Missing:
 @dataclass(slots=True)
 class _Wrong:
     queue_offset: int
-    unit: Unit
-    expected: Unit
+    unit: QueueEntry
+    expected: QueueEntry
 
 
 @dataclass(slots=True)
@@ -203,7 +203,7 @@ class QueueCheck:
             known.last, known.last_physical_offset = unit.queue_offset, place
             return
         found = self._unit(queue, unit.queue_offset)
-        wanted = Unit(expected.physical_offset, expected.size, unit.tags_code)
+        wanted = QueueEntry(expected.physical_offset, expected.size, unit.tags_code)
         if found is None or not any(found):
             queue.miss(unit.queue_offset, expected.physical_offset)
         elif self._equal(queue, found, wanted):
@@ -215,7 +215,7 @@ class QueueCheck:
             if len(queue.wrong) < _WRONG_MAX:
                 queue.wrong.append(_Wrong(unit.queue_offset, found, wanted))
 
-    def _unit(self, queue: _Queue, queue_offset: int) -> Unit | None:
+    def _unit(self, queue: _Queue, queue_offset: int) -> QueueEntry | None:
         self._open[id(queue)] = queue.files
         self._open.move_to_end(id(queue))
         if len(self._open) > self._open_queues:
@@ -223,7 +223,7 @@ class QueueCheck:
         return queue.files.unit(queue_offset)
 
     @staticmethod
-    def _equal(queue: _Queue, found: Unit, wanted: Unit) -> bool:
+    def _equal(queue: _Queue, found: QueueEntry, wanted: QueueEntry) -> bool:
         if found == wanted:
             return True
         if found[:2] != wanted[:2] or found.tags_code > MAX_EXT_ADDRESS:
@@ -264,7 +264,7 @@ class QueueCheck:
                 )
         return found
 
-    def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: Unit) -> bool:
+    def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: QueueEntry) -> bool:
         """Returns whether a unit that no record claims points to a record with queue offset 0 that is not there."""
         if unit.physical_offset < max(self._log_start, self._deleted.get(key[0], 0)):
             return False
@@ -272,7 +272,7 @@ class QueueCheck:
         own = [one for one in expected.units if one[:2] == key and one.queue_offset == 0] if expected else []
         if expected is None or not own:
             return False
-        wanted = Unit(expected.physical_offset, expected.size, own[0].tags_code)
+        wanted = QueueEntry(expected.physical_offset, expected.size, own[0].tags_code)
         return self._equal(queue, unit, wanted) and self._unit(queue, 0) != unit
 
     def _report_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> None:
@@ -311,7 +311,7 @@ class QueueCheck:
     def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue, elsewhere: Collection[int]) -> None:
         """Units that no message of the pass over the log claimed; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
-        first: tuple[int, Unit] | None = None  # of the run of units that must not be there
+        first: tuple[int, QueueEntry] | None = None  # of the run of units that must not be there
         last = -1
         for index, unit, leading in self._unconfirmed(queue):
             stands = index in reported or index in elsewhere or self._may_stand(key, index, unit, leading)
@@ -327,7 +327,7 @@ class QueueCheck:
             self._report_units(key, queue, first, last)
 
     @staticmethod
-    def _unconfirmed(queue: _Queue) -> Iterator[tuple[int, Unit, bool]]:
+    def _unconfirmed(queue: _Queue) -> Iterator[tuple[int, QueueEntry, bool]]:
         """(queue offset, unit, no confirmed unit before it), without empty ones; ends at the first empty one behind
         the last confirmed."""
         index = queue.files.first_index
@@ -347,7 +347,7 @@ class QueueCheck:
                 return
             index += 1
 
-    def _may_stand(self, key: tuple[str, int], index: int, unit: Unit, leading: bool) -> bool:
+    def _may_stand(self, key: tuple[str, int], index: int, unit: QueueEntry, leading: bool) -> bool:
         if unit.tags_code == DAMAGED_TAGS_CODE or (unit.is_pre_blank and leading):
             return True
         if not unit.is_good or unit.physical_offset < self._deleted.get(key[0], 0):
@@ -359,7 +359,7 @@ class QueueCheck:
             (other.topic, other.queue_id, other.queue_offset) == (*key, index) for other in expected.units
         )
 
-    def _report_units(self, key: tuple[str, int], queue: _Queue, first: tuple[int, Unit], last: int) -> None:
+    def _report_units(self, key: tuple[str, int], queue: _Queue, first: tuple[int, QueueEntry], last: int) -> None:
         index, unit = first
         what = f"unit {index} says {_words(unit)}: no message with this place in the queue starts there"
         if last > index:
@@ -393,7 +393,7 @@ class QueueCheck:
                 is_gone = unit.physical_offset < self._deleted.get(key[0], 0)
                 is_in_log = unit.physical_offset >= self._log_start
                 if is_gone or (is_in_log and self._expectation_at(unit.physical_offset) is None):
-                    what = f"unit says {_words(Unit(*unit[:3]))}: no batch of this queue starts there"
+                    what = f"unit says {_words(QueueEntry(*unit[:3]))}: no batch of this queue starts there"
                     self._batch_fault(key, queue, position, what)
                 continue
             own = record.units[0]
@@ -431,5 +431,5 @@ def _title(key: tuple[str, int]) -> str:
     return f"queue {key[0]}/{key[1]}"
 
 
-def _words(unit: Unit) -> str:
+def _words(unit: QueueEntry) -> str:
     return f"physical offset {unit.physical_offset}, {unit.size} bytes, tags code {unit.tags_code}"

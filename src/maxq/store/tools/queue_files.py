@@ -27,7 +27,7 @@ _EXT_BASE: Final = -(1 << 63)
 _EXT_HEAD: Final = struct.Struct(">hqqh")
 
 
-class Unit(NamedTuple):
+class QueueEntry(NamedTuple):
     """One entry of a ConsumeQueue."""
 
     physical_offset: int
@@ -44,7 +44,7 @@ class Unit(NamedTuple):
         return self.physical_offset == 0 and self.size == PRE_BLANK_SIZE and self.tags_code == 0
 
 
-class BatchUnit(NamedTuple):
+class BatchQueueEntry(NamedTuple):
     """One entry of a BatchConsumeQueue."""
 
     physical_offset: int
@@ -142,12 +142,12 @@ class QueueFiles(UnitFiles):
         """Queue offset of the first unit there is a file for."""
         return self.start // UNIT_SIZE
 
-    def unit(self, queue_offset: int) -> Unit | None:
+    def unit(self, queue_offset: int) -> QueueEntry | None:
         """Returns the unit at a queue offset; None where there is no file."""
         found = self.read(queue_offset * UNIT_SIZE, UNIT_SIZE)
-        return Unit(*_UNIT.unpack(found)) if found is not None else None
+        return QueueEntry(*_UNIT.unpack(found)) if found is not None else None
 
-    def units(self, first: int | None = None) -> Iterator[tuple[int, Unit]]:
+    def units(self, first: int | None = None) -> Iterator[tuple[int, QueueEntry]]:
         """(queue offset, unit) from the first one there is until the first that is not good."""
         index = self.first_index if first is None else first
         while (unit := self.unit(index)) is not None and unit.is_good:
@@ -158,11 +158,11 @@ class QueueFiles(UnitFiles):
 class BatchQueueFiles(UnitFiles):
     """The units of one BatchConsumeQueue, in their order."""
 
-    def units(self) -> Iterator[tuple[int, BatchUnit]]:
+    def units(self) -> Iterator[tuple[int, BatchQueueEntry]]:
         """(byte position in the queue, unit) until the first that is not good."""
         position = self.start
         while (found := self.read(position, BATCH_UNIT_SIZE)) is not None:
-            unit = BatchUnit(*_BATCH_UNIT.unpack(found))
+            unit = BatchQueueEntry(*_BATCH_UNIT.unpack(found))
             if not unit.is_good:
                 return
             yield position, unit

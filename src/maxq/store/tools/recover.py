@@ -21,7 +21,7 @@ from maxq.store.tools.expectation import LMQ_PREFIX
 from maxq.store.tools.index_files import infer_geometry
 from maxq.store.tools.log_walk import LogWalk, Progress, no_progress
 from maxq.store.tools.offsets import TopicNames
-from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueFiles, Unit
+from maxq.store.tools.queue_files import MAX_EXT_ADDRESS, ExtFiles, QueueEntry, QueueFiles
 from maxq.store.tools.store_files import StoreFiles
 
 
@@ -272,7 +272,7 @@ class Rehearsal:
             self._report.remarks.append("the broker still runs or did not end cleanly; stop it before taking over")
 
 
-def _same(before: Unit, after: Unit, ext: ExtFiles) -> bool:
+def _same(before: QueueEntry, after: QueueEntry, ext: ExtFiles) -> bool:
     """Equal, or equal but for a ConsumeQueueExt address where the tags code itself stands now."""
     if before.tags_code > MAX_EXT_ADDRESS or after.tags_code <= MAX_EXT_ADDRESS:
         return before == after

@@ -6,7 +6,7 @@ import pytest
 
 from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
-from maxq.broker.pop.retry_writer import Reviver
+from maxq.broker.pop.retry_writer import RetryWriter
 from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC, REVIVE_TOPIC_PREFIX
 from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
@@ -359,14 +359,14 @@ async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
 ) -> None:
     broker = await start_broker(**QUICK)
     await _filled(broker, 4, queues=1)
-    real = Reviver._message
+    real = RetryWriter._message
 
-    async def message(reviver: Reviver, point: PopCheckPoint, offset: int) -> MessageExt | None:
+    async def message(reviver: RetryWriter, point: PopCheckPoint, offset: int) -> MessageExt | None:
         if offset == 1:
             raise RuntimeError("a bug of ours")
         return await real(reviver, point, offset)
 
-    monkeypatch.setattr(Reviver, "_message", message)
+    monkeypatch.setattr(RetryWriter, "_message", message)
     for _ in range(4):
         await popped(broker, max_msg_nums=1, invisible_time=1_000)
     back: set[bytes] = set()
@@ -374,7 +374,7 @@ async def test_a_check_point_that_cannot_be_revived_keeps_no_other_from_it(
         back |= {one.body for one in await popped(broker, poll_time=3_000)}
     assert b"001" not in back
     assert "message 1 of T-0, which G did not acknowledge and gets again later, is passed over" in caplog.text
-    monkeypatch.setattr(Reviver, "_message", real)
+    monkeypatch.setattr(RetryWriter, "_message", real)
 
 
 @pytest.mark.parametrize("wheel", ["true", "false"])

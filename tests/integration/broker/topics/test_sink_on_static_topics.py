@@ -12,7 +12,7 @@ from maxq.api import async_admin
 from maxq.errors import DataLossError
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sink_commit import BatchName, Run, commit
+from maxq.pipeline.sink.sink_commit import BatchName, WriteRun, commit
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.source.batch_source import Conditions, plan_batch
 from maxq.pipeline.source.stream_source import TopicStream
@@ -79,7 +79,7 @@ async def test_staged_rows_are_in_their_global_queues(
             await admin.static_topics.remap("Static", ["broker-b"])
         if moved == "move away and back":
             await admin.static_topics.remap("Static", ["broker-a"])
-        await asyncio.to_thread(commit, options, BatchName("job", 0), [result], Run(0))
+        await asyncio.to_thread(commit, options, BatchName("job", 0), [result], WriteRun(0))
 
         async def all_there() -> bool:
             return (await asyncio.to_thread(seen, namesrv)).total() >= COUNT
@@ -106,7 +106,7 @@ async def test_a_write_goes_on_when_the_queues_move_under_it(
         names = {"body": "body", "queueId": "queueId"}
         result = await asyncio.to_thread(SinkTask(options, names).run, batches())
         if delivery == "exactly-once":
-            await asyncio.to_thread(commit, options, BatchName("job", 0), [result], Run(0))
+            await asyncio.to_thread(commit, options, BatchName("job", 0), [result], WriteRun(0))
 
         async def all_there() -> bool:
             return (await asyncio.to_thread(seen, namesrv)).total() >= 2 * COUNT

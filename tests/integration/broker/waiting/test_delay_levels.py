@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.controller import BrokerController
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.codes import RequestCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import Message, encode_batch
@@ -127,7 +127,9 @@ async def test_deliveries_after_the_last_write_of_the_file_are_not_repeated(
         await first.send("T", b"%d" % number, DELAY=str(1 + number % 2))
     await until(lambda: first.controller.store.max_offset("T", 0) == 20)
     await first.send("T", b"next", DELAY="1")
-    monkeypatch.setattr("maxq.broker.slave.replicated_config_files.CarriedFiles.write_delay_offsets", lambda *_: True)
+    monkeypatch.setattr(
+        "maxq.broker.slave.replicated_config_files.ReplicatedConfigFiles.write_delay_offsets", lambda *_: True
+    )
     await first.stop()
     assert not (first.folder / "config" / "delayOffset.json").exists()
     monkeypatch.undo()
@@ -170,13 +172,13 @@ async def test_message_that_comes_while_the_table_is_read_is_not_taken_for_deliv
     first.create_topic("T")
     await first.stop()
     (first.folder / "config" / "delayOffset.json").write_text('{"offsetTable":{1:500}}')
-    arrived, read = threading.Event(), CarriedFiles.read_delay_offsets
+    arrived, read = threading.Event(), ReplicatedConfigFiles.read_delay_offsets
 
-    def slow_read(files: CarriedFiles, backup: bool = False) -> bytes | None:
+    def slow_read(files: ReplicatedConfigFiles, backup: bool = False) -> bytes | None:
         assert arrived.wait(10)
         return read(files, backup)
 
-    monkeypatch.setattr(CarriedFiles, "read_delay_offsets", slow_read)
+    monkeypatch.setattr(ReplicatedConfigFiles, "read_delay_offsets", slow_read)
     second = await start_broker(messageDelayLevel=SHORT)
     await second.send("T", b"x", DELAY="1")
     arrived.set()

@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.broker.admission.bucket import Bucket
-from maxq.broker.admission.quota import Limits, Quota, parse_user_quotas
+from maxq.broker.admission.quota import Quota, RateLimits, parse_user_quotas
 
 
 def test_a_bucket_gives_its_rate_over_time_however_it_is_overdrawn() -> None:
@@ -35,7 +35,7 @@ def test_idle_time_is_worth_a_second_at_most() -> None:
 
 
 def test_the_remark_names_the_tighter_limit_and_how_long_to_wait() -> None:
-    quota = Quota("topic orders", Limits(1000, 10), "attribute quota.%s of the topic", 0)
+    quota = Quota("topic orders", RateLimits(1000, 10), "attribute quota.%s of the topic", 0)
     quota.charge(5, 4000, 0)
     assert quota.remark(0) == (
         "[QUOTA]system busy, start flow control for a while: topic orders is 3000 bytes above its quota, the limit is "
@@ -46,8 +46,8 @@ def test_the_remark_names_the_tighter_limit_and_how_long_to_wait() -> None:
 
 def test_quotas_of_users() -> None:
     assert parse_user_quotas("alice:bytes=1048576,messages=1000;bob:messages=10;") == {
-        "alice": Limits(1048576, 1000),
-        "bob": Limits(0, 10),
+        "alice": RateLimits(1048576, 1000),
+        "bob": RateLimits(0, 10),
     }
     assert parse_user_quotas("") == {}
 
@@ -59,4 +59,4 @@ def test_wrong_quotas_of_users_are_refused(text: str) -> None:
 
 
 def test_attributes_that_are_no_numbers_are_no_quota() -> None:
-    assert Limits.of_attributes({"quota.bytes": "many", "quota.messages": "7"}) == Limits(0, 7)
+    assert RateLimits.of_attributes({"quota.bytes": "many", "quota.messages": "7"}) == RateLimits(0, 7)

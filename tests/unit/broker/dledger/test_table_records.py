@@ -11,7 +11,7 @@ import pytest
 
 from maxq.broker.dledger.table_records import TableRecords
 from maxq.broker.processors.acknowledgement import Acknowledgement
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.slave.slave_synchronize import SlaveTables
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
@@ -72,7 +72,7 @@ class Member:
         self.deletions = Deletions(world.disk, FOLDER)
         tables = SlaveTables(
             topics=world.topics, mappings=world.mappings, groups=world.groups, offsets=world.offsets,
-            request_modes=world.modes, files=CarriedFiles(world.disk, FOLDER), deletions=self.deletions,
+            request_modes=world.modes, files=ReplicatedConfigFiles(world.disk, FOLDER), deletions=self.deletions,
         )  # fmt: skip
         self.records = TableRecords(cast(MessageStore, self.log), cast(Acknowledgement, Agreeing()), tables)
         self.records.start()

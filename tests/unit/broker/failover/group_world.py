@@ -8,7 +8,7 @@ from typing import cast
 from maxq.broker.failover.acting_master import ActingMasterService
 from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.failover.master_link import MasterFlushOffset, MasterLink
-from maxq.broker.failover.master_only_services import SpecialServices
+from maxq.broker.failover.master_only_services import MasterOnlyServices
 from maxq.broker.failover.pre_online import PreOnline
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.identity.registration import BrokerRegistration
@@ -117,7 +117,7 @@ class FakeGroupApi:
 
 @dataclass
 class FakeMetadata:
-    """MetadataReverse: whose tables were taken, and for which returns; `failure` is raised instead."""
+    """SlaveToMasterSync: whose tables were taken, and for which returns; `failure` is raised instead."""
 
     taken: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ class FakeStore:
 
 
 class Switch:
-    """A special service."""
+    """A master-only service."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -205,7 +205,7 @@ class Member:
         self.sync = FakeSync()
         self.metadata = FakeMetadata()
         self.registration = FakeRegistration(self)
-        self.services = SpecialServices()
+        self.services = MasterOnlyServices()
         self.switch = Switch()
         self.services.register("switch", self.switch)
         self.store = FakeStore()

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP, OffsetAuthority, is_newer
-from maxq.broker.failover.slave_to_master_sync import MetadataReverse
+from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP, ConsumerOffsetOwnership, is_newer
+from maxq.broker.failover.slave_to_master_sync import SlaveToMasterSync
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.slave.master_api import MasterApi, OffsetsPage
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError
@@ -64,9 +64,9 @@ class FakeSlave:
         return self.timer
 
 
-def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> MetadataReverse:
-    files = CarriedFiles(world.disk, CONFIG_DIR)
-    return MetadataReverse(
+def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> SlaveToMasterSync:
+    files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
+    return SlaveToMasterSync(
         cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END
     )
 
@@ -104,7 +104,7 @@ def test_only_a_slave_that_takes_over_moves_its_version_ahead(broker_id: int, ju
     world = BrokerWorld()
     before = world.offsets.data_version.counter
     own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1")
-    OffsetAuthority(world.offsets, own, world.clock).start()
+    ConsumerOffsetOwnership(world.offsets, own, world.clock).start()
     assert world.offsets.data_version.counter - before == jump
 
 
@@ -168,7 +168,7 @@ async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unle
     own_counter: int | None, taken: bool
 ) -> None:
     world = BrokerWorld()
-    files = CarriedFiles(world.disk, CONFIG_DIR)
+    files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     if own_counter is not None:
         files.write_delay_offsets(json_dialect.dumps({"offsetTable": {"1": 1}, "dataVersion": version(own_counter)}))
         files.write_timer_checkpoint(TimerCheckpoint(1, 0, 0, 0, DataVersion(own_counter, 0, 1)))
@@ -176,7 +176,7 @@ async def test_delay_offsets_and_timer_checkpoint_of_javas_slaves_come_back_unle
     slave.delay = {"offsetTable": {"1": 8}, "dataVersion": version(5)}
     slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1))
     await reverse(world, slave).take_back(SLAVE_1, "1")
-    after = CarriedFiles(world.disk, CONFIG_DIR)
+    after = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     assert (b'"1":8' in (after.delay_offsets() or b"")) is taken
     checkpoint = after.timer_checkpoint()
     assert checkpoint is not None
@@ -189,7 +189,7 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
 ) -> None:
     """Ours is the newer version. A slave whose log has more than ours speaks of another one."""
     world = BrokerWorld()
-    files = CarriedFiles(world.disk, CONFIG_DIR)
+    files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     ours = DelayOffsetSerializeWrapper({1: 5, 2: 9}, DataVersion(9, 0, 1), 700, {1: [2, 3]})
     files.write_delay_offsets(ours.encode())
     files.write_timer_checkpoint(TimerCheckpoint(50, 0, 0, 0, DataVersion(9, 0, 1)))
@@ -198,7 +198,7 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
     slave.delay = json_dialect.loads(theirs.encode())
     slave.timer = TimerCheckpoint(99, 0, 0, 7, DataVersion(5, 0, 1), (), their_log)
     await reverse(world, slave).take_back(SLAVE_1, "1")
-    after = CarriedFiles(world.disk, CONFIG_DIR)
+    after = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     table, checkpoint = DelayOffsetSerializeWrapper.decode(after.delay_offsets()), after.timer_checkpoint()
     assert checkpoint is not None and (checkpoint.last_read_time_ms == 99) is is_taken
     if is_taken:
@@ -211,7 +211,7 @@ async def test_what_master_or_slave_has_delivered_is_delivered_whichever_has_cou
 async def test_a_slave_without_a_timer_is_no_failure() -> None:
     world = BrokerWorld()
     await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")
-    assert CarriedFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None
+    assert ReplicatedConfigFiles(world.disk, CONFIG_DIR).timer_checkpoint() is None
 
 
 async def test_a_slave_whose_timer_fails_is_one() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from maxq.broker.failover.master_only_services import SpecialServices
+from maxq.broker.failover.master_only_services import MasterOnlyServices
 from tests.unit.broker.failover.group_world import Switch
 
 
 def test_all_services_follow_together_and_once_per_change() -> None:
-    services, one, other = SpecialServices(), Switch(), Switch()
+    services, one, other = MasterOnlyServices(), Switch(), Switch()
     services.register("one", one)
     services.register("other", other)
     for state in (True, True, False, False):
@@ -17,7 +17,7 @@ def test_all_services_follow_together_and_once_per_change() -> None:
 
 
 def test_who_begins_again_has_ended_before_and_who_does_not_speak_does_not_begin() -> None:
-    services, one = SpecialServices(), Switch()
+    services, one = MasterOnlyServices(), Switch()
     services.register("one", one)
     services.begin_again()
     services.change(True)
@@ -26,7 +26,7 @@ def test_who_begins_again_has_ended_before_and_who_does_not_speak_does_not_begin
 
 
 def test_a_service_registered_late_is_brought_into_the_present_state() -> None:
-    services, late = SpecialServices(), Switch()
+    services, late = MasterOnlyServices(), Switch()
     services.change(True)
     services.register("late", late)
     assert late.log == ["start"]
@@ -40,7 +40,7 @@ def test_the_failure_of_one_service_keeps_no_other_from_following(caplog: pytest
         def stop(self) -> None:
             pass
 
-    services, other = SpecialServices(), Switch()
+    services, other = MasterOnlyServices(), Switch()
     services.register("timer", Broken())
     services.register("other", other)
     services.change(True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from maxq.broker.failover.pre_online import GroupSeen
+from maxq.broker.failover.pre_online import MinBroker
 from maxq.codes import ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError, RemotingTimeoutError
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
@@ -13,10 +13,10 @@ from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
 
 
-def prepare(member_id: int, set_up: "object" = None) -> tuple[Member, GroupSeen, float]:
+def prepare(member_id: int, set_up: "object" = None) -> tuple[Member, MinBroker, float]:
     """Run the preparation of one broker in virtual time: (member, what it saw, seconds it took)."""
 
-    async def main(world: SimWorld) -> tuple[Member, GroupSeen, float]:
+    async def main(world: SimWorld) -> tuple[Member, MinBroker, float]:
         member = Member(member_id, world.clock, totalReplicas=3)
         if callable(set_up):
             set_up(member)

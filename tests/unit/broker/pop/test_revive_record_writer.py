@@ -6,7 +6,7 @@ import pytest
 
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.pop.pop_counts import PopCounts
-from maxq.broker.pop.revive_record_writer import ReviveRecords
+from maxq.broker.pop.revive_record_writer import ReviveRecordWriter
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.pop import AckMsg
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -29,7 +29,7 @@ async def test_an_ack_that_would_go_to_another_group_than_its_check_point_is_ref
 
     settings, _ = BrokerSettings.from_properties({"timerWheelEnable": "false"}, source="test")
     own = BrokerAddress("C", "broker-a", broker_id, "10.0.0.1")
-    records = ReviveRecords(environment(settings, own=own, clock=Clock()), messages(), put, PopCounts())
+    records = ReviveRecordWriter(environment(settings, own=own, clock=Clock()), messages(), put, PopCounts())
     result = await records.put_ack(AckMsg("T", "G", 0, 0, 1, "broker-a", [0]), 0, 1)
     assert result.status is status
     assert len(stored) == (broker_id == 0)

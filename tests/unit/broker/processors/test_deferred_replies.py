@@ -8,7 +8,7 @@ import pytest
 
 from maxq.broker.admission.fast_failure import FastFailure
 from maxq.broker.admission.quotas import Quotas
-from maxq.broker.processors.pull.deferred_replies import LaterAnswers, Pass
+from maxq.broker.processors.pull.deferred_replies import DeferredReplies, Pass
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.settings import BrokerSettings
 from maxq.errors import RequestRefusedError
@@ -31,11 +31,11 @@ class Bucket:
         return max(0, self._until_ms - self._clock.monotonic_ms())
 
 
-def later(world: SimWorld, again: Pass, quota_ms: int = 0) -> LaterAnswers:
+def later(world: SimWorld, again: Pass, quota_ms: int = 0) -> DeferredReplies:
     clock = world.clock
     quotas = cast(Quotas, Bucket(clock, clock.monotonic_ms() + quota_ms))
     fast_failure = FastFailure(BrokerSettings(), clock=clock)
-    return LaterAnswers(environment(clock=clock), limits(fast_failure=fast_failure, quotas=quotas), again)
+    return DeferredReplies(environment(clock=clock), limits(fast_failure=fast_failure, quotas=quotas), again)
 
 
 def request() -> RemotingCommand:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delayed_delivery import Delivery, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Undelivered
 from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
@@ -55,7 +55,7 @@ class _Store:
 )
 async def test_what_the_store_cannot_take_now_is_tried_again(status: PutMessageStatus) -> None:
     store = _Store(*[PutMessageResult(status)] * 7, OK)
-    assert await Delivery(1, UNIT, lambda _: _delayed(), store.put).run() is OK
+    assert await DelayedDelivery(1, UNIT, lambda _: _delayed(), store.put).run() is OK
     assert len(store.given) == 8
     assert (store.given[0].topic, store.given[0].queue_id) == ("T", 3)
     assert "DELAY" not in store.given[0].properties and b"DELAY" in store.given[0].encoded_properties()
@@ -66,7 +66,7 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
     status: PutMessageStatus, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = _Store(PutMessageResult(status, remark="too large"))
-    given_up = await Delivery(4, UNIT, lambda _: _delayed(), store.put).run()
+    given_up = await DelayedDelivery(4, UNIT, lambda _: _delayed(), store.put).run()
     assert given_up == Undelivered(f"{status.name} too large", is_final=True)
     assert "delayed message 0 of level 4 (physical offset 0, 100 bytes) is not delivered" in caplog.text
 
@@ -88,14 +88,14 @@ async def test_what_the_store_will_never_take_is_given_up_at_once(
     ],
 )
 async def test_record_that_does_not_say_where_to_is_given_up(record: MessageExt | None) -> None:
-    result = await Delivery(1, UNIT, lambda _: record, _Store().put).run()
+    result = await DelayedDelivery(1, UNIT, lambda _: record, _Store().put).run()
     assert isinstance(result, Undelivered) and result.is_final
 
 
 @pytest.mark.parametrize("busy", [0, 2, 7])
 async def test_a_failure_of_ours_gives_nothing_up_however_often_the_store_was_busy_before(busy: int) -> None:
     store = _Store(*[PutMessageResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)] * busy, RuntimeError("bug"))
-    result = await Delivery(1, UNIT, lambda _: _delayed(), store.put).run()
+    result = await DelayedDelivery(1, UNIT, lambda _: _delayed(), store.put).run()
     assert result == Undelivered("RuntimeError: bug", is_final=False)
 
 

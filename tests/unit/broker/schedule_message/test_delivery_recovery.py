@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
-from maxq.broker.schedule_message.delivery_recovery import DeliveredBefore
+from maxq.broker.schedule_message.delivery_recovery import DeliveryRecovery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC
 from maxq.protocol.message import message_const as const
@@ -59,7 +59,7 @@ def found(*delivered: int) -> tuple[int, int, list[int]]:
     """How many, the level's offset then, and the queue offsets of those that must be delivered again."""
     table = DelayOffsetTable(SimClock(), lambda: 1)
     queue_of = cast("type[StoreScheduleQueue]", Level)
-    before = DeliveredBefore(cast(MessageStore, Log(*delivered)), [1, 2], queue_of, table)
+    before = DeliveryRecovery(cast(MessageStore, Log(*delivered)), [1, 2], queue_of, table)
     count = asyncio.run(before.find())
     return count, table.offset(1), [unit.queue_offset for _, unit in before.missed]
 

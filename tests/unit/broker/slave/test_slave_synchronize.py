@@ -9,7 +9,7 @@ import pytest
 
 from maxq.broker.slave import slave_synchronize
 from maxq.broker.slave.master_api import MasterApi
-from maxq.broker.slave.replicated_config_files import CarriedFiles
+from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
 from maxq.codes import RequestCode
 from maxq.errors import RemoteProtocolError, RemotingConnectError, RemotingTimeoutError
@@ -65,7 +65,7 @@ class Scene:
         self.timer_wheel = True
         self.log_end = 0
         self.joins_master = True
-        self.files = CarriedFiles(self.slave.disk, CONFIG_DIR)
+        self.files = ReplicatedConfigFiles(self.slave.disk, CONFIG_DIR)
         slave = self.slave
         self.synchronize = SlaveSynchronize(
             MasterApi(cast(RemotingClient, self.client)),
@@ -105,10 +105,10 @@ async def test_a_slave_that_acts_as_master_copies_no_offsets_until_it_does_no_mo
     scene = Scene()
     scene.master.offsets.commit_offset("c", "G", "T", 0, 1)
     scene.slave.offsets.commit_offset("c", "G", "T", 1, 7)
-    scene.slave.offsets.has_the_say = True
+    scene.slave.offsets.owns_offsets = True
     assert await scene.synchronize.sync_all()
     assert scene.slave.offsets.query_offsets("G", "T") == {1: 7}
-    scene.slave.offsets.has_the_say = False
+    scene.slave.offsets.owns_offsets = False
     assert await scene.synchronize.sync_all()
     assert scene.slave.offsets.query_offsets("G", "T") == {0: 1}
 
@@ -529,7 +529,7 @@ async def test_a_file_that_says_what_the_master_says_is_not_written_again() -> N
     scene = Scene()
     assert scene.files.write_delay_offsets(b'{"offsetTable":{1:3}}')
     assert not scene.files.write_delay_offsets(b'{"offsetTable":{1:3}}')
-    assert not CarriedFiles(scene.slave.disk, CONFIG_DIR).write_delay_offsets(b'{"offsetTable":{1:3}}')
+    assert not ReplicatedConfigFiles(scene.slave.disk, CONFIG_DIR).write_delay_offsets(b'{"offsetTable":{1:3}}')
     assert scene.files.write_delay_offsets(b'{"offsetTable":{1:4}}')
     assert scene.slave.disk.read(CONFIG_DIR / "delayOffset.json.bak") == b'{"offsetTable":{1:3}}'
 

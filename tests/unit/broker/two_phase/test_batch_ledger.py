@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from maxq.broker.two_phase.batch_ledger import CLAIM, DECISION, DELIVERY, DONE, STEP, Ledger, Piece, read_runs
+from maxq.broker.two_phase.batch_ledger import (
+    CLAIM,
+    DECISION,
+    DELIVERY,
+    DONE,
+    STEP,
+    BatchLedger,
+    StagedRequest,
+    read_runs,
+)
 from maxq.errors import RemoteProtocolError
 
 DECIDED = {"brokers": {"broker-a": {"runs": [["x", 0, 7, 2], ["y", 0, 9, 1]]}}}
@@ -20,8 +29,8 @@ ENTRIES: list[dict[str, Any]] = [
 ]
 
 
-def ledger_after(count: int) -> Ledger:
-    ledger = Ledger()
+def ledger_after(count: int) -> BatchLedger:
+    ledger = BatchLedger()
     for number, entry in enumerate(ENTRIES[:count]):
         ledger.take(json.loads(json.dumps(entry)), 100 * (number + 1), number)
     return ledger
@@ -32,9 +41,9 @@ def test_a_delivery_is_where_its_last_step_began() -> None:
     assert delivery is not None
     assert (delivery.piece, delivery.messages, delivery.step_end, delivery.done) == (0, [2, 3], 500, False)
     assert [delivery.piece_at(number) for number in range(delivery.count)] == [
-        Piece("x", 0, 7),
-        Piece("x", 1, 8),
-        Piece("y", 0, 9),
+        StagedRequest("x", 0, 7),
+        StagedRequest("x", 1, 8),
+        StagedRequest("y", 0, 9),
     ]
 
 
@@ -46,7 +55,7 @@ def test_when_it_is_done_nothing_is_uncertain() -> None:
 
 @pytest.mark.parametrize("count", range(1, len(ENTRIES) + 1))
 def test_a_snapshot_says_what_the_entries_said(count: int) -> None:
-    whole, again = ledger_after(count), Ledger()
+    whole, again = ledger_after(count), BatchLedger()
     for entry in whole.snapshot(now_ms=0):
         again.take(json.loads(json.dumps(entry)), 0, 0)
     assert again.applications == whole.applications
@@ -57,7 +66,7 @@ def test_who_was_not_heard_of_for_a_month_is_forgotten() -> None:
 
 
 def test_entries_whose_beginning_has_expired_say_nothing() -> None:
-    ledger = Ledger()
+    ledger = BatchLedger()
     for entry in ENTRIES[3:]:
         ledger.take(entry, 0, 0)
     assert ledger.applications["app"].delivery is None

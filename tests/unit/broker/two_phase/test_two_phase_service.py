@@ -8,7 +8,7 @@ import pytest
 
 from maxq.broker.tables.topic.topic_validator import STAGED_LEDGER_TOPIC
 from maxq.broker.two_phase import two_phase_service as staged_service
-from maxq.broker.two_phase.two_phase_service import StagedService
+from maxq.broker.two_phase.two_phase_service import TwoPhaseService
 from maxq.codes import RequestCode, ResponseCode
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import MaxQError, RequestRefusedError
@@ -31,7 +31,7 @@ async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
 
 
 @pytest.fixture
-def service(server: StandaloneServer) -> StagedService:
+def service(server: StandaloneServer) -> TwoPhaseService:
     assert server._broker is not None
     return server._broker.staged.service
 
@@ -56,7 +56,9 @@ async def stage(server: StandaloneServer, body: bytes, count: int, **more: str) 
     return await ask(server, RequestCode.MAXQ_STAGE_MESSAGES, ext, body)
 
 
-async def test_messages_are_in_their_queue_after_the_delivery(server: StandaloneServer, service: StagedService) -> None:
+async def test_messages_are_in_their_queue_after_the_delivery(
+    server: StandaloneServer, service: TwoPhaseService
+) -> None:
     staged = await stage(server, batch_of(b"a", b"b"), 2)
     assert staged.code == ResponseCode.SUCCESS, staged.remark
     runs = [["x", 0, int(staged.ext["queueOffset"]), 1]]
@@ -73,7 +75,7 @@ async def test_messages_are_in_their_queue_after_the_delivery(server: Standalone
 
 
 async def test_what_lies_at_the_place_of_another_attempt_is_lost_not_delivered(
-    server: StandaloneServer, service: StagedService
+    server: StandaloneServer, service: TwoPhaseService
 ) -> None:
     staged = await stage(server, batch_of(b"a"), 1)
     found = await service.deliver("app", 0, [["y", 0, int(staged.ext["queueOffset"]), 1], ["x", 0, 17, 1]])
@@ -81,7 +83,7 @@ async def test_what_lies_at_the_place_of_another_attempt_is_lost_not_delivered(
 
 
 async def test_a_ledger_is_read_from_its_last_snapshot(
-    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+    server: StandaloneServer, service: TwoPhaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 4)
     for batch in range(3):
@@ -102,7 +104,7 @@ async def test_a_ledger_is_read_from_its_last_snapshot(
 
 
 async def test_the_first_claim_holds_over_restarts_and_snapshots(
-    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+    server: StandaloneServer, service: TwoPhaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_service, "_ENTRIES_BETWEEN_SNAPSHOTS", 1)
     for coordinator in ("broker-b", "broker-c"):
@@ -117,7 +119,7 @@ async def test_the_first_claim_holds_over_restarts_and_snapshots(
     assert service._first_entry() > 0
 
 
-async def test_an_earlier_batch_is_refused(service: StagedService) -> None:
+async def test_an_earlier_batch_is_refused(service: TwoPhaseService) -> None:
     await service.decide("app", 2, {"brokers": {}})
     with pytest.raises(RequestRefusedError, match="another applicationId"):
         await service.decide("app", 1, {"brokers": {}})
@@ -139,7 +141,7 @@ async def test_wrong_requests_are_refused(
     assert (await stage(server, body, count, **more)).code == code
 
 
-async def test_applications_that_were_refused_leave_nothing(service: StagedService) -> None:
+async def test_applications_that_were_refused_leave_nothing(service: TwoPhaseService) -> None:
     for number in range(20):
         with pytest.raises(MaxQError):
             await service.deliver(f"made-up-{number}", 0, [[5]])
@@ -157,7 +159,7 @@ async def test_malformed_requests_are_answered(server: StandaloneServer) -> None
 
 
 async def test_entries_that_are_none_keep_nobody_from_the_others(
-    server: StandaloneServer, service: StagedService, caplog: pytest.LogCaptureFixture
+    server: StandaloneServer, service: TwoPhaseService, caplog: pytest.LogCaptureFixture
 ) -> None:
     await service.decide("app", 2, {"brokers": {}})
     assert server._broker is not None
@@ -174,7 +176,7 @@ async def test_entries_that_are_none_keep_nobody_from_the_others(
 
 
 async def test_applications_that_a_ledger_knows_are_bounded(
-    server: StandaloneServer, service: StagedService, monkeypatch: pytest.MonkeyPatch
+    server: StandaloneServer, service: TwoPhaseService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged_service, "MOST_APPLICATIONS", 3)
     for number in range(3):
@@ -201,7 +203,7 @@ async def test_a_staged_message_that_waits_is_not_plain(server: StandaloneServer
 
 
 async def test_a_topic_that_keeps_one_message_for_each_key_is_staged_none_without(
-    server: StandaloneServer, service: StagedService
+    server: StandaloneServer, service: TwoPhaseService
 ) -> None:
     """Nobody would ever see it."""
     assert server._broker is not None
@@ -226,7 +228,7 @@ async def test_staged_messages_are_checked_for_their_type_as_sent_ones_are(serve
 
 
 async def test_messages_that_are_staged_for_a_batch_queue_have_places_of_their_own(
-    server: StandaloneServer, service: StagedService
+    server: StandaloneServer, service: TwoPhaseService
 ) -> None:
     assert server._broker is not None
     store = server._broker.store

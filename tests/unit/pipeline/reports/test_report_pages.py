@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from maxq.pipeline.reports.page import Column, Plot, Report
+from maxq.pipeline.reports.page import Column, Plot, ReportPage
 from maxq.pipeline.reports.plots import Series, bars, lines
 from maxq.pipeline.reports.quantities import Unit, duration_text, format_value, size_text, time_text
 
@@ -49,9 +49,9 @@ class Page(HTMLParser):
         return {tag for tag, _ in self.tags}
 
 
-def full_report(name: str = "Orders") -> Report:
+def full_report(name: str = "Orders") -> ReportPage:
     times = [T0 + 1000 * step for step in range(10)]
-    report = Report(name, made_ms=T0).facts({name: name}).figures({name: (12_345, Unit.COUNT)})
+    report = ReportPage(name, made_ms=T0).facts({name: name}).figures({name: (12_345, Unit.COUNT)})
     for _ in range(4):
         report.heading(name).paragraph(name).warning(name)
     report.table([Column(name, help=name), Column("n", Unit.COUNT)], [[name, 1], [None, None]], name)
@@ -96,22 +96,22 @@ def test_hostile_names_are_text_and_nothing_else(name: str, tmp_path: Path) -> N
 
 
 def test_control_and_direction_characters_are_shown_as_numbers() -> None:
-    text = "".join(Page(Report("a\u202eb\x01").html()).text)
+    text = "".join(Page(ReportPage("a\u202eb\x01").html()).text)
     assert "a‹202E›b‹1›" in text
 
 
 def test_tables_say_what_they_leave_out() -> None:
     rows = [[number] for number in range(30)]
-    cut = Report("t").table([Column("n", Unit.COUNT)], rows, most=10, total=1234).html()
+    cut = ReportPage("t").table([Column("n", Unit.COUNT)], rows, most=10, total=1234).html()
     assert cut.count("<td") == 10 and "The first 10 of 1\u202f234 rows." in cut
-    assert "The first" not in Report("t").table([Column("n", Unit.COUNT)], rows).html()
-    assert ">none<" in Report("t").table(["n"], []).html()
-    hidden = Report("t").table(["n"], [], most=0, total=3).html()
+    assert "The first" not in ReportPage("t").table([Column("n", Unit.COUNT)], rows).html()
+    assert ">none<" in ReportPage("t").table(["n"], []).html()
+    hidden = ReportPage("t").table(["n"], [], most=0, total=3).html()
     assert ">none<" not in hidden and ">not shown<" in hidden
 
 
 def test_times_are_utc_and_truth_is_words() -> None:
-    page = Page(Report("t").table([Column("At", Unit.TIME), "Good"], [[T0, True], [None, False]]).html())
+    page = Page(ReportPage("t").table([Column("At", Unit.TIME), "Good"], [[T0, True], [None, False]]).html())
     texts = [text for text in page.text if text.strip()]
     assert texts[-6:] == ["At, UTC", "Good", "2023-11-14 22:13:20", "yes", "–", "no"]
 

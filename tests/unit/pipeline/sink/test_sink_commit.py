@@ -11,7 +11,7 @@ from maxq.cli.app import run
 from maxq.errors import PipelineError
 from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink import sink_commit
-from maxq.pipeline.sink.sink_commit import BatchName, Coordinator, Run, commit, decision_of
+from maxq.pipeline.sink.sink_commit import BatchName, Coordinator, WriteRun, commit, decision_of
 from maxq.pipeline.sink.sink_task import SinkTask, TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import BrokerData, ClusterInfo
@@ -31,9 +31,9 @@ def topic() -> str:
     return f"Staged{next(_names)}"
 
 
-def started() -> Run:
+def started() -> WriteRun:
     """The same streaming query, started anew."""
-    return Run(0, "query", f"start {next(_names)}")
+    return WriteRun(0, "query", f"start {next(_names)}")
 
 
 def options_of(server: Standalone, **more: str) -> WriteOptions:
@@ -163,7 +163,7 @@ def test_what_is_decided_is_delivered_after_a_restart(tmp_path: Path, topic: str
         assert len(seen(server, topic)) == 3000
 
 
-JOB = Run(1_767_225_600_000)  # a batch job, of no streaming query
+JOB = WriteRun(1_767_225_600_000)  # a batch job, of no streaming query
 
 
 def stage_named(server: Standalone, topic: str, column: pa.Array, application: str) -> TaskResult:

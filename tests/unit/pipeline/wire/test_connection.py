@@ -9,7 +9,7 @@ import pytest
 
 from maxq.auth.signature import signed_content
 from maxq.pipeline.options.read_options import ConnectionOptions
-from maxq.pipeline.wire.connection import Connection
+from maxq.pipeline.wire.connection import BlockingConnection
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 
 #: Java sorts by UTF-16 code unit: the second one, a surrogate pair, comes before the first there.
@@ -19,7 +19,7 @@ FULLWIDTH, MATHEMATICAL = "\uff5a", "\U0001d49b"
 def sent(options: ConnectionOptions, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
     """What a server receives when this request is sent."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        connection = Connection(f"127.0.0.1:{server.getsockname()[1]}", options, None)
+        connection = BlockingConnection(f"127.0.0.1:{server.getsockname()[1]}", options, None)
         peer, _ = server.accept()
         with peer, peer.makefile("rb") as stream:
             connection.send(11, ext, body)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError, RemotingSendError
-from maxq.protocol.frame.client_connection import Answer, Asked, ClientConnection
+from maxq.protocol.frame.client_connection import AnswerHead, Asked, ClientConnection
 from maxq.protocol.frame.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType, decode_frame
 
 
@@ -18,7 +18,7 @@ def answer(opaque: int, body: bytes, kind: SerializeType = SerializeType.JSON) -
     return command.encode()
 
 
-def events(connection: ClientConnection[str], pieces: list[bytes]) -> Iterator[tuple[Answer | Asked, bytes]]:
+def events(connection: ClientConnection[str], pieces: list[bytes]) -> Iterator[tuple[AnswerHead | Asked, bytes]]:
     """Drive the connection as one would who reads a socket: events with their bodies."""
     left = [piece for piece in pieces if piece]
     while True:
@@ -57,7 +57,7 @@ def test_answers_come_back_to_who_waits_in_any_order_and_cut_anywhere(
     places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
     pieces = [stream[start:end] for start, end in pairwise(places)]
     found = list(events(connection, pieces))
-    assert [(event.waiter, body) for event, body in found if isinstance(event, Answer)] == [
+    assert [(event.waiter, body) for event, body in found if isinstance(event, AnswerHead)] == [
         (f"waiter {n}", bodies[n]) for n in order
     ]
     assert len(connection) == 0
@@ -72,7 +72,7 @@ def test_an_answer_that_nobody_waits_for_and_a_servers_own_request_are_told_apar
     found = list(events(connection, [notice.encode() + answer(first.opaque, b"late")]))
     assert isinstance(found[0][0], Asked)
     assert (found[0][0].command.code, found[0][1]) == (40, b"who")
-    assert isinstance(found[1][0], Answer)
+    assert isinstance(found[1][0], AnswerHead)
     assert (found[1][0].waiter, found[1][1]) == (None, b"late")
 
 
@@ -86,7 +86,7 @@ def test_a_body_that_nobody_takes_is_passed_over() -> None:
     for place in range(len(stream)):
         connection.receive_data(stream[place : place + 1])
         if (event := connection.next_event()) is not None:
-            assert isinstance(event, Answer)
+            assert isinstance(event, AnswerHead)
             waiters.append(event.command.opaque)
     assert waiters == [command.opaque for command in commands]
 

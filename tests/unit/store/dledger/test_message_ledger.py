@@ -90,7 +90,7 @@ def append_rows(store: MessageStore, parts: list[bytes], flags: int = 0) -> None
     done = 0
     while done < len(parts):
         host = b"\x7f\0\0\1\0\0\x12\x34"
-        count = store.plain_writer.append_rows(source, bytearray(1), rows, done, len(parts) - done, host, b"").rows
+        count = store.fast_path_writer.append_rows(source, bytearray(1), rows, done, len(parts) - done, host, b"").rows
         if not count:
             assert flags == F_BATCH, "single messages never need the general way here"
             assert store.put_batch(message(body=parts[done])).ok

@@ -23,7 +23,7 @@ def test_a_copy_is_an_entry_that_the_core_hears_of_and_that_is_seen_when_it_is_c
     assert record is not None and copy.read(record)
     before, end = ledger.end_index, store.appended_offset
     for _ in range(2):
-        assert store.plain_writer.append_copy(record, copy, b"B", 0, b"", 1) > 0
+        assert store.fast_path_writer.append_copy(record, copy, b"B", 0, b"", 1) > 0
     store.appended()
 
     assert appended == [(before + 1, before + 2)]
@@ -54,7 +54,7 @@ def test_a_copy_that_no_file_takes_with_its_header_is_left_to_the_general_way(tm
     for length in range(0, 64, 8):  # a copy's properties may be longer
         files = len(store.commit_log.files.files)
         properties = b"K\x01" + b"v" * length
-        stored = store.plain_writer.append_copy(record, copy, b"B", 0, properties, 1)
+        stored = store.fast_path_writer.append_copy(record, copy, b"B", 0, properties, 1)
         store.appended()
         assert len(store.commit_log.files.files) <= files + 2
         assert stored == 0 or stored + 48 + 8 <= FILE_SIZE

@@ -2,15 +2,15 @@
 
 from maxq.protocol.body.timer_checkpoint import MovedMessage
 from maxq.store.timer.moved_messages import MovedMessages
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_MOVED, Unit
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_MOVED, TimerUnit
 
 M = MovedMessage(4711, 200, 10_000)
 N = MovedMessage(9000, 200, 12_000)
 
 
-def unit(message: MovedMessage, *, position: int = 520, moved: bool = True, later_ms: int = 0) -> Unit:
+def unit(message: MovedMessage, *, position: int = 520, moved: bool = True, later_ms: int = 0) -> TimerUnit:
     magic = MAGIC_DEFAULT | (MAGIC_MOVED if moved else 0)
-    return Unit(position, -1, magic, 0, message.slot_ms + later_ms, message.physical_offset, message.size, 0)
+    return TimerUnit(position, -1, magic, 0, message.slot_ms + later_ms, message.physical_offset, message.size, 0)
 
 
 def test_a_moved_unit_counts_in_the_slot_that_is_named_and_every_other_unit_counts() -> None:

@@ -16,7 +16,7 @@ from maxq.runtime.files.system import SystemDisk
 from maxq.store.timer import timer_wheel
 from maxq.store.timer.roll_window import precision_of, roll_window_ms
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, Unit
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, TimerUnit
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, WHEEL_SIZE, Slot, TimerWheel
 from maxq.testing.sim_clock import SimClock
@@ -26,8 +26,8 @@ from maxq.testing.sim_rng import SimRng
 NOW = 1_700_000_000_000
 
 
-def unit(due_ms: int, physical_offset: int, previous: int = -1, size: int = 300) -> Unit:
-    return Unit(0, previous, MAGIC_DEFAULT, NOW, due_ms - NOW, physical_offset, size, java_hash("TopicTest"))
+def unit(due_ms: int, physical_offset: int, previous: int = -1, size: int = 300) -> TimerUnit:
+    return TimerUnit(0, previous, MAGIC_DEFAULT, NOW, due_ms - NOW, physical_offset, size, java_hash("TopicTest"))
 
 
 def written(wheel: TimerWheel) -> None:

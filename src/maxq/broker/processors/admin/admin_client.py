@@ -16,7 +16,7 @@ from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
 from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import RemotingError, RemotingTimeoutError, RequestRefusedError
 from maxq.protocol.body.heartbeat import (
-    Connection as ConnectionBody,
+    ConnectionInfo as ConnectionBody,
 )
 from maxq.protocol.body.heartbeat import (
     ConsumerConnection,

@@ -1,4 +1,4 @@
-"""LaterAnswers: readers whose answer cannot be given in the turn they came in, because of a quota or of the disk.
+"""DeferredReplies: readers whose answer cannot be given in the turn they came in, because of a quota or of the disk.
 
 Pull and pop share it. A request that is taken up again goes through its first pass once more, which must not wait then.
 Whoever lost the permission while it waited is told nothing.
@@ -18,7 +18,7 @@ from maxq.store.store_results import GetMessageResult
 Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 
-class LaterAnswers:
+class DeferredReplies:
     """See the module.
 
     Args:

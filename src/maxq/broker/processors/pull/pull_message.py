@@ -15,7 +15,7 @@ from typing import NamedTuple
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables
 from maxq.broker.fast_path.pull_plans import PullPlans
 from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequestHoldService
-from maxq.broker.processors.pull.deferred_replies import LaterAnswers
+from maxq.broker.processors.pull.deferred_replies import DeferredReplies
 from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
 from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
 from maxq.broker.processors.pull.pull_subscription import (
@@ -93,7 +93,7 @@ class PullMessageProcessor:
         self._clock = env.clock
         self._quotas = limits.quotas
         self.rules = plans.rules
-        self._later = LaterAnswers(
+        self._later = DeferredReplies(
             env, limits, lambda connection, request: self._first_pass(connection, request, may_wait=False)
         )
         self._plans = plans
@@ -314,7 +314,7 @@ class PullMessageProcessor:
         return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
 
     async def drain(self) -> None:
-        """See LaterAnswers."""
+        """See DeferredReplies."""
         await self._later.drain()
 
 

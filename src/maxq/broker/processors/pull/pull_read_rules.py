@@ -35,7 +35,7 @@ class Direction(NamedTuple):
     broker_id: int
 
 
-class GroupSeen(Protocol):
+class GroupStatus(Protocol):
     """What is known of the broker group (ActingMasterService)."""
 
     @property
@@ -57,7 +57,7 @@ class ReadRules:
         group: what is known of the broker group.
     """
 
-    def __init__(self, settings: BrokerSettings, group: GroupSeen) -> None:
+    def __init__(self, settings: BrokerSettings, group: GroupStatus) -> None:
         self._settings = settings
         self.group = group
 

@@ -43,7 +43,7 @@ class ConsumerOffsetManager(PeriodicManager):
     """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another.
 
     Attributes:
-        has_the_say: what is committed here counts for the group: a slave that acts as master copies no offsets.
+        owns_offsets: what is committed here counts for the group: a slave that acts as master copies no offsets.
         slave_commits: of a slave: what clients committed here because they could not reach its master.
         deleted_up_to: offsets of topics that were deleted up to this physical offset are forgotten
             (store/log/deletions.py).
@@ -65,7 +65,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._clock = clock
         self.data_version = DataVersion(timestamp=clock.wall_ms())
         self.offset_table: OffsetTable = {}
-        self.has_the_say = False
+        self.owns_offsets = False
         self._pull_offset_table: OffsetTable = {}
         self._reset_offset_table: OffsetTable = {}
         self.slave_commits = SlaveCommits(disk, path.with_name(SLAVE_COMMITS_NAME))

@@ -7,7 +7,7 @@ from maxq.broker.longpolling.pull_request_hold_service import PullRequestHoldSer
 from maxq.broker.tables.static_topic.other_brokers import OtherBrokers
 from maxq.broker.tables.static_topic.static_topic_gate import StaticTopicGate
 from maxq.broker.tables.static_topic.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
-from maxq.broker.tables.topic.topic_write_states import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicWriteStates
 from maxq.remoting.server import RemotingServer
 
 
@@ -24,7 +24,7 @@ class StaticTopics:
         tables: Tables,
         others: OtherBrokers,
         cleaner: TopicQueueMappingCleanService,
-        tails: TopicTails,
+        tails: TopicWriteStates,
         plans: PullPlans,
         hold_service: PullRequestHoldService,
     ) -> None:

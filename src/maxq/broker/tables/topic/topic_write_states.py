@@ -1,4 +1,4 @@
-"""TopicTails: tells the store's plain send path what it may know of each topic.
+"""TopicWriteStates: tells the store's plain send path what it may know of each topic.
 
 The plain path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
 would check of the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues
@@ -30,8 +30,8 @@ _SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
 _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
 
 
-class TopicTails:
-    """Keeps the TopicTails of the store in step with the TopicConfigManager."""
+class TopicWriteStates:
+    """Keeps the TopicWriteStates of the store in step with the TopicConfigManager."""
 
     def __init__(
         self,

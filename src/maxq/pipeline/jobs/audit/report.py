@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from maxq.pipeline.jobs.audit.job import AuditResult
-from maxq.pipeline.reports.page import Column, Report
+from maxq.pipeline.reports.page import Column, ReportPage
 from maxq.pipeline.reports.plots import Series, bars, lines
 from maxq.pipeline.reports.quantities import Unit
 
@@ -33,7 +33,7 @@ _FILLING: Final = re.compile("/0{6,}(?=[0-9])")  # zeros in front of a file's na
 def write_report(result: AuditResult, path: Path, *, made_ms: int) -> Path:
     """One HTML page; the folder must be there. Gives the path."""
     master = PurePath(result.stores[0].store)
-    report = Report(f"Audit of {master.name}", made_ms=made_ms)
+    report = ReportPage(f"Audit of {master.name}", made_ms=made_ms)
     has_copies = len(result.stores) > 1
     figures = {
         "faults": (result.fault_count, Unit.COUNT),
@@ -59,7 +59,7 @@ def write_report(result: AuditResult, path: Path, *, made_ms: int) -> Path:
     return report.write(path)
 
 
-def _stores(report: Report, result: AuditResult) -> None:
+def _stores(report: ReportPage, result: AuditResult) -> None:
     columns = [
         Column("Store"),
         Column("Log begins", Unit.COUNT, "physical offset"),
@@ -83,7 +83,7 @@ def _stores(report: Report, result: AuditResult) -> None:
         report.plot(bars(names, sizes, unit=Unit.BYTES), "Log, by store")
 
 
-def _kinds(report: Report, result: AuditResult) -> None:
+def _kinds(report: ReportPage, result: AuditResult) -> None:
     names = list(dict.fromkeys(kind for _, kind, _ in result.by_kind))
     stores = [one.store for one in result.stores]
     counts = {(store, kind): count for store, kind, count in result.by_kind}
@@ -101,7 +101,7 @@ def _kinds(report: Report, result: AuditResult) -> None:
     report.table(["Kind", "What it is"], [(name, _KINDS.get(name, "")) for name in names])
 
 
-def _places(report: Report, result: AuditResult) -> None:
+def _places(report: ReportPage, result: AuditResult) -> None:
     """Which files they are in, and where in the file with most of them."""
     files = Counter((one["store"], one["file"]) for one in result.faults)
     worst = files.most_common(_WORST_FILES)
@@ -124,7 +124,7 @@ def _places(report: Report, result: AuditResult) -> None:
         report.plot(lines(series, y=Unit.COUNT, x=Unit.BYTES), f"Along {file}")
 
 
-def _faults(report: Report, result: AuditResult) -> None:
+def _faults(report: ReportPage, result: AuditResult) -> None:
     columns = [Column("Store"), Column("File"), Column("Byte", Unit.COUNT), Column("Kind"), Column("Expected")]
     labels = _labels(result)
     rows = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maxq.broker.tables.topic.topic_write_states import TopicTails
+from maxq.broker.tables.topic.topic_write_states import TopicWriteStates
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.enums import TopicFilterType
 from maxq.store.log.tails_cy import TopicTail
@@ -16,7 +16,7 @@ class Tails(dict[str, TopicTail]):
 
 def watched(mapping: dict[str, str] | None = None) -> tuple[BrokerWorld, Tails]:
     world, tails = BrokerWorld(mapping), Tails()
-    made = TopicTails(world.topics, world.settings, tails.get_or_make, lambda topic: False)
+    made = TopicWriteStates(world.topics, world.settings, tails.get_or_make, lambda topic: False)
     world.topics.add_change_listener(made.topics_changed)
     world.settings.on_change(made.settings_changed)
     made.refresh_all()
