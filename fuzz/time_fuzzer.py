@@ -51,7 +51,7 @@ from maxq.remoting.connection import RECEIVE_BUFFER_SIZE
 from maxq.remoting.http_server import read_head
 from maxq.remoting.proxy_protocol import looks_like_proxy_header, parse_proxy_header
 from maxq.remoting.tls_channel import TlsChannel
-from maxq.replication.ha.frames import NAME_OFFSET, SEALS_OFFSET, ReportParser, TransferParser
+from maxq.replication.ha.frames import FILLED_OFFSET, NAME_OFFSET, ReportParser, TransferParser
 from maxq.store.dledger.text_file import decode_text
 
 STRANGER_MS = 20.0
@@ -465,7 +465,7 @@ def _transfers() -> dict[str, Shape]:
     def following(size: int) -> bytes:
         return b"".join(frame(number * 4, b"abcd") for number in range(size // 16))
 
-    name, seals = frame(NAME_OFFSET, b"x" * 200), frame(SEALS_OFFSET, bytes(240))
+    name, seals = frame(NAME_OFFSET, b"x" * 200), frame(FILLED_OFFSET, bytes(240))
     return {
         "heartbeats": repeated(frame(0, b"")),
         "bodies of a byte": repeated(frame(7, b"x")),

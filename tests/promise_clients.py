@@ -249,7 +249,7 @@ class PromiseClients:
             master = await self._ask(broker, RequestCode.MAXQ_PURGE_TOPIC, {})  # who does not lead refuses by its role
             if master is not None and master.code not in _NOT_THE_MASTER:
                 return broker
-        raise MaxQError("no broker speaks for the group")
+        raise MaxQError("no broker of the group is active")
 
 
 _NOT_THE_MASTER: Final = (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SERVICE_NOT_AVAILABLE)

@@ -92,7 +92,7 @@ class History:
     Args:
         now: seconds of the clock of all.
         knows_roles: every change of a role is told (`changed`).
-        has_one_master: one broker alone changes topics and groups, whoever else speaks for the group meanwhile.
+        has_one_master: one broker alone changes topics and groups, whichever broker is active meanwhile.
 
     Attributes:
         on_granted: called with each request that was granted or done, when its answer is heard.
@@ -144,7 +144,7 @@ class History:
         return kept and self._leads_at(broker, since) and self._leads_at(broker, until)
 
     def _is_of_a_reign(self, one: Told) -> bool:
-        """Is this an answer that only who speaks for the group gives? A slave tells of offsets what its copy says."""
+        """Is this an answer that only the group's active broker gives? A slave tells of offsets what its copy says."""
         if one.kind in _TABLES:
             return not self.has_one_master
         if one.kind is Kind.LOCK:

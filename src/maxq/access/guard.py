@@ -1,7 +1,7 @@
 """Guard: stands before all processors of a server and lets through what its judge allows.
 
 The batch paths of sends and pulls ask the session of a connection (`session`) instead, which has what the judge allowed
-on it before; whatever is not in there takes the general way and comes here.
+on it before; whatever is not in there comes here.
 """
 
 from typing import Final, NamedTuple, cast

@@ -61,7 +61,7 @@ class PlainAclFiles:
             ConfigError: there is none, one cannot be used, or they are written all the time; names it.
         """
         for _ in range(_TRIES):
-            seen = self._look()
+            seen = self._fingerprint()
             if self._take(seen):
                 return
         raise ConfigError(f"{self._main} or a file in {self._folder} changed each time that it was read; try again")
@@ -76,7 +76,7 @@ class PlainAclFiles:
             )
         trees = {PurePath(name): parse_yaml(self._disk.read(PurePath(name)), name) for name, _, _ in seen}
         acl, warnings = read_plain_acl((str(path), tree) for path, tree in trees.items())
-        if self._look() != seen:
+        if self._fingerprint() != seen:
             return False
         for warning in warnings:
             log.warning("%s", warning)
@@ -100,7 +100,7 @@ class PlainAclFiles:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                seen = await run_blocking(self._look)
+                seen = await run_blocking(self._fingerprint)
                 is_settled, last = seen == last, seen  # what is being written has accounts missing, or is no YAML
                 if is_settled and seen not in (self._seen, complained):
                     complained = seen
@@ -113,7 +113,7 @@ class PlainAclFiles:
             except (ConfigError, OSError) as error:
                 log.error("the files of ACL 1.0 changed and cannot be used, the old rules stay: %s", error)
 
-    def _look(self) -> _Seen:
+    def _fingerprint(self) -> _Seen:
         """Name, length and time of all files; those of the folder first, as Java reads them."""
         found: list[tuple[str, int, int]] = []
         self._look_into(self._folder, found, depth=4)
@@ -196,10 +196,10 @@ class PlainAclFiles:
 
     async def _change(self, path: PurePath, change: _Change) -> None:
         async with self._changing:
-            settled = await self._until_settled()
-            await TABLES.run(self._rewrite, path, change, settled)
+            stable = await self._until_stable()
+            await TABLES.run(self._rewrite, path, change, stable)
 
-    async def _until_settled(self) -> _Seen:
+    async def _until_stable(self) -> _Seen:
         """Returns what is seen of the files when nobody writes them: they are those that count, or two looks have seen
         the same.
 
@@ -208,18 +208,18 @@ class PlainAclFiles:
         """
         last = self._seen
         for _ in range(_TRIES):
-            seen = await run_blocking(self._look)
+            seen = await run_blocking(self._fingerprint)
             if seen == last:
                 return seen
             last = seen
             await asyncio.sleep(_LOOK_SECONDS)
         raise ConfigError(f"{self._main} or a file in {self._folder} is being written all the time; try again later")
 
-    def _rewrite(self, path: PurePath, change: _Change, settled: _Seen) -> None:
+    def _rewrite(self, path: PurePath, change: _Change, stable: _Seen) -> None:
         """The file on the disk, not what was read of it once: somebody may be editing."""
         tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
         read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
-        if self._look() != settled:
+        if self._fingerprint() != stable:
             raise ConfigError(f"{path} was written by somebody else while it was read; try again")
         tree = tree or {}
         change(tree)

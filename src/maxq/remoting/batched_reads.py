@@ -2,7 +2,7 @@
 
 With one request in flight on each of many connections an arrival is one small frame, and a transport's way of
 delivering it (a callback, a window, a call, a write) costs more than the broker's work. So a connection that brings
-only requests which the fast path takes (plain sends, pulls that are remembered) is read here: its transport stops
+only requests which the fast path takes (fast-path sends, pulls that are remembered) is read here: its transport stops
 reading, its socket is watched by an epoll instance of this module, which the loop watches as one reader, and each turn
 receives on all readable sockets, one arrival behind the other in one buffer (socket_io_cy). `path` takes the sends at
 the head of all arrivals together, and then the pulls that it knows; whatever else came is worked off by its connection,

@@ -116,7 +116,7 @@ class RemotingEndpoint:
         self._tasks: set[asyncio.Task[None]] = set()
         self._opaque = 0
         self._idle_seconds = idle_seconds
-        self._look_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._goes_away = False
         self.answers_to_the_end: Callable[[RemotingCommand], bool] = lambda request: False  # even while it goes away
         self.must_be_known = False  # a connection has one idle time for its first request, whatever bytes it moves
@@ -163,8 +163,8 @@ class RemotingEndpoint:
     def connected(self, connection: Connection) -> None:
         self.connections[connection] = None
         connection.opened_ms = self._clock.monotonic_ms()
-        if self._look_timer is None:
-            self._look_later()
+        if self._idle_timer is None:
+            self._check_idle_later()
         for listener in self._listeners:
             listener.on_connect(connection)
 
@@ -180,15 +180,15 @@ class RemotingEndpoint:
             listener.on_close(connection)
         self.holds.ended(CLOSE, began_ns)
 
-    def _look_later(self) -> None:
+    def _check_idle_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._look_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._look)
+        self._idle_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._check_idle)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         """Look at all connections. One that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and is closed.
         One that has taken next to nothing of what waits for it so long does not read, and is reset: closing alone would
         wait for it."""
-        self._look_timer = None
+        self._idle_timer = None
         least = max(1, LEAST_BYTES_A_SECOND * self._idle_seconds // _LOOKS_PER_IDLE_TIME)
         for connection in list(self.connections):
             if connection.stalls(least) >= (1 if connection.is_closed else _LOOKS_PER_IDLE_TIME):
@@ -212,7 +212,7 @@ class RemotingEndpoint:
                 connection.close(f"idle for {self._idle_seconds} s")
         self.looked()
         if self.connections:
-            self._look_later()
+            self._check_idle_later()
 
     def _is_late(self, connection: Connection) -> bool:
         return self._clock.monotonic_ms() - connection.opened_ms >= self._idle_seconds * 1000
@@ -222,9 +222,9 @@ class RemotingEndpoint:
 
     async def close_all(self, reason: str) -> None:
         """Close every connection, end answers under way, and wait until all connections are closed."""
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-            self._look_timer = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         for connection in list(self.connections):
             connection.close(reason)
         await asyncio.sleep(0)  # those of the last turn begin: a task that has not cannot end its coroutine

@@ -192,14 +192,14 @@ class _Watch:
     def __init__(self, disk: Disk, key: str, certificate: str, trust: str) -> None:
         self._disk = disk
         self._paths = (key, certificate, trust)
-        self._seen = self._look()
+        self._seen = self._fingerprint()
 
     def changed(self) -> bool:
         """Are they others than at the last call?"""
-        before, self._seen = self._seen, self._look()
+        before, self._seen = self._seen, self._fingerprint()
         return self._seen != before
 
-    def _look(self) -> tuple[tuple[int, int], ...]:
+    def _fingerprint(self) -> tuple[tuple[int, int], ...]:
         return tuple(self._facts(path) for path in self._paths)
 
     def _facts(self, path: str) -> tuple[int, int]:

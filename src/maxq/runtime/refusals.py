@@ -35,7 +35,7 @@ class Cause(StrEnum):
     DISK_FAILED = "DISK_FAILED"  # a write or flush failed
     FENCED = "FENCED"  # this broker may not write for its group
     NOT_MASTER = "NOT_MASTER"  # a slave takes no messages
-    NOT_SURE = "NOT_SURE"  # perhaps another broker speaks for the group by now
+    NOT_SURE = "NOT_SURE"  # perhaps another broker is the group's active one by now
     REPLICAS = "REPLICAS"  # too few copies in sync
     TOO_EARLY = "TOO_EARLY"  # before startAcceptSendRequestTimeStamp
     QUOTA = "QUOTA"  # a topic, group or user is above its quota

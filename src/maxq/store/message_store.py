@@ -54,7 +54,7 @@ class MessageStore:
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (Ledger); None without.
         cached_pull_reader: reads what is in memory without an object a message.
-        fast_path_writer: stores plain sends and copies without an object a message.
+        fast_path_writer: stores fast-path sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
     """
@@ -272,7 +272,7 @@ class MessageStore:
         return -1 if replica is None else replica.last_record_offset
 
     def restore_places(self, physical_offset: int, size: int) -> int:
-        """A range that a start had sealed as damaged holds its records again: give them their places in the queues, and
+        """A range that a start had filled as damaged holds its records again: give them their places in the queues, and
         index their keys. Compacted queues copy them in the next round.
 
         Returns:

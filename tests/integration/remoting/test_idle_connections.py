@@ -72,7 +72,7 @@ async def hold_many(count: int) -> tuple[int, float]:
         writer.write(RemotingCommand(1).encode())
         await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     took = (time.process_time() - started) / 100
-    server._look()  # one look at all of them
+    server._check_idle()  # one look at all of them
     assert len(server.connections) == count + 1
     writer.close()
     holder.stdin.close()

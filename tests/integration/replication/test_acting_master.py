@@ -422,7 +422,7 @@ async def test_a_slave_that_handed_back_promises_nothing_until_its_master_is_the
 async def test_a_slave_that_begins_to_act_when_its_master_has_asked_promises_nothing_until_the_master_is_there(
     make_group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Name servers forget the master that was killed as its next process starts: both would speak for the group."""
+    """Name servers forget the master that was killed as its next process starts: both would be active."""
     group = await make_group()
     one = group.brokers["one"]
     commit = RemotingCommand(

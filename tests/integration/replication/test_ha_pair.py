@@ -86,7 +86,7 @@ async def _report_all(master: Member, writer: asyncio.StreamWriter, number: int,
 async def test_a_slave_of_an_earlier_version_gets_the_log_and_nothing_it_does_not_know(
     tmp_path: Path, asks: Callable[[int], bytes]
 ) -> None:
-    """It begins as a slave of now but says so once, and knows transfers of the log and of seals only."""
+    """It begins as a slave of now but says so once, and knows transfers of the log and of filled ranges only."""
     async with member(tmp_path / "m", "ASYNC_MASTER") as master:
         end = master.put(10)
         for offset in (1, joint_offset(0)):

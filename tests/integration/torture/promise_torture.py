@@ -360,7 +360,7 @@ class Pair(Alone):
 
 
 class Acting(Alone):
-    """The slave acts while the master is away. They write when they begin to speak for the group, and when they end."""
+    """The slave acts while the master is away. They write when they become the active one, and when they end."""
 
     SETTINGS: ClassVar = {**MASTER, **QUICK, **ACTING}
     late_s = int(QUICK["slaveTimeout"]) / 1000
@@ -668,7 +668,7 @@ async def asked(ask: Callable[[], Awaitable[T]]) -> T:
             found.append(await ask())
         return bool(found)
 
-    await until(answers, "somebody speaks for the group")
+    await until(answers, "the group has an active broker")
     return found[0]
 
 

@@ -11,7 +11,7 @@
   slave with other bytes there is apart. If the master lost its end, or such a range, the log of a slave that has more
   does not grow until somebody decides, or the master has taken it back.
 * A bit that changed in a slave's memory is fetched again from the master; that this fails changes nothing of the above.
-* A start seals nothing that was sure, and changes nothing that it keeps. One thing is left open: a record of which a
+* A start fills nothing that was sure, and changes nothing that it keeps. One thing is left open: a record of which a
   part of the properties is missing within one sector. No check sum covers properties (except with forceVerifyPropCRC),
   and Java keeps such a record as well; disks write whole sectors, and a missing whole one is found (log_scanner.py).
   Such a story ends there.
@@ -133,7 +133,7 @@ class HaGroup:
         durable_end = node.durable_end if node.store is None else node.store.flushed_offset
         self._lives[node.name] += 1
         node.note_end()
-        sealed_before = set(node.sealed)
+        filled_before = set(node.filled)
         if node is self.master and died_with_power:
             self._lost_logs.append(before)
         try:
@@ -152,12 +152,12 @@ class HaGroup:
             return
         self.note(f"{node} starts, {node.live_image().end} bytes: " + "; ".join(report))
         kept_end = durable_end if died_with_power else before.end
-        for start, end in set(node.sealed) - sealed_before:
-            self.note(f"  sealed {start} … {end}")
-            self.marks[f"damage sealed by a {'slave' if node.is_slave else 'master'}'s start"] += 1
-            known = (*sealed_before, *node.changed)
+        for start, end in set(node.filled) - filled_before:
+            self.note(f"  filled {start} … {end}")
+            self.marks[f"damage filled by a {'slave' if node.is_slave else 'master'}'s start"] += 1
+            known = (*filled_before, *node.changed)
             again = any(low <= start and end <= high for low, high in known)  # its repair was cut short, or failed
-            assert start >= kept_end or again, f"{node} sealed {start} … {end}; it was sure up to {kept_end}"
+            assert start >= kept_end or again, f"{node} filled {start} … {end}; it was sure up to {kept_end}"
         self._check_kept(node, before, kept_end)
         self._see_who_joins(node)
         self._queue_ends = {key: end for key, end in self._queue_ends.items() if key[2] != node.name}
@@ -391,7 +391,7 @@ class HaGroup:
         if node.frozen_end is not None:
             if not self._why_not_joined(node, image, master):
                 node.frozen_end = None  # the master has fetched from it what it had lost
-                self.marks["the master took back what its start had sealed"] += 1
+                self.marks["the master took back what its start had filled"] += 1
                 return
             assert image.end == node.frozen_end, (
                 f"{node}'s log is not a beginning of the master's any more, and still grew from {node.frozen_end} to "
@@ -458,7 +458,7 @@ class HaGroup:
         assert after.end >= min(kept_end, before.end), (
             f"{node} had {before.end} bytes of log, {kept_end} for sure; after its start {after.end}"
         )
-        unsure = [*node.sealed, *node.changed]
+        unsure = [*node.filled, *node.changed]
         at = _masked(before, unsure).difference(_masked(after, unsure))
         if at is not None and at >= kept_end and any(after.range(at - at % SECTOR, at - at % SECTOR + SECTOR)):
             # never flushed, and torn within a sector (no disk does that), in properties, which have no check sum

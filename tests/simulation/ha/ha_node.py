@@ -65,7 +65,7 @@ class HaNode:
 
     Attributes:
         image: of the log when the last life ended; `durable_end`: what was flushed then.
-        sealed: ranges that the last start or one before it found damaged, here or on a master before, and filled.
+        filled: ranges that the last start or one before it found damaged, here or on a master before, and filled.
         began_at: the log's first byte when it got its first record; None before. The log begins later only where
             clean-up has deleted files.
         frozen_end: the end of a log that the master's does not continue any more (the master lost its own end); it must
@@ -100,7 +100,7 @@ class HaNode:
         self.care: LogMaintenance | None = None
         self.image = Image()
         self.durable_end = 0
-        self.sealed: list[tuple[int, int]] = []
+        self.filled: list[tuple[int, int]] = []
         self.began_at: int | None = None
         self.frozen_end: int | None = None
         self.compared_end = 0
@@ -157,7 +157,7 @@ class HaNode:
         store = MessageStore(self.config, disk=machine.disk, clock=machine.clock, broker=identity, memory_bytes=1 << 30)
         store.set_service_failed(self._service_failed)
         report = store.load()
-        self.sealed = store.filled_ranges.ranges()
+        self.filled = store.filled_ranges.ranges()
         store.start()
         settings = BrokerSettings(store=self.config)
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
@@ -233,7 +233,7 @@ class HaNode:
         """The last life is over: remember what its log was, and what of it was durable."""
         if self.store is not None:
             self.image = self.live_image()
-            self.sealed = self.store.filled_ranges.ranges()
+            self.filled = self.store.filled_ranges.ranges()
             self.durable_end = self.store.flushed_offset
 
     def has_left_behind_end(self) -> bool:
@@ -254,7 +254,7 @@ class HaNode:
         """Everything is lost."""
         self.machine.lose_disk()
         self.store = None
-        self.image, self.durable_end, self.sealed, self.frozen_end = Image(), 0, [], None
+        self.image, self.durable_end, self.filled, self.frozen_end = Image(), 0, [], None
         self.changed = []
         self.began_at = None
 
@@ -304,7 +304,7 @@ class HaNode:
 
     def fillers(self) -> list[tuple[int, int]]:
         """Where a filler stands in the log now; a slave fetches the true bytes again, if its master has them."""
-        return [*self.changed, *(self.sealed if self.store is None else self.store.filled_ranges.still_filled())]
+        return [*self.changed, *(self.filled if self.store is None else self.store.filled_ranges.still_filled())]
 
     def live_image(self, start: int = 0) -> Image:
         """The log as it is, from `start` on; of a dead process as it was."""

@@ -65,7 +65,7 @@ def test_a_slave_leaves_a_torn_middle_of_its_log_to_its_master() -> None:
         log = slave.machine.disk.paths("store/commitlog/*")[0]
         slave.machine.disk.flip_bit(log, 700 + 300, 3)  # in the second record's body; the checkpoint was never flushed
         await slave.start(master.ha_address)
-        assert slave.sealed == []
+        assert slave.filled == []
         await group.converge(30)
         assert slave.live_image() == master.live_image()
 
@@ -100,11 +100,11 @@ async def damage_and_start(node: HaNode, position: int, *, with_queues: bool = F
     for path in disk.paths("store/consumequeue/*") if with_queues else []:
         disk.delete(PurePath(path))
     await node.start(node.ha_address)
-    assert len(node.sealed) == 1
+    assert len(node.filled) == 1
 
 
 def test_a_slave_with_the_true_bytes_does_not_join_a_master_that_sealed_them_and_gave_their_places_away() -> None:
-    """Seeds 372 and 1109: what lies behind the sealed range, and the ends, are equal."""
+    """Seeds 372 and 1109: what lies behind the filled range, and the ends, are equal."""
 
     async def main(world: SimWorld) -> None:
         group = await equal_group(world)

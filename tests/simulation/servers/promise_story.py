@@ -199,8 +199,8 @@ class PromiseStory(_Story):
 
 
 class PairServer(SimServer):
-    """A broker, of which 0 is the master, or the name server. It tells the history when it begins to speak for its
-    group and when it ends.
+    """A broker, of which 0 is the master, or the name server. It tells the history when it becomes the active one of
+    its group and when it ends.
 
     Args:
         more: settings of its broker, beside those that all have.
@@ -249,7 +249,7 @@ class PairServer(SimServer):
 
 
 class _Speaks:
-    """A master-only service: it runs while its broker speaks for the group."""
+    """A master-only service: it runs while its broker is active."""
 
     def __init__(self, promises: History, name: str, keeps_offsets: bool) -> None:
         self._promises = promises

@@ -298,9 +298,9 @@ class CrashStory:
         if flip.damages_record and report.min_offset <= flip.physical_offset < report.end_offset:
             named = [str(damage) for damage in report.damages]
             found = any(d.physical_offset <= flip.physical_offset < d.end_offset for d in report.damages)
-            # a start that lost its power may have sealed it already
-            sealed = store_files(self.disk).sealed_ranges()
-            found = found or any(start <= flip.physical_offset < end for start, end in sealed)
+            # a start that lost its power may have filled it already
+            filled = store_files(self.disk).filled_ranges()
+            found = found or any(start <= flip.physical_offset < end for start, end in filled)
             # only the last three files, or those that the checkpoint does not speak for, are read at start
             assert found or flip.physical_offset < report.checked_from, f"{flip} is not among the damages {named}"
             self.marks.add("damage named at start" if found else "damage left to the check")

@@ -238,7 +238,7 @@ def test_changed_queue_offset_behind_lost_messages_is_outvoted(
     name = f"store/commitlog/{0:020d}"
     content = disk.read(ROOT.parent / name)
     disk.put(name, bytes(places[5]) + content[places[5] :])
-    damaged = rebuilt(disk, config(), clock)  # seals it
+    damaged = rebuilt(disk, config(), clock)  # fills it
     at = places[5 + wrong]
     damaged.flip_bit(name, at + 27 - bit // 8, bit % 8)
     fresh = rebuilt(damaged, config(), clock)
@@ -258,7 +258,7 @@ def test_changed_queue_offset_of_the_only_record_is_set_right_by_the_queue_file(
     name = f"store/commitlog/{0:020d}"
     content = disk.read(ROOT.parent / name)
     disk.put(name, bytes(places[lost]) + content[places[lost] :])
-    damaged = rebuilt(disk, config(), clock)  # seals it
+    damaged = rebuilt(disk, config(), clock)  # fills it
     damaged.flip_bit(name, places[lost] + 27 - bit // 8, bit % 8)
     fresh = rebuilt(damaged, config(), clock)
     store = reopened(fresh, clock)

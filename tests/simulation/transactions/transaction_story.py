@@ -143,7 +143,7 @@ class TransactionNode:
 
     def end(self, opened: Opened, *, plainly: bool, waits: bool) -> None:
         """As its producer does by itself; over the compiled path, if that takes it."""
-        if plainly and opened.commits and self.service.commit_plainly(
+        if plainly and opened.commits and self.service.commit_on_fast_path(
             opened.queue_offset, opened.physical_offset, GROUP.encode(), None, opened.key.encode()
         ):  # fmt: skip
             self.store.appended()

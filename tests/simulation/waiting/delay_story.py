@@ -244,7 +244,7 @@ class DelayStory:
             record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes, *others: Any
         ) -> int:
             if node.failures is not None and node.failures.chance(0.3):
-                return 0  # this one must take the general way
+                return 0  # this one must take the slow path
             key = decode_properties(properties)[_KEY]
             node.on_try(key)
             stored = plainly(record, copy, topic, queue_id, properties, *others)

@@ -5,14 +5,14 @@ together. Topics and groups have theirs as attributes, users in the setting `use
 that exist anyway, and live.
 
 *Sends* to a topic above its quota are answered code 2 (SYSTEM_BUSY), which clients take for flow control. The path of
-plain sends pays nothing: the store counts messages and bytes of each topic anyway; a timer, which exists only while
+fast-path sends pays nothing: the store counts messages and bytes of each topic anyway; a timer, which exists only while
 there are quotas, looks at the counters of limited topics every few milliseconds and takes a topic that is above its
-quota off that path until its debt is over. Meanwhile its sends go the general way, which refuses them.
+quota off that path until its debt is over. Meanwhile its sends take the slow path, which refuses them.
 
 *Pulls* of a group above its quota wait until the debt is over, at most as long as the client is willing to be held, and
 are then answered as if they had come that moment, or PULL_NOT_FOUND.
 
-Users are limited on the plain paths by the connection on which their last other request (a heartbeat) came.
+Users are limited on the fast path by the connection on which their last other request (a heartbeat) came.
 
 A debt is at most one arrival or one answer; a burst at most a second's worth (bucket.py).
 """
@@ -57,7 +57,7 @@ class _TopicQuota:
         self.size = tail.put_bytes
         self.is_shut = False
 
-    def settle(self, now_ms: int) -> int:
+    def charge_new(self, now_ms: int) -> int:
         """Charge what was put since the last call. Returns the ms to wait now."""
         tail = self.tail
         nums, size = tail.put_nums - self.nums, tail.put_bytes - self.size
@@ -134,7 +134,7 @@ class Quotas:
                 quota = self._quota(f"topic {config.topic_name}", limits, "attribute quota.%s of the topic")
                 self._of_topic[config.topic_name] = _TopicQuota(quota, self._tail_of(config.topic_name))
         if self._of_topic and self._timer is None:
-            self._look_later()
+            self._check_later()
 
     def _forget_topic(self, topic: str) -> None:
         known = self._of_topic.pop(topic, None)
@@ -173,16 +173,16 @@ class Quotas:
 
     # ---- sends ------------------------------------------------------------------------------------------------
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         delay_ms = _LOOK_MS + len(self._of_topic) // _TOPICS_PER_MS
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._look)
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._check_topics)
 
-    def _look(self) -> None:
+    def _check_topics(self) -> None:
         """Block the topics that exceed their quota, and unblock those that no longer do."""
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         for topic, limited in self._of_topic.items():
-            must_wait = limited.settle(now_ms) > 0
+            must_wait = limited.charge_new(now_ms) > 0
             if must_wait != limited.is_shut:
                 limited.is_shut = must_wait
                 if must_wait:
@@ -190,7 +190,7 @@ class Quotas:
                 else:
                     self._tails.open(topic)
         if self._of_topic:
-            self._look_later()
+            self._check_later()
 
     def send_refusal(self, topic: str, request: RemotingCommand) -> Refusal | None:
         """Returns why a send must wait; None if it need not."""
@@ -198,7 +198,7 @@ class Quotas:
             return None
         now_ms = self._clock.monotonic_ms()
         limited = self._of_topic.get(topic)
-        if limited is not None and limited.settle(now_ms) > 0:
+        if limited is not None and limited.charge_new(now_ms) > 0:
             return Refusal(ResponseCode.SYSTEM_BUSY, limited.quota.remark(now_ms))
         user = self._of_user.get(request.ext.get(ACCESS_KEY, ""))
         if user is not None:
@@ -240,7 +240,7 @@ class Quotas:
         """Returns whether pulls of this group on this connection are limited and must go to the processor."""
         return group in self._of_group or self._user_of(connection) is not None
 
-    # ---- users on the plain paths -----------------------------------------------------------------------------
+    # ---- users on the fast path -----------------------------------------------------------------------------
 
     def note_user(self, connection: Connection, request: RemotingCommand) -> None:
         """A request that is decoded tells whose connection this is. Call it while `limits_users`."""

@@ -162,12 +162,12 @@ class SendRelay:
     async def _find(self, most_ms: int) -> None:
         """Returns when the search that is under way has ended, or after `most_ms`."""
         if self._search is None or self._search.done():
-            self._search = asyncio.get_running_loop().create_task(self._look(), name="SendRelay")
+            self._search = asyncio.get_running_loop().create_task(self._find_leader(), name="SendRelay")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(most_ms / 1000):
                 await asyncio.shield(self._search)
 
-    async def _look(self) -> None:
+    async def _find_leader(self) -> None:
         """Ask the name servers until they name a master that is another broker, or this one leads; gives up when no
         send that began it is kept any more."""
         end_ms = self._clock.monotonic_ms() + _PATIENCE_MS

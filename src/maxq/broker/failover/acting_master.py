@@ -1,8 +1,8 @@
 """ActingMasterService: one broker's part in its group.
 
-It brings the broker online, keeps name servers told that it lives, watches who speaks for the group, and starts or
-stops this broker's master-only services with that. Without enableSlaveActingMaster only the first remains: a master
-runs the master-only services, a slave does not.
+It brings the broker online, keeps name servers told that it lives, watches which broker of the group is active, and
+starts or stops this broker's master-only services with that. Without enableSlaveActingMaster only the first remains: a
+master runs the master-only services, a slave does not.
 
 A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
 that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
@@ -58,7 +58,7 @@ class ActingMasterService:
 
     Attributes:
         group: what is known of the brokers that share this one's name.
-        is_ending: this broker is shut down: another one may speak for the group as soon as it likes.
+        is_ending: this broker is shut down: another one may become active as soon as it likes.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ActingMasterService:
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
         self._missed_ms: int | None = None  # since when name servers miss a master that may live
         self._heard_ms = -(1 << 62)  # when the last question began that the master answered
-        self._knows_group = False  # who speaks for it was found out
+        self._knows_group = False  # which broker is active was found out
         self.group = BrokerGroup(env.own)
         self.is_ending = False
 
@@ -178,7 +178,7 @@ class ActingMasterService:
         began_ms = self._clock.monotonic_ms()
         why = self.doubt()
         if why is not None and not self.is_isolated:
-            log.warning("who speaks for the group is asked: %s", why)
+            log.warning("which broker of the group is active is asked: %s", why)
             await self._look_again()
         await self.send_heartbeat()
         self._looked_ms = began_ms if why is None else self._clock.monotonic_ms()
@@ -229,7 +229,7 @@ class ActingMasterService:
             log.warning("name server %s did not take a sign of life: %s", name_server, error)
             raise
 
-    # --- who speaks for the group -----------------------------------------------------------------------------------
+    # --- which broker is active -----------------------------------------------------------------------------------
 
     async def sync_member_group(self) -> None:
         """Fetch the living members of the group, and follow a change."""
@@ -272,7 +272,7 @@ class ActingMasterService:
                 return
             self._unmet_master, self._missed_ms, self._knows_group = None, None, True
             own_id = self.group.own_id
-            log.info("broker %d at %s speaks for the group now; this is %d", *change[:2], own_id)
+            log.info("broker %d at %s is the active one of the group now; this is %d", *change[:2], own_id)
             if not change.has_master:
                 self._on_master_offline()
             self._services.change(own_id == change.min_broker_id)

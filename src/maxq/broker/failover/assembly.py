@@ -21,7 +21,7 @@ class Failover:
     Attributes:
         acting: brings the broker online and follows who works for the group.
         services: what only one broker of a group does.
-        offset_ownership: one of them, the say over consumer offsets.
+        offset_ownership: one of them, whose consumer offsets count.
         escape: takes writes that cannot wait for the master.
         metadata: what slaves kept for this master while it was away.
         processor: answers 905, 906 and 908.

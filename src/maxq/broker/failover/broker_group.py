@@ -1,7 +1,8 @@
-"""BrokerGroup: what one broker believes of the brokers that share its name. Pure: facts in, changes out.
+"""BrokerGroup: what one broker knows of the brokers that share its name. Pure: facts in, changes out.
 
-The live broker with the smallest id speaks for the group: the master (0), or a slave that acts as master. Two sources
-tell who it is: the member group that is fetched from a name server every second, and NOTIFY_MIN_BROKER_ID_CHANGE (905).
+The live broker with the smallest id is the active one of the group: the master (0), or a slave that acts as master.
+Two sources tell who it is: the member group that is fetched from a name server every second, and
+NOTIFY_MIN_BROKER_ID_CHANGE (905).
 
 Unlike the original, a new address behind the same smallest id is a change too (a master that moved), and every change
 away from id 0 forgets the master, not only one that names the master's address.
@@ -18,7 +19,7 @@ from maxq.protocol.body.route import MASTER_ID
 
 
 class MinBrokerChange(NamedTuple):
-    """Another broker speaks for the group now.
+    """Another broker is the group's active one now.
 
     `ha_address` is where it replicates from, if it is a master and was named together with it; else None.
     """

@@ -1,10 +1,10 @@
-"""The say over consumer offsets in a broker group: who has it, and how it comes back to the master.
+"""ConsumerOffsetOwnership: which broker of a group counts its consumer offsets, and how that comes back to the master.
 
-A slave copies its master's offsets. When it begins to speak for the group, what its consumers commit counts from then
-on: the data version of its table jumps ahead, so that a master that comes back takes the table for the newer one, even
-if its own file knows commits that never reached the slave. (Java's slave keeps the copied version, so a master that had
-counted further ignores all that was consumed meanwhile.) It copies none of its master's offsets until it speaks no
-more: a master that comes back says where to copy from some time before it asks for them.
+A slave copies its master's offsets. When it becomes the group's active broker, what its consumers commit counts from
+then on: the data version of its table jumps ahead, so that a master that comes back takes the table for the newer one,
+even if its own file knows commits that never reached the slave. (Java's slave keeps the copied version, so a master
+that had counted further ignores all that was consumed meanwhile.) It copies none of its master's offsets until it is
+active no more: a master that comes back says where to copy from some time before it asks for them.
 
 The master that comes back takes the larger offset of each queue (see SlaveToMasterSync).
 

@@ -5,7 +5,7 @@ enableRemoteEscape it sends the message to a writable queue of another group of 
 topic, body, properties, flags, times of reconsumption; queue, offsets and store host are the other group's.
 
 When the master of such a slave comes back and asks what was done meanwhile, nothing more is sent (`rests`), and what is
-under way is waited for (`settled`), so that the answers say all of it.
+under way is waited for (`wait_idle`), so that the answers say all of it.
 
 A static topic's queue may have been moved to another group between the moment in which a message was stored here
 (delayed, timed, in a transaction) and that in which it is delivered. It goes to the group that leads the queue then,
@@ -112,7 +112,7 @@ class EscapeBridge:
         self.rests: Callable[[], bool] = lambda: False
         self.keeps: Callable[[MessageExtBrokerInner], PutMessageResult | None] = lambda message: None
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when nothing is under way to another group, a second later at the latest."""
         for _ in range(_LOOKS):
             if not self._under_way:

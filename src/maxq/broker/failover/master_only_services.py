@@ -1,6 +1,6 @@
 """MasterOnlyServices: what only one broker of a group may do at a time: the master, or the slave that acts as master.
 
-Queue locks, the say over consumer offsets, delivery of delayed messages, the timer and transaction checks are such
+Queue locks, the ownership of consumer offsets, delivery of delayed messages, the timer and transaction checks are such
 services; each registers here.
 
 Source:
@@ -29,7 +29,7 @@ class MasterOnlyServices:
     """Starts and stops all of them together.
 
     Attributes:
-        is_running: does this broker speak for its group? False until it is known.
+        is_running: is this broker its group's active one? False until it is known.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class MasterOnlyServices:
         self._apply(name, service)
 
     def change(self, should_run: bool) -> None:
-        """This broker speaks for its group, or no longer does. The failure of one service is logged and keeps no other
+        """Follow whether this broker is its group's active one. The failure of one service is logged and keeps no other
         from following."""
         if should_run == self.is_running:
             return

@@ -1,5 +1,5 @@
-"""What a broker takes from an arrival before frames are decoded one by one: plain sends, pulls it knows, commits, what
-consumers give back, acks of what was popped."""
+"""What a broker takes from an arrival before frames are decoded one by one: fast-path sends, pulls it knows, commits,
+what consumers give back, acks of what was popped."""
 
 from maxq.broker.fast_path.ack_path import AckPath
 from maxq.broker.fast_path.end_path import EndPath
@@ -33,7 +33,8 @@ class BatchPath:
         self._acks = acks
 
     def take(self, arrivals: BatchedReads) -> None:
-        """`BatchedReads.path` of a broker: the leading plain sends of all arrivals of a turn together, then pulls."""
+        """`BatchedReads.path` of a broker: the leading fast-path sends of all arrivals of a turn together, then
+        pulls."""
         if self._authority.doubt() is None:
             self._sends.take(arrivals)
             self._pulls.take(arrivals)

@@ -60,7 +60,7 @@ class EndPath:
     def _commit(self, scanner: EndScanner) -> bool:
         if scanner.commit_or_rollback != MessageSysFlag.TRANSACTION_COMMIT:
             return False
-        return self._transactions.commit_plainly(
+        return self._transactions.commit_on_fast_path(
             scanner.tran_state_table_offset,
             scanner.commit_log_offset,
             scanner.producer_group,

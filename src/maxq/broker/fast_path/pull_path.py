@@ -11,7 +11,7 @@ out (an empty queue, offset moved, cold data, a pending reset, a wait that is ov
 the store again and knows what to say.
 
 What is in memory and filtered by tags at most is read and sent without an object a message (pull_answers_cy.py); the
-store's general way reads what is filtered by properties or lies further back.
+store's slow path reads what is filtered by properties or lies further back.
 """
 
 from maxq.broker.bundles import Clients, Environment, Limits, Messages, Tables

@@ -1,9 +1,9 @@
 """The batch path of messages that come back: leading CONSUMER_SEND_MSG_BACK frames of an arrival.
 
-A consumer that fails gives back by the thousand. A plain message, one of a group that has its retry topic, with tries
-left, becomes its delayed copy from record to record (store/append/record_copy_cy.py); all copies of a run are
-dispatched, waited for and answered together. Everything else (dead letters, a retry topic that is not there yet,
-refusals) is left to the SendBackProcessor, which decides; this module only takes what that one would have stored
+A consumer that fails gives back by the thousand. A message without peculiarities, one of a group that has its retry
+topic, with tries left, becomes its delayed copy from record to record (store/append/record_copy_cy.py); all copies of
+a run are dispatched, waited for and answered together. Everything else (dead letters, a retry topic that is not there
+yet, refusals) is left to the SendBackProcessor, which decides; this module only takes what that one would have stored
 anyway.
 """
 

@@ -1,7 +1,7 @@
-"""The batch path of plain sends: what `RemotingServer.batch_path` of a broker does with an arrival.
+"""The fast path of sends: what `RemotingServer.batch_path` of a broker does with an arrival.
 
-Leading plain sends of the receive buffer become rows (protocol/send_scanner_cy), the rows become records (the store's
-`append_rows`), and all their answers one buffer. Whatever is not plain, or must be refused, is left where it is: the
+Leading fast-path sends of the receive buffer become rows (protocol/send_scanner_cy), the rows become records (the
+store's `append_rows`), and all their answers one buffer. Whatever is none, or must be refused, is left where it is: the
 server decodes that frame and gives it to the SendMessageProcessor, which knows every rule and every remark. So this
 module decides nothing; it only takes what that processor would have stored anyway.
 
@@ -77,7 +77,7 @@ class SendPath:
         ).encode()
 
     def __call__(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
-        """Take the leading plain sends of buffer[start:end]; returns the position behind the last one taken."""
+        """Take the leading fast-path sends of buffer[start:end]; returns the position behind the last one taken."""
         if self._settings.broker is not self._broker:
             self._read_settings()
         scanner = self._scanner

@@ -1,6 +1,6 @@
 """Authority: what the success of each request promises, and whether this broker may promise it now.
 
-A broker that speaks for its group (the master; a slave that acts as master; a DLedger leader) may have been replaced
+The active broker of a group (the master; a slave that acts as master; a DLedger leader) may have been replaced
 without knowing it: it stood still, or nobody hears it. What it says then is another's to say: a lock that somebody else
 holds, an offset that is lost, a topic that is nowhere. So it asks before it begins, and again before an answer that was
 not there at once leaves. `PROMISES` says for each request what its success promises; a request that is not in it is
@@ -167,7 +167,7 @@ _NOTHING: Final = (
     RequestCode.AUTH_DELETE_ACL,
     RequestCode.AUTH_GET_ACL,
     RequestCode.AUTH_LIST_ACL,
-    # how a group finds out who speaks for it
+    # how a group finds out which broker is active
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE,
     RequestCode.EXCHANGE_BROKER_HA_INFO,
     RequestCode.RESET_MASTER_FLUSH_OFFSET,
@@ -197,7 +197,7 @@ class Authority:
     """One per broker; `RemotingServer.authority`.
 
     Args:
-        speaks: does this broker speak for its group, as far as it knows?
+        is_active: is this broker its group's active one, as far as it knows?
         doubt: why one that does cannot be sure of it; None: it is.
         gives_way: why one that acts as master leaves promises to the master that comes back; None: it does not.
         keeps: is this a request that its processor keeps until somebody may promise it? It is not refused here.
@@ -209,26 +209,26 @@ class Authority:
         self,
         own: BrokerAddress,
         *,
-        speaks: Callable[[], bool],
+        is_active: Callable[[], bool],
         doubt: Callable[[], str | None],
         gives_way: Callable[[], str | None],
         keeps: Callable[[RemotingCommand], bool],
         copied: Callable[[], Awaitable[bool]],
     ) -> None:
         self._own = own
-        self._speaks = speaks
+        self._is_active = is_active
         self._doubt = doubt
         self._gives_way = gives_way
         self._keeps = keeps
         self._copied = copied
 
     def doubt(self) -> str | None:
-        """Why this broker, which takes itself for the one that speaks for its group, cannot be sure of it. None: it is
+        """Why this broker, which takes itself for its group's active one, cannot be sure of it. None: it is
         sure, or a slave that takes itself for nothing else."""
         return self._why_not(self._doubt) or self._why_not(self._gives_way)
 
     def _why_not(self, ask: Callable[[], str | None]) -> str | None:
-        return ask() if self._own.broker_id == MASTER_ID or self._speaks() else None
+        return ask() if self._own.broker_id == MASTER_ID or self._is_active() else None
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
         """Returns the answer that refuses `request` before anything is done; None to go on."""

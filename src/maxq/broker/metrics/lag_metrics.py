@@ -63,7 +63,7 @@ class LagMetrics:
         self._offsets = offsets
         self._stats = stats
         self._lags: dict[tuple[str, str], Lag] = {}
-        registry.before(self._look)
+        registry.before(self._sample)
         registry.gauge("rocketmq_consumer_lag_messages", lambda: self._each(lambda lag: lag.lag), _LABELS)
         registry.gauge("rocketmq_consumer_inflight_messages", lambda: self._each(lambda lag: lag.inflight), _LABELS)
         registry.gauge("rocketmq_consumer_ready_messages", lambda: self._each(lambda lag: lag.ready), _LABELS)
@@ -91,7 +91,7 @@ class LagMetrics:
     def _is_system(self, topic: str, group: str) -> str:
         return flag(self._topics.is_system_topic(topic) or is_system_group(group))
 
-    def _look(self) -> Iterator[None]:
+    def _sample(self) -> Iterator[None]:
         lags: dict[tuple[str, str], Lag] = {}
         queues = 0
         for group, topics in self._subscriptions():

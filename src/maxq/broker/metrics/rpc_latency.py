@@ -1,6 +1,6 @@
 """RpcLatency: how long requests took from their frame to their answer.
 
-Plain sends and repeated pulls are counted by the arrival (all sends of one under the code of Java's producers,
+Fast-path sends and repeated pulls are counted by the arrival (all sends of one under the code of Java's producers,
 SEND_MESSAGE_V2); every other request by the endpoint that answers it. A pull that was parked counts as long polling,
 from its arrival on.
 
@@ -53,7 +53,7 @@ class RpcLatency:
         )
 
     def sends(self, milliseconds: int, count: int) -> None:
-        """Plain sends of one arrival were answered with success."""
+        """Fast-path sends of one arrival were answered with success."""
         self._sends.add(milliseconds, count)
 
     def pull(self, milliseconds: int) -> None:

@@ -68,7 +68,7 @@ class TimerMetricsView:
         self._clock = clock
         self._due = [0] * len(TIMER_BOUNDS)
         self._looked_ms: int | None = None  # monotonic
-        registry.before(self._look)
+        registry.before(self._sample)
         for name, read in (
             ("rocketmq_timer_enqueue_lag", self._enqueue_lag),
             ("rocketmq_timer_enqueue_latency_milliseconds", self._enqueue_latency),
@@ -123,7 +123,7 @@ class TimerMetricsView:
             for topic, count in list(self._service.timer.metrics.counts.items()):
                 yield (topic,), count
 
-    def _look(self) -> Iterator[None]:
+    def _sample(self) -> Iterator[None]:
         """Count what is due within a day, in turns; once a minute, for that is 86 400 slots."""
         now_ms = self._clock.monotonic_ms()
         if not self._service.is_loaded or (self._looked_ms is not None and now_ms - self._looked_ms < _LOOK_AGAIN_MS):

@@ -9,7 +9,7 @@ configs changed: what is shown of the others is kept. All that one scrape shows 
 another scrape looks meanwhile.
 
 The message type is that of the topic (its `message.type`; the half topic's is transaction, that of delayed and timed
-messages delay): the path that takes plain sends does not look at their properties.
+messages delay): the fast path does not look at their properties.
 
 Source:
     broker/metrics/BrokerMetricsManager.java initRequestMetrics.
@@ -82,7 +82,7 @@ class TrafficMetrics:
         self._sizes: dict[TopicTail, _MessageSizes] = {}
         self._blocks: list[_Block] = []
         registry.before(stats.collect_gets_in_turns)
-        registry.before(self._look)
+        registry.before(self._sample)
         registry.counter_in_blocks(
             "rocketmq_messages_in_total", lambda: (block.messages for block in self._blocks), _LABELS_IN
         )
@@ -103,7 +103,7 @@ class TrafficMetrics:
             about="Incoming messages size",
         )
 
-    def _look(self) -> Iterator[None]:
+    def _sample(self) -> Iterator[None]:
         """Make the blocks anew in which something has changed, once for all metrics of a scrape."""
         table, kept = self._topics.topic_config_table, self._blocks
         tails = list(self._store.topics.values())
@@ -189,7 +189,7 @@ class _MessageSizes:
             return
         found = [0] * len(self.counts)
         for queue_id, queue in list(self._tail.queues.items()):
-            if isinstance(queue.owner, ConsumeQueue) and self._look(queue_id, queue.owner, found, new):
+            if isinstance(queue.owner, ConsumeQueue) and self._sample_units(queue_id, queue.owner, found, new):
                 yield
         new = put_nums - sum(self.counts)
         if new <= 0:
@@ -204,7 +204,7 @@ class _MessageSizes:
         counts[found.index(max(found))] += new - given
         self.counts = counts
 
-    def _look(self, queue_id: int, queue: ConsumeQueue, found: list[int], new: int) -> bool:
+    def _sample_units(self, queue_id: int, queue: ConsumeQueue, found: list[int], new: int) -> bool:
         """Was anything new there?"""
         end = queue.max_offset
         start = max(self._seen.get(queue_id, end - new), end - _UNITS_LOOKED_AT, 0)

@@ -107,7 +107,7 @@ class CheckPointBuffer:
 
     Attributes:
         journal: where every change is noted.
-        is_open: what is in memory is all there is, and may be changed: this broker speaks for its group.
+        is_open: what is in memory is all there is, and may be changed: this broker is its group's active one.
         on_filled: called when the first check point comes.
         on_ended: called with the queue when one has ended.
         in_flight: by topic, group and queue: messages given away and not acknowledged, of check points in memory.

@@ -167,8 +167,8 @@ class PopMessageProcessor(RequestProcessor):
         return reply
 
     def _may_give(self, code: ResponseCode, reign: int) -> bool:
-        """What was given away when the service began to speak for the `reign`th time? Where a slave does not know of
-        it, it may have given the messages to others since."""
+        """What was given away when the service began its `reign`th time as the active one? Where a slave does not know
+        of it, it may have given the messages to others since."""
         return code is ResponseCode.SUCCESS or self._service.is_as_in(reign)
 
     def _nothing(

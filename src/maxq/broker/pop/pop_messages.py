@@ -121,7 +121,7 @@ class PopMessages:
             processor.register(server)
 
     async def load(self) -> None:
-        """Read the order infos; the journal is read by who speaks for the group. StoreRefusedError if a Java broker
+        """Read the order infos; the journal is read by the group's active broker. StoreRefusedError if a Java broker
         left check points where they cannot be read."""
         await run_blocking(self._refuse_key_value_store)
         await run_blocking(self._orders.table.load)
@@ -174,9 +174,9 @@ class PopMessages:
         slot of the timer that is open is delivered before."""
         if not self._own.is_master and self._settings.broker.enable_remote_escape:
             self._gives_way = False
-            await self._timer.settled()
+            await self._timer.wait_idle()
             self._gives_way = True
-            await self._failover.escape.settled()
+            await self._failover.escape.wait_idle()
             await self._timer.write_checkpoint()
 
     def _look_again(self) -> None:

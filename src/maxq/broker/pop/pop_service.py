@@ -1,4 +1,4 @@
-"""PopService: what goes on by itself in pop consumption. A MasterOnlyService: only who speaks for its group does it.
+"""PopService: what goes on by itself in pop consumption. A MasterOnlyService.
 
 When it begins it reads the journal, so that it knows what was given away. Then, ten times a second as long as something
 is open, it revives what nobody acknowledged in time, hands over to the revive topic what has been open for long, and
@@ -50,7 +50,7 @@ class PopService:
     """Of one broker.
 
     Attributes:
-        reign: how often it has begun to speak for its group.
+        reign: how often this broker has become its group's active one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class PopService:
         self._needed = -1
         self._read_end = 0  # of the journal, by queue offset
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
-        self._stood_in = False  # it spoke last as a slave that acts as master
+        self._stood_in = False  # it was active last as a slave that acts as master
         self._kept = b""  # of a slave that acts no longer: what it knew, as it hands it back
         self._kept_end = 0  # of the journal, when it knew that
         self._kept_until_ms = 0  # monotonic: by then its master has taken it over, or never will
@@ -105,7 +105,7 @@ class PopService:
         if not self._services.is_running:
             return Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
-                "this broker does not speak for its group: pop consumption is its master's; ask the master",
+                "this broker is not the active one of its group: pop consumption is its master's; ask the master",
             )
         doubt = self._acting.doubt()
         if doubt is not None:
@@ -272,8 +272,8 @@ class PopService:
         self._ready.set()
 
     def _is_held(self) -> bool:
-        """Does it wait for a master to take over what it handed back, or until it is sure that it speaks? Another
-        broker may have been told acks of what looks open here."""
+        """Does it wait for a master to take over what it handed back, or until it is sure that it is the active
+        broker? Another broker may have been told acks of what looks open here."""
         if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
             log.warning("the master that asked for what was popped here did not come: going on")
             self._services.begin_again()

@@ -122,15 +122,15 @@ class _DiskAndReplicaWait:
         self.flushed = flushed
         if self._sample is not None:
             self._sample.heard(Stage.FLUSH)
-        self._look()
+        self._finish_if_both()
 
     def on_copied(self, copied: bool) -> None:
         self.copied = copied
         if self._sample is not None:
             self._sample.heard(Stage.REPLICATE)
-        self._look()
+        self._finish_if_both()
 
-    def _look(self) -> None:
+    def _finish_if_both(self) -> None:
         if self.flushed is None or self.copied is None:
             return
         if not self.copied:

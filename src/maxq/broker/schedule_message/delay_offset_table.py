@@ -55,7 +55,7 @@ class DelayOffsetTable:
         self.postponed.add((level, offset))
         self._changed()
 
-    def settle(self, level: int, offset: int) -> None:
+    def forget_postponed(self, level: int, offset: int) -> None:
         """Remove a postponed message that was delivered or given up."""
         self.postponed.discard((level, offset))
         self._changed()

@@ -60,7 +60,7 @@ class DelayedDelivery:
         """`look` decodes the record at a physical offset, None if there is none."""
         self._level = level
         self._unit = unit
-        self._look = look
+        self._message_at = look
         self._put = put
         self.tries = 0
 
@@ -89,7 +89,7 @@ class DelayedDelivery:
             await self._wait(result)
 
     def _message(self) -> MessageExtBrokerInner:
-        delayed = self._look(self._unit.physical_offset)
+        delayed = self._message_at(self._unit.physical_offset)
         if delayed is None:
             raise MessageIllegalError("there is no record at its place of the log")
         if is_filler(delayed.sys_flag, delayed.properties):

@@ -1,7 +1,7 @@
 """FastPathDelivery: delayed messages that are due, from record to record, without a Python object for either.
 
-What it does not take (a record that is not plain, a queue that is not open, a store that takes nothing now) is left to
-Delivery, which knows every rule; both write the same bytes.
+What it does not take (a record that needs more than a copy, a queue that is not open, a store that takes nothing now)
+is left to DelayedDelivery, which knows every rule; both write the same bytes.
 
 Source:
     broker/schedule/ScheduleMessageService.java messageTimeUp.
@@ -31,7 +31,7 @@ class FastPathDelivery:
         """Store what the delayed record there becomes. Call `delivered` after one or several.
 
         Returns:
-            Bytes that were stored; 0: none, this one must take Delivery.
+            Bytes that were stored; 0: none, this one must take DelayedDelivery.
         """
         if physical_offset < self._store.deletions.newest:
             return 0  # its topic may have been deleted since

@@ -32,7 +32,7 @@ _LOOKS: Final = 50  # for a message that is on its way
 _AFTER_FAILURE: Final = 10.0
 _SLICE: Final = 32  # messages until others get their turn, as many as one pull takes …
 _SLICE_BYTES: Final = 256 * 1024  # … also of large ones
-_GENERAL_SLICE: Final = 16
+_SLOW_SLICE: Final = 16
 
 
 class FastPath(Protocol):
@@ -55,7 +55,7 @@ class DeliveryPorts(NamedTuple):
         is_local: are messages stored here?
         delivered: (level, unit, result); called in order. What is not final it postpones.
         has_room: can one more be postponed?
-        plain: delivers plain ones of a slice; they are told to `delivered_together`.
+        fast_path: delivers those messages of a slice that it can; they are told to `delivered_together`.
         delivered_together: (level, next queue offset, messages, bytes).
         is_sure: is it this broker that delivers? One that stood still may have been replaced.
     """
@@ -66,7 +66,7 @@ class DeliveryPorts(NamedTuple):
     is_local: Callable[[], bool]
     delivered: Callable[[int, DelayedUnit, PutMessageResult | Undelivered], None]
     has_room: Callable[[], bool]
-    plain: FastPath
+    fast_path: FastPath
     delivered_together: Callable[[int, int, int, int], None]
     is_sure: Callable[[], bool]
 
@@ -120,13 +120,13 @@ class LevelDelivery:
         """Deliver a slice of messages, up to and including the first that needs single delivery. Returns False if
         nothing was due."""
         count = size = next_offset = 0
-        plain = self._ports.plain
-        is_possible = plain.is_possible()
+        fast_path = self._ports.fast_path
+        is_possible = fast_path.is_possible()
         while count < _SLICE and size < _SLICE_BYTES:
             unit = self._queue.take_due()
             if unit is None:
                 break
-            stored = self._deliver_plainly(unit) if is_possible else 0
+            stored = self._deliver_fast(unit) if is_possible else 0
             if not stored:
                 self._tell(next_offset, count, size)
                 self._done(unit, await self._deliver(self._delivery(unit)))
@@ -135,11 +135,13 @@ class LevelDelivery:
         self._tell(next_offset, count, size)
         return count > 0
 
-    def _deliver_plainly(self, unit: DelayedUnit) -> int:
+    def _deliver_fast(self, unit: DelayedUnit) -> int:
         try:
-            return self._ports.plain.deliver(unit.physical_offset)
+            return self._ports.fast_path.deliver(unit.physical_offset)
         except Exception:  # a failure of ours may be one of this way only
-            log.exception("delayed message %d of level %d cannot be delivered plainly", unit.queue_offset, self._level)
+            log.exception(
+                "delayed message %d of level %d cannot be delivered by the fast path", unit.queue_offset, self._level
+            )
             return 0
 
     def _delivery(self, unit: DelayedUnit) -> DelayedDelivery:
@@ -156,11 +158,11 @@ class LevelDelivery:
     def _tell(self, next_offset: int, count: int, size: int) -> None:
         if count:
             self._ports.delivered_together(self._level, next_offset, count, size)
-            self._ports.plain.delivered()
+            self._ports.fast_path.delivered()
 
     async def _deliver_elsewhere(self) -> bool:
         """Deliver one message to another broker group; returns when the level may continue."""
-        for count in range(_GENERAL_SLICE):
+        for count in range(_SLOW_SLICE):
             unit = None if self._is_blocked() else self._queue.take_due()
             if unit is None:
                 return count > 0

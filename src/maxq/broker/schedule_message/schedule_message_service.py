@@ -1,4 +1,4 @@
-"""ScheduleMessageService: delivers what waits in SCHEDULE_TOPIC_XXXX, while this broker speaks for its group.
+"""ScheduleMessageService: delivers what waits in SCHEDULE_TOPIC_XXXX, while this broker is its group's active one.
 
 A start reads delayOffset.json, moves its offsets into the queues, looks in the log for what was delivered since, and
 then lets every level run. What a failure of ours kept from being delivered is postponed: tried again after 10 s, then
@@ -54,7 +54,7 @@ class _Postponed(NamedTuple):
 
 
 class ScheduleMessageService:
-    """A master-only service: `start` when this broker speaks for its group, `stop` when it no longer does.
+    """A master-only service: `start` when this broker becomes its group's active one, `stop` when it no longer is.
 
     Attributes:
         given_up: messages that could not be delivered since this broker runs.
@@ -213,7 +213,7 @@ class ScheduleMessageService:
 
     def _ports(self) -> DeliveryPorts:
         return DeliveryPorts(
-            lambda: self._settings.store, self._look, self._put, lambda: self._own.is_master,
+            lambda: self._settings.store, self._message_at, self._put, lambda: self._own.is_master,
             self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, FastPathDelivery(self._store),
             self._delivered_together, lambda: self._doubt() is None,
         )  # fmt: skip
@@ -254,12 +254,12 @@ class ScheduleMessageService:
             await asyncio.sleep(_POSTPONED_LOOK)
 
     async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
-        result = await DelayedDelivery(level, unit, self._look, self._put).run()
+        result = await DelayedDelivery(level, unit, self._message_at, self._put).run()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
             return
         del self._postponed[level, offset]
-        self._table.settle(level, offset)
+        self._table.forget_postponed(level, offset)
         self._count(level, result)
 
     def _delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
@@ -305,7 +305,7 @@ class ScheduleMessageService:
             return
         self._written_state, self._written_end = state, end
 
-    def _look(self, physical_offset: int) -> MessageExt | None:
+    def _message_at(self, physical_offset: int) -> MessageExt | None:
         """The delayed message at a physical offset, None if there is none.
 
         Raises:

@@ -413,7 +413,7 @@ class SlaveSynchronize:
                 if error.code not in _KNOWN_NO_LONGER:
                     raise
                 log.warning("master %s does not take %s: %s", address, commit, error)
-            self._tables.offsets.slave_commits.settle(commit)
+            self._tables.offsets.slave_commits.drop(commit)
         if commits:
             log.info("%d offsets that were committed here handed over to master %s", len(commits), address)
 

@@ -1,4 +1,4 @@
-"""Where the time of sends goes: one arrival of plain sends in 128 is followed through its stages.
+"""Where the time of sends goes: one arrival of fast-path sends in 128 is followed through its stages.
 
     queue      other arrivals of the same turn of the loop were worked off first (whole milliseconds)
     receive    frames were read

@@ -1,4 +1,4 @@
-"""What was put, as the store's topic tails count it: on the plain path and on the general one alike."""
+"""What was put, as the store's topic tails count it: on the fast path and on the slow one alike."""
 
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter

@@ -53,7 +53,7 @@ _COUNTING: Final = "a timer message in the metrics"
 
 
 class TimerService:
-    """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for who speaks for its
+    """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for the active one of its
     group.
 
     Attributes:
@@ -136,7 +136,7 @@ class TimerService:
         self._is_wanted = False
         self.wake()
 
-    async def settled(self) -> None:
+    async def wait_idle(self) -> None:
         """Return when the slot that is open is delivered, a second later at the latest."""
         for _ in range(_REST_LOOKS):
             if self._work is None:
@@ -230,7 +230,7 @@ class TimerService:
         return True
 
     def may_enqueue(self) -> bool:
-        """A slave stops where its master is; a master that does not speak for its group yet waits."""
+        """A slave stops where its master is; a master that is not its group's active broker yet waits."""
         if self.is_dequeuing:
             return True
         return self._is_slave() and self.timer.topic.queue_offset < self.timer.master_queue_offset

@@ -23,7 +23,7 @@ class TimerStatus:
         if not is_late:
             return ""
         if not service.is_dequeuing:
-            return "this broker does not speak for its group: the master, or who acts for it, delivers"
+            return "this broker is not the active one of its group: the master, or who acts for it, delivers"
         if config.timer_stop_dequeue:
             return "timerStopDequeue is true"
         if not service.may_dequeue():

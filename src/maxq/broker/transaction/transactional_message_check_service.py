@@ -122,7 +122,7 @@ class TransactionalMessageCheckService:
         await self._ready.wait()
 
     def start(self) -> None:
-        """This broker speaks for its group."""
+        """Start: this broker is its group's active one from now on."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="transactions")
             supervise(self._task, self._on_failure, "transactions")
@@ -133,7 +133,7 @@ class TransactionalMessageCheckService:
         return self._settings.store.broker_role == "SLAVE"
 
     def stop(self) -> None:
-        """Another one does, or this one goes away: ends that come from now on wait until it speaks again. Those
+        """Another one does, or this one goes away: ends that come from now on wait until it is active again. Those
         that came are written down, as far as what they rest on is flushed; the others are known by their messages."""
         task, self._task = self._task, None
         if task is not None:

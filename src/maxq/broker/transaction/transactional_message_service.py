@@ -198,7 +198,7 @@ class TransactionalMessageService:
             self._metrics.ended(topic, committed=True, born_ms=half.born_timestamp)
         return EndResult(result.end_offset)
 
-    def commit_plainly(
+    def commit_on_fast_path(
         self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
     ) -> bool:
         """`commit` for what EndPath takes: an open half message of this run and no copy, without a delay. Call

@@ -1,7 +1,7 @@
 """TwoPhaseService: the ledger of this broker, written and read; deciding and delivering staged batches.
 
 Only the master of a group does this. What it knows is what its ledger says: it reads the entries when it begins to
-speak for its group, and from then on takes in each one that it writes.
+be its group's active one, and from then on takes in each one that it writes.
 """
 
 import asyncio

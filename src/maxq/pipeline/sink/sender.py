@@ -100,7 +100,7 @@ class PublishRoutes:
         """
         found = self._queues.get(topic)
         if found is None:
-            found = self._queues[topic] = self._look(topic)
+            found = self._queues[topic] = self._refresh_route(topic)
         return found
 
     def address(self, queue: MessageQueue) -> str:
@@ -110,7 +110,7 @@ class PublishRoutes:
             MaxQError: there is none now, or no name server answers.
         """
         if queue not in self._addresses:
-            self._look(queue.topic)
+            self._refresh_route(queue.topic)
         if queue not in self._addresses:
             raise NoRouteError(ResponseCode.TOPIC_NOT_EXIST, f"broker {self.broker_name(queue)} has no master")
         return self._addresses[queue]
@@ -125,7 +125,7 @@ class PublishRoutes:
         while this task runs."""
         self._addresses.clear()
 
-    def _look(self, topic: str) -> Sequence[MessageQueue]:
+    def _refresh_route(self, topic: str) -> Sequence[MessageQueue]:
         route = self._client.route_data(topic)
         queues: Sequence[MessageQueue] = publish_queues(topic, route) if route is not None else ()
         if route is None:

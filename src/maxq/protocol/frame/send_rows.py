@@ -1,4 +1,4 @@
-"""Send rows: what protocol/send_scanner_cy reads of plain sends, and store/log_rows_cy appends. One row of int64 a
+"""Send rows: what protocol/send_scanner_cy reads of fast-path sends, and store/log_rows_cy appends. One row of int64 a
 request. Modules that run compiled take the columns and bits from send_rows.pxd, as constants.
 
 Positions are byte positions in the receive buffer; R_PROPERTIES is one in the scratch buffer if F_SCRATCH is set.

@@ -3,7 +3,7 @@
 from array import array
 
 class SendScanner:
-    """Reads the leading run of plain sends of a receive buffer into rows (columns: send_rows.py, R_…)."""
+    """Reads the leading run of fast-path sends of a receive buffer into rows (columns: send_rows.py, R_…)."""
 
     rows: array[int]
     scratch: bytearray
@@ -24,6 +24,6 @@ class SendScanner:
         fields of an AclClientRPCHook are taken either way."""
 
     def scan_arrivals(self, buffer: bytearray, table: array[int], count: int) -> None:
-        """Rows of the leading plain sends of each of `count` arrivals (columns A_…), which lie in the buffer
+        """Rows of the leading fast-path sends of each of `count` arrivals (columns A_…), which lie in the buffer
         one behind the other; sets their columns A_TAKEN, A_FIRST and A_ROWS. Stops, in one arrival, also at a send
         that is one-way, does not wait (WAIT=false) or opens a transaction."""

@@ -122,7 +122,7 @@ class DLedgerServer:
         self._lacks_barrier = False  # this leader's disk had no room for the first entry of its term
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._look: asyncio.TimerHandle | None = None
+        self._late_timer: asyncio.TimerHandle | None = None
         self.port = 0
         store.set_listeners(self._own_appended, self._durable)
         self.member_port = MemberPort(config, self, self.server)
@@ -147,14 +147,14 @@ class DLedgerServer:
             "can speak as any member: depose the leader, and write to the log or cut what is not committed of it",
         )  # fmt: skip
         self._drain()
-        self._look_later()
+        self._check_late_later()
         return self.port
 
     async def shutdown(self) -> None:
         """Leave the group. Those who wait are told that the outcome is unknown. The store stays open."""
         self._is_running = False
         self._committer.finish()
-        for handle in (self._timer, self._look):
+        for handle in (self._timer, self._late_timer):
             if handle is not None:
                 handle.cancel()
         await self._terms.close()
@@ -422,10 +422,10 @@ class DLedgerServer:
         else:
             self._drain()
 
-    def _look_later(self) -> None:
-        self._look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._on_look)
+    def _check_late_later(self) -> None:
+        self._late_timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._check_late)
 
-    def _on_look(self) -> None:
+    def _check_late(self) -> None:
         """What is late: requests without answer, senders without quorum; and what the store and the core should know of
         each other: what retention must leave alone, whether there is room."""
         now_ms = self._clock.monotonic_ms()
@@ -437,7 +437,7 @@ class DLedgerServer:
         if self._is_running:
             self.node.room(self.store.has_room)
             self._barrier_again()
-            self._look_later()
+            self._check_late_later()
 
     def _barrier_again(self) -> None:
         if self._lacks_barrier:

@@ -23,12 +23,12 @@ names them in a transfer whose offset is -2:
 
     i64 start, i64 end, u32 CRC-32 of the master's bytes there      for each
 
-A Java master sends the log from any offset. A master with another record there says nothing of seals, and need not:
-its bytes differ from the first ones compared.
+A Java master sends the log from any offset. A master with another record there says nothing of filled ranges, and need
+not: its bytes differ from the first ones compared.
 
-**Offers**, between MaxQ brokers: a slave that has found its last record equal and has the true bytes of a seal named
-to it says on which port it listens for slaves, as the report -2^62 + port. The master fetches the bytes there, if it
-can still use them, and closes the connection in any case.
+**Offers**, between MaxQ brokers: a slave that has found its last record equal and has the true bytes of a filled range
+named to it says on which port it listens for slaves, as the report -2^62 + port. The master fetches the bytes there,
+if it can still use them, and closes the connection in any case.
 
 Source:
     store/ha/DefaultHAConnection.java, DefaultHAClient.java.
@@ -43,13 +43,13 @@ from maxq.store.recovery.filled_ranges import FilledRange
 
 REPORT = struct.Struct(">q")
 HEAD = struct.Struct(">qi")
-SEALS_OFFSET = -2
+FILLED_OFFSET = -2
 NAME_OFFSET = -3
 #: Of a record, from its magic code to behind its own offset.
 JOINT_SIZE = 32
-_SEAL = struct.Struct(">qqI")
-_MOST_SEALS = 50_000
-LONGEST_SEALS = _MOST_SEALS * _SEAL.size  # bytes
+_FILLED = struct.Struct(">qqI")
+_MOST_FILLED = 50_000
+LONGEST_FILLED = _MOST_FILLED * _FILLED.size  # bytes
 _LONGEST_NAME = 1 << 10  # bytes
 _OFFER = -(1 << 62)
 
@@ -71,8 +71,8 @@ def encode_head(offset: int, size: int) -> bytes:
 
 def encode_filled_ranges(filled: Sequence[FilledRange]) -> bytes:
     """The transfer that names them; of very many the last."""
-    body = b"".join(_SEAL.pack(*one) for one in filled[-_MOST_SEALS:])
-    return HEAD.pack(SEALS_OFFSET, len(body)) + body
+    body = b"".join(_FILLED.pack(*one) for one in filled[-_MOST_FILLED:])
+    return HEAD.pack(FILLED_OFFSET, len(body)) + body
 
 
 def encode_name(broker_name: str) -> bytes:
@@ -143,16 +143,16 @@ class ReportParser:
 
 class TransferParser:
     """A slave's ear: transfer frames, taken apart as they come. Bodies are not collected: their pieces are slices of
-    what was received. Only what a master says before anything else is: its name and its seals, see `take_name` and
-    `take_filled_ranges`."""
+    what was received. Only what a master says before anything else is: its name and its filled ranges, see `take_name`
+    and `take_filled_ranges`."""
 
-    __slots__ = ("_expected", "_head", "_left", "_name", "_notice", "_notice_left", "_offset", "_seals")
+    __slots__ = ("_expected", "_filled", "_head", "_left", "_name", "_notice", "_notice_left", "_offset")
 
     def __init__(self) -> None:
         self._head = b""
-        self._expected = {NAME_OFFSET, SEALS_OFFSET}  # what may still come before the first part of the log, once each
+        self._expected = {NAME_OFFSET, FILLED_OFFSET}  # what may still come before the first part of the log, once each
         self._name = bytearray()
-        self._seals = bytearray()
+        self._filled = bytearray()
         self._notice = self._name  # the one of the two that is being received
         self._notice_left = 0
         self._offset = 0  # of the next byte of the body
@@ -176,13 +176,13 @@ class TransferParser:
     def take_filled_ranges(self) -> list[FilledRange]:
         """What the master has named, once; it came before all pieces. Empty if it named none, or not all of it is
         there."""
-        if not self._seals or (self._notice is self._seals and self._notice_left):
+        if not self._filled or (self._notice is self._filled and self._notice_left):
             return []
-        seals = [FilledRange(*fields) for fields in _SEAL.iter_unpack(self._seals)]
-        self._seals.clear()
-        if any(not 0 <= start < end for start, end, _ in seals):
-            raise RemoteProtocolError(f"the master names seals that are no ranges: {seals[:10]}")
-        return seals
+        ranges = [FilledRange(*fields) for fields in _FILLED.iter_unpack(self._filled)]
+        self._filled.clear()
+        if any(not 0 <= start < end for start, end, _ in ranges):
+            raise RemoteProtocolError(f"the master names filled ranges that are no ranges: {ranges[:10]}")
+        return ranges
 
     def receive_data(self, data: memoryview) -> list[tuple[int, memoryview]]:
         """(physical offset, bytes) of each piece of a body in `data`, in order; a heartbeat is a piece without bytes.
@@ -256,6 +256,6 @@ class TransferParser:
         if self._offset == NAME_OFFSET:
             self._notice, is_right = self._name, 0 < size <= _LONGEST_NAME
         else:
-            self._notice, is_right = self._seals, 0 < size <= LONGEST_SEALS and size % _SEAL.size == 0
+            self._notice, is_right = self._filled, 0 < size <= LONGEST_FILLED and size % _FILLED.size == 0
         self._expected.discard(self._offset)
         return is_right

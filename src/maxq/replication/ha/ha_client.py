@@ -180,7 +180,7 @@ class HAClient:
         self.received.count(len(data), now_ms)
         pieces = self._parser.receive_runs(data)
         self._hear_name(self._parser.take_name())
-        self._hear_of_seals(self._parser.take_filled_ranges())
+        self._hear_of_filled(self._parser.take_filled_ranges())
         for offset, piece in pieces:
             if self._contradiction is not None and self._position >= self._log.max_physical_offset:
                 break  # it waits for the master's answer to its offer
@@ -200,7 +200,7 @@ class HAClient:
                 physical_offset=self._log.max_physical_offset,
             )
 
-    def _hear_of_seals(self, named: list[FilledRange]) -> None:
+    def _hear_of_filled(self, named: list[FilledRange]) -> None:
         if not named:
             return
         contradicting = self._log.filled_ranges.contradicting(named)

@@ -211,8 +211,8 @@ class HAConnection:
         self._is_named = wants_name
         name = encode_name(self._broker_name) if wants_name else b""
         may_be_java = not wants_name and asked != FROM_THE_BEGINNING and not self._compares_first
-        seals = [] if may_be_java else self._source.filled_ranges.named()
-        return name + (encode_filled_ranges(seals) if seals else b"")
+        filled = [] if may_be_java else self._source.filled_ranges.named()
+        return name + (encode_filled_ranges(filled) if filled else b"")
 
     def _expired(self, low: int) -> None:
         self._suspend(

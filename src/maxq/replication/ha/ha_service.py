@@ -143,7 +143,7 @@ class HAService:
 
     def set_offer_listener(self, listener: Callable[[str], Coroutine[None, None, bool]]) -> None:
         """`await listener(address)`: a slave whose HA port is `address`, host:port, has what this master's starts have
-        sealed. True: some of it is here again; all slaves then connect anew and are told."""
+        filled. True: some of it is here again; all slaves then connect anew and are told."""
         self._on_offer = listener
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
@@ -251,7 +251,7 @@ class HAService:
     async def _take(self, offer: Coroutine[None, None, bool], link: HAConnectionLink) -> None:
         try:
             if await offer:
-                self._close_connections("what starts had sealed is there again")
+                self._close_connections("what starts had filled is there again")
         finally:
             link.close("what it offered was looked at")
 

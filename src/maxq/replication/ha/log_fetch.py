@@ -12,7 +12,7 @@ after haSendHeartbeatInterval.
 import asyncio
 
 from maxq.errors import LogRangeNotServedError
-from maxq.replication.ha.frames import HEAD, LONGEST_SEALS, SEALS_OFFSET, encode_report
+from maxq.replication.ha.frames import FILLED_OFFSET, HEAD, LONGEST_FILLED, encode_report
 from maxq.replication.ha.ha_connection import FROM_THE_BEGINNING
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ async def _frames(reader: asyncio.StreamReader, address: str, first: int, end: i
         async with asyncio.timeout(_SILENCE_TIMEOUT_S):
             offset, size = HEAD.unpack(await reader.readexactly(HEAD.size))
         expected = first + len(found)
-        if offset == SEALS_OFFSET and not found and 0 <= size <= LONGEST_SEALS:
+        if offset == FILLED_OFFSET and not found and 0 <= size <= LONGEST_FILLED:
             await reader.readexactly(size)
             continue
         if offset != expected or not 0 <= size <= _FRAME_MAX:

@@ -14,7 +14,7 @@ from maxq.store.recovery.damage import DamagedRange
 
 log = logging.getLogger(__name__)
 
-#: What is sealed and was not served is asked for again after so long, after twice that, …; and on each connection.
+#: What is filled and was not served is asked for again after so long, after twice that, …; and on each connection.
 _FIRST_RETRY_S = 5.0
 _LAST_RETRY_S = 300.0
 
@@ -69,12 +69,12 @@ class LogMaintenance:
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
 
     async def offered(self, address: str) -> bool:
-        """A slave whose HA port is `address` has what this master's starts have sealed. Is some of it here again?"""
+        """A slave whose HA port is `address` has what this master's starts have filled. Is some of it here again?"""
         async with self._one_at_a_time:
             try:
                 return await self.repair.take_back(address) > 0
             except OSError as error:
-                log.error("what this master's starts have sealed is not taken back: %s", error)
+                log.error("what this master's starts have filled is not taken back: %s", error)
                 return False
 
     async def _repair(self, damage: DamagedRange) -> bool:
@@ -91,7 +91,7 @@ class LogMaintenance:
                 try:
                     await self.repair.repair_sealed()
                 except OSError as error:
-                    log.error("what starts have sealed is not repaired: %s", error)
+                    log.error("what starts have filled is not repaired: %s", error)
             if not self.repair.sealed_left:
                 return
             await self._pause(pause_s)

@@ -5,13 +5,13 @@ records: magic, sizes, own offsets and CRCs are checked before anything is writt
 the damaged bytes in place; nothing moves, queues and index still point right. What is written is durable before the
 range counts as repaired.
 
-**Ranges that a start has sealed.** Recovery writes a filler over damage in the middle of the log, so that the log can
+**Ranges that a start has filled.** Recovery writes a filler over damage in the middle of the log, so that the log can
 be read on over it, keeps the old bytes in `damaged/<physical offset>`, and marks the places in the queues. On a slave
 these ranges are fetched too, once the master is known: the records come back, their places in the queues are written
 again, and their keys indexed. The old bytes stay where they are. So are fillers that this slave has copied from another
 master, which had lost what the present one has (store/recovery/filled_ranges.py).
 
-**A master** takes back what its starts have sealed from a slave that has it and says so when it joins (frames.py), as
+**A master** takes back what its starts have filled from a slave that has it and says so when it joins (frames.py), as
 long as the places in the queues are free: a message that was lost with the end of its queue has lost its place to the
 next one that was sent. Then the slave does not join, and an operator decides which log is right.
 
@@ -167,7 +167,7 @@ class LogRepair:
         )
 
     async def repair_sealed(self) -> int:
-        """Fetch again what starts have sealed, here or on a master before this one.
+        """Fetch again what starts have filled, here or on a master before this one.
 
         Returns:
             How many ranges are right again.
@@ -205,7 +205,7 @@ class LogRepair:
         return [one for one in filled.ranges() if one not in open_ones and one not in self._placed]
 
     async def take_back(self, address: str) -> int:
-        """A master fetches what its starts have sealed from the slave whose HA port is `address`.
+        """A master fetches what its starts have filled from the slave whose HA port is `address`.
 
         Returns:
             How many ranges are right again.

@@ -243,7 +243,7 @@ class SyncedFile:
             raise self._failure(error) from error
         self._check()  # another thread's sync may have failed meanwhile, and taken the error with it
         if self._unnamed:
-            self._files.new.settle(self._path)
+            self._files.new.make_durable(self._path)
             self._unnamed = False
 
     def sync_at_once(self) -> bool:
@@ -402,7 +402,7 @@ class _NewFiles:
     def __contains__(self, path: Path) -> bool:
         return path in self._folders
 
-    def settle(self, path: Path) -> None:
+    def make_durable(self, path: Path) -> None:
         """Make the file's name durable. Blocks.
 
         Raises:

@@ -152,7 +152,7 @@ class Histogram:
         self._limit = limit
         self._counts: dict[tuple[str, ...] | None, list[int]] = {}  # one for each bound, then the rest
         self._sums: dict[tuple[str, ...] | None, float] = {}
-        self._look = HistogramRows(rows.name, bounds)
+        self._writer = HistogramRows(rows.name, bounds)
 
     def observe(self, value: float, *labels: str, count: int = 1) -> None:
         """Count `value`, `count` times."""
@@ -175,7 +175,7 @@ class Histogram:
         if self._counts:
             yield self._rows.head
         for labels, counts in list(self._counts.items()):
-            yield self._look.text(self._rows.text(labels), counts, self._sums[labels])
+            yield self._writer.text(self._rows.text(labels), counts, self._sums[labels])
 
 
 class _ObservedHistogram:
@@ -189,12 +189,12 @@ class _ObservedHistogram:
         self._head = rows.head
         self._observe = observe
         self._limit = limit
-        self._look = HistogramRows(rows.name, bounds)
+        self._writer = HistogramRows(rows.name, bounds)
 
     def lines(self) -> Iterator[Piece]:
         head = self._head
         for labels, counts, total_value in islice(self._observe(), self._limit):
-            yield head + self._look.text(self._rows.text(labels), counts, total_value)
+            yield head + self._writer.text(self._rows.text(labels), counts, total_value)
             head = ""
 
 

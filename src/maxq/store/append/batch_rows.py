@@ -81,7 +81,7 @@ class BatchRows:
         """Store the next `count` records, all of them or none.
 
         Returns:
-            False: there is no room for them (`LogTail.full`), or the topic takes no plain sends.
+            False: there is no room for them (`LogTail.full`), or the topic takes no fast-path sends.
         """
         first, stop = self.done, self.done + count
         start, end = self._starts[first], self._starts[stop]

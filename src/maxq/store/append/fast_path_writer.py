@@ -1,5 +1,6 @@
-"""Into the log without a Python object a message: rows of plain sends, what committed transactions deliver, and copies.
-The door of the compiled path (log_rows_cy, log_final_cy, LogTail); what it cannot take, it leaves to MessageWriter."""
+"""Into the log without a Python object a message: rows of fast-path sends, what committed transactions deliver, and
+copies. The door of the compiled path (log_rows_cy, log_final_cy, LogTail); what it cannot take, it leaves to
+MessageWriter."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ class RowsAppended(NamedTuple):
     """Outcome of `append_rows`.
 
     Attributes:
-        rows: how many were stored; 0: the first one must take the general way.
+        rows: how many were stored; 0: the first one must take the slow path.
         end_offset: physical end of the last record, for `MessageStore.when_durable`.
         log: what they were written to; it begins at physical offset `file_from_offset`.
         took_ms: how long the append held the log.

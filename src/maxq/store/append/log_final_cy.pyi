@@ -7,6 +7,6 @@ def append_final(
     tail: LogTail, record: memoryview, group: bytes, topics: dict[bytes, TopicTail], store_timestamp: int
 ) -> int:
     """Write the final message of the half message `record`, whose producer group must be `group`. Returns its size;
-    0 if nothing was written: the file is full, or this half message must take the general way."""
+    0 if nothing was written: the file is full, or this half message must take the slow path."""
 
 def is_compiled() -> bool: ...

@@ -20,7 +20,7 @@ def append_rows(
     max_message_size: int,
 ) -> int:
     """Append rows [first, first+count) (see protocol/send_rows). Returns how many were appended; fewer than count
-    means that row first+n needs something else: the file is full, or the row must take the general way."""
+    means that row first+n needs something else: the file is full, or the row must take the slow path."""
 
 def append_arrivals(
     tail: LogTail,

@@ -28,7 +28,7 @@ class RecordCopy:
     properties: bytes
     def __init__(self) -> None: ...
     def read(self, record: memoryview) -> bool:
-        """Take what `record` says. False: it is not plain, leave it to the general way; the attributes say nothing."""
+        """Take what `record` says. False: leave it to the slow path; the attributes say nothing."""
 
     def sent_back(self, topic: bytes, queue_id: bytes, level: bytes, message_id: bytes) -> bytes:
         """The property bytes of its copy that waits in delay level `level` for queue `queue_id` (decimal numbers) of

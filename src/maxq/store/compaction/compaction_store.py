@@ -233,7 +233,7 @@ class CompactionStore:
         return end < queue.max_offset
 
     def came_back(self, topic: str, queue_id: int, offset: int) -> None:
-        """The log has this message of a topic, which a start had sealed as damaged, again. If it was passed over, it is
+        """The log has this message of a topic, which a start had filled as damaged, again. If it was passed over, it is
         copied in the next round, and what came after it once more."""
         if topic in self.topics:
             key = (topic, queue_id)

@@ -1,6 +1,6 @@
 """How far the log went at some time, and whether what lay before can still be lost.
 
-Services that speak for their group note how far they are (delays delivered, transactions ended), on the disk and for
+Services of a group's active broker note how far they are (delays delivered, transactions ended), on the disk and for
 their slaves. Such a note must not know more than the log that outlives this broker: what it calls done would never be
 done. Without DLedger that is what is durable here. In a DLedger group it is what is committed, and counted by the same
 leadership: what a deposed leader had appended may be gone, and other entries stand in its place.

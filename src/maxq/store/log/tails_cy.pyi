@@ -33,7 +33,7 @@ class TopicTail:
     hooked: bool  # every record is also given to owner.dispatch_uncommon
     batch: bool  # a BatchCQ topic: no unit is written here, every record is given to owner.dispatch_uncommon
     is_static: bool  # a static topic: what is stored for one of its queues later may belong to another broker by then
-    plain: bool  # may send rows go here? False until the broker has configured the topic for plain sends
+    plain: bool  # may send rows go here? False until the broker has configured the topic for fast-path sends
     max_queue_id: int  # queue ids 0 … max_queue_id are legal in a send
     write_queue_nums: int
     multi_tags: bool  # sysFlag |= 2

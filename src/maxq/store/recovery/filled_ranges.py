@@ -2,7 +2,7 @@
 
 On a master the filler is a loss that its slaves know nothing of, and in a slave's copy of it nothing tells a BLANK that
 is a filler from one that ends a file. So every store keeps a list of these ranges, `seals.json`: what its own starts
-have sealed, and what the master it copies from has named (frames.py, ha_client.py). Who becomes master after it names
+have filled, and what the master it copies from has named (frames.py, ha_client.py). Who becomes master after it names
 them again. A range stays on the list when its true bytes are back: what counts is what the log holds there now, which
 `CRC32` tells to the other side.
 """

@@ -92,7 +92,7 @@ class LogRecovery:
 
     def _leave_to_the_master(self, scan: LogScan) -> None:
         """A slave's log ends before the first damage that a torn write may have left: what follows comes again from
-        the master. Were it sealed, this log would be no copy of the master's any more, and lack what that has."""
+        the master. Were it filled, this log would be no copy of the master's any more, and lack what that has."""
         durable = self._checkpoint.physic_msg_timestamp
         for number, damage in enumerate(scan.damages):
             if damage.store_timestamp >= durable:

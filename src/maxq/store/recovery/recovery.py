@@ -4,7 +4,7 @@ The order, with the mission's ids:
 
 1. exit kind by the abort file (LR-03); CommitLog files (LR-05); ConsumeQueue folders (LR-06); checkpoint, inventory;
    index files (LR-07).
-2. The end of the log (log_recovery.py; LR-09, LR-10). A torn tail is cut; damage in the middle is sealed and stepped
+2. The end of the log (log_recovery.py; LR-09, LR-10). A torn tail is cut; damage in the middle is filled and stepped
    over (log_scanner.py, damage.py).
 3. Where dispatch must start so that queues and index lack nothing (LR-13): see `_dispatch_start`.
 4. Every queue is cut there (LR-08; if that is the start of the log, its files are written over: queue_rebuild.py) and

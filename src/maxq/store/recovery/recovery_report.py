@@ -15,7 +15,7 @@ class RecoveryReport:
         end_offset: physical end of the log.
         cut_bytes: bytes behind the end that looked like data: a torn tail; `cut_reason` says why.
         unverified: of a slave: the record that belongs behind the end, and may lack its own end (unverified_record.py).
-        damages: damage in the middle of the log: named, sealed, stepped over.
+        damages: damage in the middle of the log: named, filled, stepped over.
         checked_from: physical offset from which the log was read with CRC to find its end; what lies below was durable.
         scanned_bytes, records: what was read there.
         dispatch_from: physical offset from which queues and index were built anew; `end_offset` if they lacked nothing.

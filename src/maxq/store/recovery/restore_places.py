@@ -1,6 +1,6 @@
-"""What a start has sealed as damaged, and queue units and index entries of messages that are right again.
+"""What a start has filled as damaged, and queue units and index entries of messages that are right again.
 
-When a start seals damage in the log, the places of its messages in their queues become placeholders (physical offset
+When a start fills damage in the log, the places of its messages in their queues become placeholders (physical offset
 and size of the filler, or of the next good message; DAMAGED_TAGS_CODE), which readers pass over. When the records are
 back, so are their units. Their keys are indexed behind those of later messages. (A crash before that index file is
 full takes these entries away, and the start finds the messages in the log only if it builds that part anew.)
@@ -94,7 +94,7 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
 
 
 def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_offset: int, data: bytes) -> str:
-    """May a master put these records, which its start had sealed, back to `physical_offset`? Only if their places are
+    """May a master put these records, which its start had filled, back to `physical_offset`? Only if their places are
     still free: what was given to another message since is that one's.
 
     Args:

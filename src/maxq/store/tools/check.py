@@ -37,7 +37,7 @@ class CheckReport:
     records: int = 0
     units: int = 0
     index_entries: int = 0
-    damaged_ranges: int = 0  # of the log, sealed or not
+    damaged_ranges: int = 0  # of the log, filled or not
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class StoreCheck:
         self._lookup = LogWalk(files)  # for single records, beside the pass
         self._fillers: list[str] = []
         self._checkpoint_notes: list[str] = []
-        self._sealed = files.sealed_ranges()
+        self._filled = files.filled_ranges()
         self._levels = delay_levels_ms(files)
 
     def run(self) -> CheckReport:
@@ -92,14 +92,14 @@ class StoreCheck:
         Beside a running broker everything is read a second time if there are faults, and only those are reported that
         were there both times: half an entry, or a header without the entry just made, is no fault.
         """
-        report = self._look()
+        report = self._read_all()
         if report.faults and self._files.is_live:
             first = {(fault.file, fault.position) for fault in report.faults}
-            report = StoreCheck(self._files.look_again(), self._progress, open_queues=self._open_queues)._look()
+            report = StoreCheck(self._files.look_again(), self._progress, open_queues=self._open_queues)._read_all()
             report.faults = [fault for fault in report.faults if (fault.file, fault.position) in first]
         return report
 
-    def _look(self) -> CheckReport:
+    def _read_all(self) -> CheckReport:
         files, walk = self._files, self._walk
         deletions, faults = self._deletions()
         confirmation = Confirmation(self._levels)
@@ -112,7 +112,7 @@ class StoreCheck:
             number = 0
             while number < batch.count:
                 with_keys = confirmation.with_keys
-                unindexed = index.is_gap_open and not walk.damages and not self._sealed
+                unindexed = index.is_gap_open and not walk.damages and not self._filled
                 number += confirmation.run(batch.view, batch.rows, number, batch.count, unindexed)
                 index.passed(confirmation.with_keys - with_keys, confirmation.last_with_keys)
                 if number < batch.count:
@@ -146,10 +146,10 @@ class StoreCheck:
 
     def _note_filler(self, batch: Batch, row: Any) -> None:
         name, position, size = self._files.name(batch.file.path), row[rc.C_POSITION], row[rc.C_SIZE]
-        self._sealed.append((row[rc.C_PHYSICAL_OFFSET], row[rc.C_PHYSICAL_OFFSET] + size))
+        self._filled.append((row[rc.C_PHYSICAL_OFFSET], row[rc.C_PHYSICAL_OFFSET] + size))
         kept = self._files.root / "damaged" / f"{row[rc.C_PHYSICAL_OFFSET]:020d}"
         where = f"; the bytes are kept in {self._files.name(kept)}" if self._files.disk.exists(kept) else ""
-        self._fillers.append(f"{name}: byte {position}: {size} bytes were damaged and are sealed by a filler{where}")
+        self._fillers.append(f"{name}: byte {position}: {size} bytes were damaged and are covered by a filler{where}")
 
     # -- looking things up --
 
@@ -160,7 +160,7 @@ class StoreCheck:
     def _is_damaged(self, physical_offset: int) -> bool:
         if any(damage.covers(physical_offset) for damage in self._walk.damages):
             return True
-        return any(start <= physical_offset < end for start, end in self._sealed)
+        return any(start <= physical_offset < end for start, end in self._filled)
 
     def _exit_notes(self) -> list[str]:
         if self._files.is_live:

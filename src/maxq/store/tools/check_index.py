@@ -48,7 +48,7 @@ class _Gap:
 
 class IndexCheck:
     """Entries are in log order, so one pass over both is enough: call `expect` for each record, then `finish`. Only
-    those of records that were sealed once and are here again stand behind later ones (restore_places.py).
+    those of records that were filled once and are here again stand behind later ones (restore_places.py).
 
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
@@ -73,7 +73,7 @@ class IndexCheck:
         self._entries = 0  # looked at here, and not by `confirmation`
         self._gaps: list[_Gap] = []
         self._gap_open = False
-        self._came_back: set[int] = set()  # messages that were sealed once; physical offsets
+        self._came_back: set[int] = set()  # messages that were filled once; physical offsets
         self._readers = self._all_readers()
         self._reader: IndexReader | None = None  # of the file that the cursor is in
         self._end_before = -1  # end time of the file before; the oldest one may have had one that was deleted
@@ -144,7 +144,7 @@ class IndexCheck:
             self._report_gap(gap)
         if self._came_back and self.enabled:
             self.notes.append(
-                f"index: {len(self._came_back)} messages that were sealed once and are here again are not in it"
+                f"index: {len(self._came_back)} messages that were filled once and are here again are not in it"
             )
 
     # -- entries --

@@ -267,7 +267,7 @@ class Rehearsal:
                 "back when the group says that they are"
             )
         if damaged_ranges:
-            self._report.remarks.append(f"{damaged_ranges} damaged ranges of the log are sealed and stepped over")
+            self._report.remarks.append(f"{damaged_ranges} damaged ranges of the log are filled and stepped over")
         if self._original.has_abort:
             self._report.remarks.append("the broker still runs or did not end cleanly; stop it before taking over")
 

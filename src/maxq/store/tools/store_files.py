@@ -154,8 +154,8 @@ class StoreFiles:
         """The path as faults show it: below the root if it is there."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
-    def sealed_ranges(self) -> list[tuple[int, int]]:
-        """[start, end) physical offsets of damage that a start has sealed, here (the bytes are kept below `damaged`) or
+    def filled_ranges(self) -> list[tuple[int, int]]:
+        """[start, end) physical offsets of damage that a start has filled, here (the bytes are kept below `damaged`) or
         on the master that this log is a copy of."""
         entries = [entry for entry in self.disk.list(self.root / "damaged") if entry.name.isdecimal()]
         own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}

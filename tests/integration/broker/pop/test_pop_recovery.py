@@ -224,7 +224,9 @@ async def test_a_slave_gives_nothing_and_knows_all_when_it_becomes_master(start_
     slave.create_topic("T", 1)
     slave.controller.groups.find_subscription_group_config(GROUP)
     reply = await slave.invoke(pop_request())
-    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "does not speak for its group" in (reply.remark or "")
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE and "is not the active one of its group" in (
+        reply.remark or ""
+    )
     source, target = master.controller.store, slave.controller.store
     while (at := target.max_physical_offset) < source.max_physical_offset:
         data = source.log_bytes(at, 1 << 20)

@@ -177,7 +177,7 @@ def join(broker: RunningBroker, count: int) -> list[FarMember]:
 
 
 async def test_the_first_batch_for_a_queue_is_stored_as_later_ones_are(broker: RunningBroker) -> None:
-    """The queue is not open yet, so the batch takes the general way; what it then stores and answers is the same."""
+    """The queue is not open yet, so the batch takes the slow path; what it then stores and answers is the same."""
     broker.create_topic("T", queues=2)
     parts = [Message("T", b"x" * (number % 7 + 1), {"KEYS": f"k{number}"}, number) for number in range(2_000)]
     body = encode_batch(parts)

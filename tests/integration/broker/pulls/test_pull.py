@@ -238,7 +238,7 @@ async def test_pending_reset_is_told_once(broker: RunningBroker, topic: str) -> 
 HOLD = SUSPEND | SUBSCRIPTION
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["plain send", "general send"])
+@pytest.mark.parametrize("plain", [True, False], ids=["fast path", "slow path"])
 async def test_held_pull_is_answered_by_the_append(broker: RunningBroker, topic: str, plain: bool) -> None:
     pull = asyncio.create_task(broker.pull(topic, 10, sys_flag=HOLD, wait_ms=8_000))
     await broker.until_held(topic)

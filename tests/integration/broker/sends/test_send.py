@@ -382,7 +382,7 @@ async def test_batch_queue_keeps_a_batch_as_one_record(broker: RunningBroker) ->
 
 async def test_plain_and_general_sends_share_queues_and_statistics(broker: RunningBroker, topic: str) -> None:
     for i in range(6):
-        more = {"UNIQ_KEY": f"U{i}"} if i % 2 else {"UNIQ_KEY": f"U{i}", "DELAY": "0"}  # DELAY: the general way
+        more = {"UNIQ_KEY": f"U{i}"} if i % 2 else {"UNIQ_KEY": f"U{i}", "DELAY": "0"}  # DELAY: the slow path
         reply = await broker.send(topic, b"%d" % i, **more)
         assert reply.ext["queueOffset"] == str(i)
     messages = await broker.pull_messages(topic)
@@ -472,7 +472,7 @@ def disk() -> Iterator[StuckDisk]:
     made.let_go.set()
 
 
-@pytest.mark.parametrize("more", [{"UNIQ_KEY": "u"}, {"DELAY": "0"}], ids=["plain send", "general send"])
+@pytest.mark.parametrize("more", [{"UNIQ_KEY": "u"}, {"DELAY": "0"}], ids=["fast path", "slow path"])
 async def test_disk_that_is_too_slow_is_10_with_the_whole_header(
     start_broker: Start, disk: StuckDisk, more: dict[str, str]
 ) -> None:
@@ -531,7 +531,7 @@ async def test_a_send_whose_wait_fails_in_an_unforeseen_way_is_answered(
         return future
 
     monkeypatch.setattr(broker.controller.acknowledgement, "outcome", outcome)
-    reply = await broker.send("T", b"x", DELAY="0")  # the general way
+    reply = await broker.send("T", b"x", DELAY="0")  # the slow path
     assert reply.code == 1
     assert "stored, but then" in (reply.remark or "") and "went astray" in (reply.remark or "")
     assert broker.controller.fast_failure.sends.count == 0

@@ -22,7 +22,7 @@ WARM = 6  # sends of each before it is read together with the others
 
 
 def frame(broker: RunningBroker, name: str, *, queue_id: int = 0, **properties: str) -> RemotingCommand:
-    """A plain send, opaque and body from its name."""
+    """A fast-path send, opaque and body from its name."""
     request = broker.send_request("T", name.encode() * 20, queue_id=queue_id, UNIQ_KEY=f"U{name}", **properties)
     request.opaque = sum(name.encode())
     return request
@@ -95,7 +95,7 @@ async def test_answers_of_one_connection_come_in_the_order_of_its_sends(
 async def test_what_is_not_plain_is_answered_as_on_a_connection_of_its_own(
     sent_to: RunningBroker, peers: list[RawPeer]
 ) -> None:
-    """Between plain sends: WAIT=false, one way, a queue that is not there, an odd property, another request."""
+    """Between fast-path sends: WAIT=false, one way, a queue that is not there, an odd property, another request."""
     hurried = frame(sent_to, "hurried", WAIT="false")
     silent = frame(sent_to, "silent")
     silent.flag |= 2

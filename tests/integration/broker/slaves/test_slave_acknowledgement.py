@@ -46,7 +46,7 @@ async def test_a_topic_is_promised_when_a_slave_has_it_whose_log_has_joined(star
     assert not slave.controller.topics.contains_topic("Promised")
 
 
-#: A plain send takes the batch path, one with the property the general way.
+#: A send without the property takes the fast path, one with it the slow path.
 WAYS: list[dict[str, str]] = [{}, {"DELAY": "0"}]
 
 

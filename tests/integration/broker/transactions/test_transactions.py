@@ -303,7 +303,7 @@ async def test_one_bad_half_message_keeps_no_other_from_being_asked_for(
         assert named.keys() == {f"the half message at queue offset {planted}"}
 
 
-@pytest.mark.parametrize("extra", [{}, {"POP_CK": "x"}], ids=["batch path", "general way"])
+@pytest.mark.parametrize("extra", [{}, {"POP_CK": "x"}], ids=["fast path", "slow path"])
 async def test_a_half_message_without_room_for_its_checks_is_refused(
     start_broker: Start, extra: dict[str, str]
 ) -> None:
@@ -455,11 +455,11 @@ def record_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> by
 
 
 async def test_both_ways_store_the_same(start_broker: Start) -> None:
-    """POP_CK, which is taken away, sends a half message the general way; an end with an answer goes it, too."""
+    """POP_CK, which is taken away, sends a half message along the slow path; an end with an answer takes it, too."""
     client = await world(start_broker)
     store = client.broker.controller.store
     for topic, queue_id in (("T", 0), ("T", 1), (HALF, 0)):
-        store.queues.open(topic, queue_id)  # the first message of a queue goes the general way, too
+        store.queues.open(topic, queue_id)  # the first message of a queue takes the slow path, too
     scanned = store.commit_log.tail
     known = {"TAGS": "a", "KEYS": "k1 k2", "color": "grün"}
     plain = await client.prepare("T", b"body", queue_id=1, UNIQ_KEY="U1", **known)

@@ -1,4 +1,4 @@
-"""A member of a group follows who speaks for it."""
+"""A member of a group follows which broker is active."""
 
 import asyncio
 import gc
@@ -51,7 +51,7 @@ async def test_several_replicas_prepare_and_register_only_then() -> None:
     member.api.members = {2: "10.0.0.3:10911"}
     await member.acting.go_online()
     assert not member.acting.is_isolated
-    assert not member.services.is_running  # 2 speaks for the group until the name server knows of 1
+    assert not member.services.is_running  # 2 is active until the name server knows of 1
     assert member.acting.min_broker_id == 2
     await member.see(1, 2)
     clock.advance_ms(3_000)
@@ -94,7 +94,7 @@ async def test_skip_pre_online_goes_online_at_once() -> None:
     assert (member.acting.is_isolated, member.services.is_running, member.registration.now) == (False, False, 1)
 
 
-# --- who speaks for the group -----------------------------------------------------------------------------------------
+# --- which broker is active -------------------------------------------------------------------------------------------
 
 
 async def test_the_smallest_slave_takes_over_and_forgets_the_master() -> None:
@@ -317,7 +317,7 @@ async def test_a_master_that_does_not_answer_yet_is_asked_again() -> None:
     member.api.silent.add(MASTER)
     await member.see(0, 1)
     assert member.ha.log[-1] == ""
-    assert not member.services.is_running  # whoever speaks for the group, it is not this one
+    assert not member.services.is_running  # whichever broker is active, it is not this one
     member.api.silent.clear()
     await member.see(0, 1)
     assert member.ha.log[-1] == MASTER_HA

@@ -138,7 +138,7 @@ async def test_a_copy_older_than_ours_is_not_taken() -> None:
 
 
 async def test_a_copy_as_old_as_ours_is_taken() -> None:
-    """What a slave kept before it heard that it speaks for the group has the version of its last copy."""
+    """What a slave kept before it heard that it is the active one has the version of its last copy."""
     world = BrokerWorld()
     world.offsets.take_version(DataVersion(5, 0, 1))
     await reverse(world, FakeSlave({"T@G": {"0": 15}}, counter=5)).take_back(SLAVE_1, "1")

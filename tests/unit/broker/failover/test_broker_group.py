@@ -1,4 +1,4 @@
-"""Who speaks for a group, as one of its members sees it."""
+"""Which broker of a group is active, as one of its members sees it."""
 
 from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.identity.broker_identity import BrokerAddress
@@ -9,7 +9,7 @@ def member(broker_id: int) -> BrokerGroup:
     return BrokerGroup(BrokerAddress("C", "broker-a", broker_id, "10.0.0.9"))
 
 
-def test_the_smallest_living_id_speaks_for_the_group() -> None:
+def test_the_smallest_living_id_is_the_active_one() -> None:
     group = member(2)
     group.on_online(0, MASTER)
     assert group.on_members({0: MASTER, 1: SLAVE_1, 2: SLAVE_2}) is None

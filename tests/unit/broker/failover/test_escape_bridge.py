@@ -132,7 +132,7 @@ async def test_a_slave_whose_master_comes_back_sends_nothing_more_and_waits_for_
     sending = asyncio.create_task(world.bridge.put_message(MESSAGE))
     await asyncio.sleep(0)
     world.bridge.rests = lambda: True
-    settling = asyncio.create_task(world.bridge.settled())
+    settling = asyncio.create_task(world.bridge.wait_idle())
     result = await world.bridge.put_message(MESSAGE)
     assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert not settling.done()

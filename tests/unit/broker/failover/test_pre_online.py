@@ -196,7 +196,7 @@ def test_a_slave_among_slaves_sees_the_smallest_other_one() -> None:
     assert prepare(2, set_up)[1] == (1, SLAVE_1)
 
 
-def test_a_broker_alone_speaks_for_its_group() -> None:
+def test_a_broker_alone_is_its_groups_active_one() -> None:
     assert prepare(1)[1] == (1, SLAVE_1)
     assert prepare(0)[1] == (0, MASTER)
 

@@ -10,7 +10,7 @@ from maxq.store.store_results import PutMessageStatus
 from tests.unit.broker.timer.timer_world import TimerWorld, in_virtual_time, lateness
 
 
-def test_a_slave_fills_its_wheel_as_far_as_its_master_and_delivers_only_when_it_speaks_for_the_group() -> None:
+def test_a_slave_fills_its_wheel_as_far_as_its_master_and_delivers_only_when_it_is_active() -> None:
     async def story(world: TimerWorld) -> None:
         await world.open()
         for delay in (2_000, 3_000, 8_000, 9_000):

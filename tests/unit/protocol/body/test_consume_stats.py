@@ -1,4 +1,4 @@
-"""Progress of groups, which is encoded directly, has the bytes that the general way gives."""
+"""Progress of groups, which is encoded directly, has the bytes that the general encoder gives."""
 
 from maxq.protocol.body.offsets import ConsumeStats, ConsumeStatsList, OffsetWrapper
 from maxq.protocol.frame.answer_limits import LongBody

@@ -1,4 +1,5 @@
-"""The scanner takes exactly the plain sends, reads them as a JSON library does, and its answers are whole frames."""
+"""The scanner takes exactly the fast-path sends, reads them as a JSON library does, and its answers are whole
+frames."""
 
 import json
 import struct

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from maxq.errors import RemoteProtocolError
 from maxq.replication.ha.frames import (
+    FILLED_OFFSET,
     HEAD,
-    SEALS_OFFSET,
     ReportParser,
     TransferParser,
     encode_filled_ranges,
@@ -117,25 +117,25 @@ def test_any_bytes_give_pieces_or_a_protocol_error(data: bytes) -> None:
 
 
 def test_seals_are_heard_once_and_only_before_anything_else() -> None:
-    seals = [FilledRange(1, 2, 3), FilledRange(1 << 40, (1 << 40) + 7, 0xFFFFFFFF)]
+    named = [FilledRange(1, 2, 3), FilledRange(1 << 40, (1 << 40) + 7, 0xFFFFFFFF)]
     parser = TransferParser()
-    assert parser.receive_data(memoryview(encode_filled_ranges(seals))) == []
-    assert parser.take_filled_ranges() == seals
+    assert parser.receive_data(memoryview(encode_filled_ranges(named))) == []
+    assert parser.take_filled_ranges() == named
     assert parser.take_filled_ranges() == []
     with pytest.raises(RemoteProtocolError, match="no such frame"):
-        parser.receive_data(memoryview(encode_filled_ranges(seals)))
+        parser.receive_data(memoryview(encode_filled_ranges(named)))
 
 
 @pytest.mark.parametrize("size", [0, -20, 19, 21, 20 * 50_001])
 def test_a_head_of_seals_of_an_impossible_size_is_no_frame(size: int) -> None:
     with pytest.raises(RemoteProtocolError, match="no such frame"):
-        TransferParser().receive_data(memoryview(HEAD.pack(SEALS_OFFSET, size)))
+        TransferParser().receive_data(memoryview(HEAD.pack(FILLED_OFFSET, size)))
 
 
-@pytest.mark.parametrize("seal", [FilledRange(5, 5, 0), FilledRange(-1, 5, 0), FilledRange(9, 5, 0)])
-def test_seals_that_are_no_ranges_are_refused(seal: FilledRange) -> None:
+@pytest.mark.parametrize("filled", [FilledRange(5, 5, 0), FilledRange(-1, 5, 0), FilledRange(9, 5, 0)])
+def test_filled_ranges_that_are_none_are_refused(filled: FilledRange) -> None:
     parser = TransferParser()
-    parser.receive_data(memoryview(encode_filled_ranges([seal])))
+    parser.receive_data(memoryview(encode_filled_ranges([filled])))
     with pytest.raises(RemoteProtocolError, match="no ranges"):
         parser.take_filled_ranges()
 

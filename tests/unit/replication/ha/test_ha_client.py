@@ -188,25 +188,25 @@ async def test_half_a_frame_of_a_lost_connection_does_not_spoil_the_next() -> No
     assert log.data == LOG[: FILE + 9]
 
 
-SEALS = [FilledRange(10, 60, 1), FilledRange(70, 90, 2)]
+FILLED_RANGES = [FilledRange(10, 60, 1), FilledRange(70, 90, 2)]
 
 
 @pytest.mark.parametrize("cut", [1, 12, 13, 20, 31, 52, 60, 80])
 async def test_what_the_master_names_is_adopted_before_the_logs_are_joined(cut: int) -> None:
     log = BytesLog(LOG[: FILE + 500])
     client = await connected(log)
-    stream = encode_name("broker-a") + encode_filled_ranges(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
+    stream = encode_name("broker-a") + encode_filled_ranges(FILLED_RANGES) + bytes(frame(FILE, LOG[FILE : FILE + 700]))
     for part in (stream[:cut], stream[cut:]):
         assert client.receive_data(memoryview(bytearray(part)), 0)
-    assert log.filled_ranges.adopted == SEALS
+    assert log.filled_ranges.adopted == FILLED_RANGES
     assert reported(client) == FILE + 700
 
 
 async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are_equal_and_does_not_join() -> None:
     log = BytesLog(LOG[: FILE + 500])
-    log.filled_ranges.contradicted = SEALS[1:]
+    log.filled_ranges.contradicted = FILLED_RANGES[1:]
     client = await connected(log)
-    said = encode_filled_ranges(SEALS) + bytes(frame(FILE, LOG[FILE : FILE + 400]))
+    said = encode_filled_ranges(FILLED_RANGES) + bytes(frame(FILE, LOG[FILE : FILE + 400]))
     client.receive_data(memoryview(bytearray(said)), 0)
     assert client.take_report(0) == b"" and client.offered is None
     for piece in (frame(FILE + 400, LOG[FILE + 400 : FILE + 700]), frame(FILE + 700, LOG[FILE + 700 : FILE + 900])):
@@ -221,10 +221,12 @@ async def test_a_slave_that_has_what_the_master_lost_offers_it_when_the_ends_are
 
 async def test_a_slave_of_another_log_offers_nothing() -> None:
     log = BytesLog(LOG[: FILE + 500])
-    log.filled_ranges.contradicted = SEALS[1:]
+    log.filled_ranges.contradicted = FILLED_RANGES[1:]
     client = await connected(log)
     with pytest.raises(ReplicationDivergedError, match="other bytes than this slave"):
-        client.receive_data(memoryview(bytearray(encode_filled_ranges(SEALS) + bytes(frame(FILE, b"other" * 99)))), 0)
+        client.receive_data(
+            memoryview(bytearray(encode_filled_ranges(FILLED_RANGES) + bytes(frame(FILE, b"other" * 99)))), 0
+        )
     assert client.offered is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from maxq.config.broker_config import BrokerConfig
 from maxq.config.settings import BrokerSettings
 from maxq.errors import LogRangeNotServedError
-from maxq.replication.ha.frames import HEAD, SEALS_OFFSET, encode_report
+from maxq.replication.ha.frames import FILLED_OFFSET, HEAD, encode_report
 from maxq.replication.ha.full_copy import FullCopy
 from maxq.replication.ha.ha_client import FirstOffset
 from maxq.replication.ha.ha_service import HAService
@@ -191,11 +191,11 @@ def test_one_that_sends_a_piece_of_its_log_too_slowly_or_nothing_is_given_up() -
                 pass
 
     async def endless_fillers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(HEAD.pack(SEALS_OFFSET, 1_000_000) + bytes(10))
+        writer.write(HEAD.pack(FILLED_OFFSET, 1_000_000) + bytes(10))
         await until_gone(reader)
 
     async def too_many_fillers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(HEAD.pack(SEALS_OFFSET, 0x7FFFFFFF) + bytes(10))
+        writer.write(HEAD.pack(FILLED_OFFSET, 0x7FFFFFFF) + bytes(10))
         await until_gone(reader)
 
     async def story(brokers: Brokers) -> None:

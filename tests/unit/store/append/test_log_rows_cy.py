@@ -1,4 +1,4 @@
-"""Rows of plain sends: what is written is what a naive reading of the format says, in both forms."""
+"""Rows of fast-path sends: what is written is what a naive reading of the format says, in both forms."""
 
 import struct
 from array import array

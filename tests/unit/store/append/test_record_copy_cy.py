@@ -1,4 +1,4 @@
-"""Copies made from record to record are those of the general way, in both forms of the module."""
+"""Copies made from record to record are those of the slow path, in both forms of the module."""
 
 from types import ModuleType
 from typing import Any

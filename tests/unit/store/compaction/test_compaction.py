@@ -186,7 +186,7 @@ async def test_readers_go_on_wherever_they_are_and_never_loop(tmp_path: Path) ->
 async def test_a_message_that_the_log_has_again_is_shown_and_nobody_is_sent_back(
     tmp_path: Path, is_compacted: bool
 ) -> None:
-    """A start has sealed it, and the master has given it back (replication/ha/repair.py)."""
+    """A start has filled it, and the master has given it back (replication/ha/repair.py)."""
     store = compacting(tmp_path)
     sent = fill(store)
     queue = store.queue("T", 0)

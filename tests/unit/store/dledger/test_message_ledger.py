@@ -78,7 +78,7 @@ def batch(parts: list[bytes]) -> bytes:
 
 
 def append_rows(store: MessageStore, parts: list[bytes], flags: int = 0) -> None:
-    """As the compiled send path does; what it leaves takes the general way."""
+    """As the compiled send path does; what it leaves takes the slow path."""
     source, rows = bytearray(), array("q")
     for part in parts:
         row = [0] * ROW_WIDTH
@@ -92,7 +92,7 @@ def append_rows(store: MessageStore, parts: list[bytes], flags: int = 0) -> None
         host = b"\x7f\0\0\1\0\0\x12\x34"
         count = store.fast_path_writer.append_rows(source, bytearray(1), rows, done, len(parts) - done, host, b"").rows
         if not count:
-            assert flags == F_BATCH, "single messages never need the general way here"
+            assert flags == F_BATCH, "single messages never need the slow path here"
             assert store.put_batch(message(body=parts[done])).ok
             count = 1
         done += count
@@ -262,7 +262,7 @@ def test_a_batch_for_which_the_disk_has_no_room_is_refused_whole(tmp_path: Path)
     assert put_as_batch(store, numbered([100] * 20)).ok
     end, position = ledger.end_index, store.commit_log.max_offset
     disk.other_bytes = disk.total_bytes
-    for sizes in ([100] * 20, [0, *[100] * 19]):  # the second with a message that takes the general way
+    for sizes in ([100] * 20, [0, *[100] * 19]):  # the second with a message that takes the slow path
         refused = put_as_batch(store, numbered(sizes))
         assert refused.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
         assert "the disk is full" in refused.remark

@@ -52,8 +52,8 @@ def test_seals_of_a_version_without_a_list_are_found(tmp_path: Path) -> None:
 def test_true_bytes_contradict_a_filler(tmp_path: Path) -> None:
     master, _ = damaged(tmp_path / "m", 4)
     slave, _ = filled(tmp_path / "s")
-    (seal,) = master.filled_ranges.named()
-    assert slave.filled_ranges.contradicting([seal]) == [seal]
+    (one,) = master.filled_ranges.named()
+    assert slave.filled_ranges.contradicting([one]) == [one]
     slave.close()
     master.close()
 
@@ -94,7 +94,7 @@ def test_adopted_ranges_are_told_on_after_a_start(tmp_path: Path) -> None:
     slave.filled_ranges.adopt([FilledRange(starts[3], starts[4], 1)])
     slave.close()
     slave = opened(small_config(tmp_path))
-    assert [(seal.start, seal.end) for seal in slave.filled_ranges.named()] == [(starts[3], starts[4])]
+    assert [(filled.start, filled.end) for filled in slave.filled_ranges.named()] == [(starts[3], starts[4])]
     assert slave.filled_ranges.still_filled() == []  # the true bytes are there
     slave.close()
 

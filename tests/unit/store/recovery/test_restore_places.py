@@ -1,4 +1,4 @@
-"""Units of messages that were sealed as damaged, when their records are back."""
+"""Units of messages that were filled as damaged, when their records are back."""
 
 import shutil
 from pathlib import Path

@@ -1,7 +1,8 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320), also one-way.
 
-This is the general way with every check. Plain sends usually do not come here: the compiled batch path (send_path.py)
-takes them from the receive buffer; whatever it does not understand arrives here, and both end in the same append.
+This is the slow path, with every check. Fast-path sends usually do not come here: the compiled batch path
+(send_path.py) takes them from the receive buffer; whatever it does not understand arrives here, and both end in the
+same append.
 
 Source:
     broker/processor/{SendMessageProcessor,AbstractSendMessageProcessor}.java.

@@ -54,7 +54,7 @@ class SlaveCommits(PeriodicManager):
         self._pending[topic, group, queue_id] = offset
         self._is_dirty = True
 
-    def settle(self, commit: SlaveCommit) -> None:
+    def drop(self, commit: SlaveCommit) -> None:
         """Forget a commit that the master has taken or refused. A newer one for the queue stays."""
         key = commit.topic, commit.group, commit.queue_id
         if self._pending.get(key) == commit.offset:
@@ -66,7 +66,7 @@ class SlaveCommits(PeriodicManager):
         for (topic, group, queue_id), offset in list(self._pending.items()):
             commit = SlaveCommit(topic, group, queue_id, offset)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
-                self.settle(commit)
+                self.drop(commit)
             else:
                 yield commit
 

@@ -1,6 +1,6 @@
-"""TopicWriteStates: tells the store's plain send path what it may know of each topic.
+"""TopicWriteStates: tells the fast path of sends what it may know of each topic.
 
-The plain path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
+The fast path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
 would check of the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues
 needs no check beyond the queue id.
 
@@ -53,7 +53,7 @@ class TopicWriteStates:
         self._shut: set[str] = set()
 
     def shut(self, topic: str) -> None:
-        """Have every send to the topic take the general way, whatever its configuration says, until `open`."""
+        """Have every send to the topic take the slow path, whatever its configuration says, until `open`."""
         self._shut.add(topic)
         self._refresh(topic)
 

@@ -6,7 +6,7 @@ which place in its queue it has, so pieces need to know nothing of each other; t
 gap is for the caller to see (`rebuild_plan.py`).
 
 Records that a broker gives no plain unit come back from the Dispatcher one by one: light queues (multi-dispatch), inner
-batches, and the fillers over damage that a start has sealed.
+batches, and the fillers over damage that a start has filled.
 """
 
 from collections.abc import Mapping

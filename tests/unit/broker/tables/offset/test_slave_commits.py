@@ -54,7 +54,7 @@ def test_what_is_committed_while_the_master_is_told_is_told_next() -> None:
     commits.note("G", "T", 3, 12)
     (told,) = commits.ahead_of({})
     commits.note("G", "T", 3, 14)
-    commits.settle(told)
+    commits.drop(told)
     assert list(commits.ahead_of({"T@G": {3: 12}})) == [SlaveCommit("T", "G", 3, 14)]
 
 

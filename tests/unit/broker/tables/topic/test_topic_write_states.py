@@ -1,4 +1,4 @@
-"""What the plain send path may know of a topic."""
+"""What the fast path of sends may know of a topic."""
 
 import pytest
 
