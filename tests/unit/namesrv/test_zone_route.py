@@ -1,4 +1,4 @@
-from maxq.namesrv.zone_route import filter_by_zone
+from maxq.namesrv.client_request_processor import filter_by_zone
 from maxq.protocol.body.route import BrokerData, QueueData, TopicRouteData
 
 

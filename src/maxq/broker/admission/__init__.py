@@ -2,6 +2,6 @@
 
 `access.py` builds the broker's access control. `fast_failure.py` refuses what has waited too long and bounds what
 is unfinished. `quotas.py` knows who is above its bytes or messages per second: `quota.py` is one topic's, group's
-or user's, `bucket.py` the token bucket that it draws from. Whether the store takes a message is asked in the store
+or user's, a token bucket. Whether the store takes a message is asked in the store
 (`store/append/append_admission.py`).
 """

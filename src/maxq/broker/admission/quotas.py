@@ -14,7 +14,7 @@ are then answered as if they had come that moment, or PULL_NOT_FOUND.
 
 Users are limited on the fast path by the connection on which their last other request (a heartbeat) came.
 
-A debt is at most one arrival or one answer; a burst at most a second's worth (bucket.py).
+A debt is at most one arrival or one answer; a burst at most a second's worth (quota.py).
 """
 
 import asyncio

@@ -173,7 +173,7 @@ _NOTHING: Final = (
     RequestCode.RESET_MASTER_FLUSH_OFFSET,
 )
 
-#: By request code. What a broker refuses by name whatever it is (processors/unsupported.py) is not in it.
+#: By request code. What a broker refuses by name whatever it is (processors/assembly.py) is not in it.
 PROMISES: Final[Mapping[int, Promise]] = {
     int(code): promise
     for promise, codes in (

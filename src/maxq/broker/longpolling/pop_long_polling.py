@@ -17,9 +17,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final
 
 from maxq.access.guard import Guard
+from maxq.broker.longpolling.pull_request_hold_service import ArrivalStore, ArrivingQueue
 from maxq.config.settings import BrokerSettings
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -45,21 +46,6 @@ class PollingResult(Enum):
     NOT_POLLING = auto()
 
 
-class ArrivingQueue(Protocol):
-    """What the store says about a queue that grew."""
-
-    topic: str
-    queue_id: int
-
-
-class WatchedStore(Protocol):
-    """The part of MessageStore used here."""
-
-    def watch(self, topic: str, queue_id: int) -> None:
-        """Notify once when the queue grows."""
-        ...
-
-
 @dataclass(eq=False, slots=True)
 class PopRequest:
     """A request that waits.
@@ -83,7 +69,7 @@ class PopLongPollingService:
 
     def __init__(
         self,
-        store: WatchedStore,
+        store: ArrivalStore,
         *,
         settings: BrokerSettings,
         clock: Clock,

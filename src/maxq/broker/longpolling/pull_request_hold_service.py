@@ -46,18 +46,22 @@ QueueKey = tuple[str, int]
 
 
 class ArrivingQueue(Protocol):
-    """What the store says about a queue that grew (store/tails_cy.QueueTail)."""
+    """What the store says about a queue that grew (store/log/tails_cy.py, QueueTail)."""
 
     topic: str
     queue_id: int
 
 
-class WatchedStore(Protocol):
-    """The part of MessageStore used here."""
+class ArrivalStore(Protocol):
+    """The part of MessageStore that tells of arrivals."""
 
     def watch(self, topic: str, queue_id: int) -> None:
         """Notify once when the queue grows."""
         ...
+
+
+class WatchedStore(ArrivalStore, Protocol):
+    """The part of MessageStore that pulls are held by."""
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 

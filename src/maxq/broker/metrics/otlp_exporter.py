@@ -31,8 +31,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from maxq.broker.metrics.exposition import Buckets, Family, Point, families, portions
-from maxq.broker.metrics.growth import Growth
+from maxq.broker.metrics.exposition import Buckets, Family, Growth, Point, families, portions
 
 _SCOPE_LABEL: Final = "otel_scope_name"
 _OVERFLOW_LABEL: Final = "otel_metric_overflow"

@@ -9,12 +9,29 @@ of 4701 trace records, on two executors of one core, was at its second of twenty
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 ROWS_A_TASK: Final = 200_000
+
+
+# Rows of small results as dictionaries.
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(frame: DataFrame, most: int | None = None) -> Rows:
+    """The rows, the first `most` of them; timestamps are milliseconds since 1970, whatever the session's time zone."""
+    columns = [
+        F.unix_millis(field.name).alias(field.name) if isinstance(field.dataType, TimestampType) else F.col(field.name)
+        for field in frame.schema.fields
+    ]
+    plain = frame.select(*columns)
+    return [row.asDict(recursive=True) for row in (plain if most is None else plain.limit(most)).collect()]
 
 
 def in_few_partitions(frame: DataFrame, rows: int) -> DataFrame:

@@ -24,8 +24,7 @@ from maxq.machine import system_environment
 from maxq.pipeline.cluster import cluster_source
 from maxq.pipeline.cluster.cluster_tables import client_config, cluster_table, run_apart, topic_queues
 from maxq.pipeline.jobs.message_input import MessageInput
-from maxq.pipeline.jobs.rows import Rows, rows_of
-from maxq.pipeline.jobs.small_tables import kept
+from maxq.pipeline.jobs.small_tables import Rows, kept, rows_of
 from maxq.pipeline.options.option_values import OptionValues
 from maxq.pipeline.options.read_options import FORMAT, ConnectionOptions
 from maxq.pipeline.store.retention import (

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from maxq.errors import ConfigError
 from maxq.pipeline.jobs.message_input import MessageInput
-from maxq.pipeline.jobs.rows import Rows, rows_of
-from maxq.pipeline.jobs.small_tables import in_few_partitions, kept
+from maxq.pipeline.jobs.small_tables import Rows, in_few_partitions, kept, rows_of
 from maxq.pipeline.transforms.coverage import queue_coverage
 from maxq.pipeline.transforms.latency import latency_distribution, latency_over_time, latency_table
 from maxq.pipeline.transforms.time_steps import time_step_ms

@@ -19,8 +19,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.config.settings import BrokerSettings
 from maxq.protocol.body.ha_runtime_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from maxq.remoting.peer_addresses import PeerAddresses
-from maxq.replication.ha.ack_rule import AckRule
-from maxq.replication.ha.group_transfer import GroupTransfer, kth_offset
+from maxq.replication.ha.group_transfer import AckRule, GroupTransfer, kth_offset
 from maxq.replication.ha.ha_client import FirstOffset, HAClient
 from maxq.replication.ha.ha_client_service import HAClientService
 from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maxq.broker.tables.client.client_channel_info import ClientChannelInfo
-from maxq.broker.tables.offset.key_index import KeyIndex
+from maxq.broker.tables.offset.offset_table import KeyIndex
 from maxq.codes import RequestCode as Code
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionGroupConfig, build_subscription_data

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from maxq.broker.processors.send.retry_policy import next_delay_ms
+from maxq.broker.processors.send.send_back import next_delay_ms
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand

@@ -3,7 +3,7 @@
 import pytest
 
 from maxq.broker.identity.authority import PROMISES
-from maxq.broker.processors.unsupported import UnsupportedProcessor
+from maxq.broker.processors.assembly import UnsupportedProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionGroupConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand

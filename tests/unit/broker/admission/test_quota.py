@@ -2,8 +2,7 @@
 
 import pytest
 
-from maxq.broker.admission.bucket import Bucket
-from maxq.broker.admission.quota import Quota, RateLimits, parse_user_quotas
+from maxq.broker.admission.quota import Bucket, Quota, RateLimits, parse_user_quotas
 
 
 def test_a_bucket_gives_its_rate_over_time_however_it_is_overdrawn() -> None:

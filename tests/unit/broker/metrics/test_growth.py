@@ -1,7 +1,6 @@
 """What a collector is told in delta adds up to what was counted, whatever it takes and refuses."""
 
-from maxq.broker.metrics.exposition import Buckets, Family, Point
-from maxq.broker.metrics.growth import Growth
+from maxq.broker.metrics.exposition import Buckets, Family, Growth, Point
 
 
 def counted(value: float, topic: str = "T") -> Family:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from maxq.config.settings import BrokerSettings
-from maxq.replication.ha.ack_rule import AckRule
+from maxq.replication.ha.group_transfer import AckRule
 
 
 def rule(in_sync: int = 1, *, acting: bool = False, **store: Any) -> AckRule:

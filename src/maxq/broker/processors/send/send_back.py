@@ -14,6 +14,7 @@ Source:
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
+from typing import Any, Final
 
 from maxq.auth.signature import ACCESS_KEY
 from maxq.broker.admission.access import refusal_of_record, sent_to
@@ -21,17 +22,17 @@ from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.processors.acknowledgement import STAYS
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.processors.send.named_message import is_another
-from maxq.broker.processors.send.retry_policy import next_delay_ms
 from maxq.broker.processors.send.retry_topics import RetryTopics
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.schedule_message.delay_levels import DelayLevels
 from maxq.codes import RequestCode, ResponseCode
 from maxq.lazy_dataclass import dataclass
 from maxq.protocol.body.route import MASTER_ID
-from maxq.protocol.body.subscription import SubscriptionGroupConfig
+from maxq.protocol.body.subscription import GroupRetryPolicy, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.send import ConsumerSendMsgBackRequestHeader
+from maxq.protocol.json.json_body import read_int
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.remoting.connection import Connection, Processor
@@ -45,6 +46,52 @@ _FIRST_LEVEL = 3  # of a message that failed for the first time
 _NOT_COMMITTED = "[{}] the message is not committed by a majority of the DLedger group; give it back again"
 FLUSH_DISK_TIMEOUT_REMARK = "FLUSH_DISK_TIMEOUT the message is stored, but not on the disk within syncFlushTimeout"
 _OWNER = "Owner"  # the field of the request that Java's statistics name the consumer by
+
+
+# How long a failed message waits: the retry policy of its group, where it has one.
+#
+# A group's policy counts for messages that come back without a delay level. They are delayed by levels, so a policy's
+# time becomes the shortest level that is not shorter, or the longest there is. (A Java broker heeds the policy only in
+# its proxy; remoting consumers get level 3 + times whatever it says. A group without a policy gets that here, too.)
+#
+# Source:
+#     remoting/protocol/subscription/{GroupRetryPolicy,CustomizedRetryPolicy,ExponentialRetryPolicy}.java.
+
+_EXPONENTIAL: Final = "EXPONENTIAL"
+_CUSTOMIZED: Final = "CUSTOMIZED"
+_INITIAL_MS: Final = 5_000
+_MOST_MS: Final = 2 * 3_600_000
+_MULTIPLIER: Final = 2
+_TIMES_MOST: Final = 32
+_FIRST_TRY: Final = 2  # the first retry is the third of a customized table, as it is level 3
+
+
+def next_delay_ms(policy: GroupRetryPolicy, reconsume_times: int) -> int | None:
+    """Returns the delay in ms of a message that failed for the `reconsume_times + 1`-th time; None if the policy has
+    no value for it."""
+    try:
+        if policy.type == _EXPONENTIAL and policy.exponential_retry_policy is not None:
+            return _exponential(policy.exponential_retry_policy, reconsume_times)
+        if policy.type == _CUSTOMIZED and policy.customized_retry_policy is not None:
+            return _customized(policy.customized_retry_policy, reconsume_times)
+    except (TypeError, ValueError):  # kept as sent, so it may be anything
+        return None
+    return None
+
+
+def _exponential(policy: Mapping[str, Any], reconsume_times: int) -> int:
+    initial = read_int(policy.get("initial", _INITIAL_MS))
+    most = read_int(policy.get("max", _MOST_MS))
+    multiplier = read_int(policy.get("multiplier", _MULTIPLIER))
+    growth = int(multiplier ** min(max(reconsume_times, 0), _TIMES_MOST))
+    return max(0, min(most, initial * growth))
+
+
+def _customized(policy: Mapping[str, Any], reconsume_times: int) -> int | None:
+    delays = policy.get("next")
+    if not isinstance(delays, list) or not delays:
+        return None
+    return max(0, read_int(delays[min(max(reconsume_times, 0) + _FIRST_TRY, len(delays) - 1)]))
 
 
 @dataclass(frozen=True, slots=True)

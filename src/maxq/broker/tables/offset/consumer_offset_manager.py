@@ -15,16 +15,16 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from maxq.broker.identity.role import SLAVE
-from maxq.broker.tables.offset.key_index import KeyIndex
 from maxq.broker.tables.offset.offset_table import (
+    KeyIndex,
     OffsetTable,
+    Places,
     group_topic_map,
     offset_file,
     offset_row,
     read_offset_table,
     split_key,
 )
-from maxq.broker.tables.offset.places import Places
 from maxq.broker.tables.offset.slave_commits import FILE_NAME as SLAVE_COMMITS_NAME
 from maxq.broker.tables.offset.slave_commits import SlaveCommit, SlaveCommits
 from maxq.broker.tables.persistent_manager import PeriodicManager, next_version

@@ -1,14 +1,90 @@
-"""OffsetTable: queue offsets of groups, as files and answers have them: {"topic@group": {queue id: offset}}."""
+"""OffsetTable: queue offsets of groups, as files and answers have them: {"topic@group": {queue id: offset}}; with its
+index by group and topic (KeyIndex), and the pages in which slaves take it (Places)."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, Final
 
 from maxq.broker.tables.persistent_manager import object_member
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.json.json_dialect import dumps_pretty
 
 OffsetTable = dict[str, dict[int, int]]
+
+
+# Places: where a page of a table begins that changes from one page to the next.
+#
+# The rows are counted in the order of the table's dict. A new key comes to the end; a key that goes moves all behind it
+# forward by one. So a page that begins as many rows earlier as keys have gone since the page before passes over no row
+# that has stayed. Rows may be read twice.
+
+_TABLES: Final = itertools.count(1)
+
+
+class Places:
+    """Marks of pages: `table.gone.position`, of which the reader only knows that he sends them back."""
+
+    def __init__(self) -> None:
+        self._table = next(_TABLES)  # another one from the first row on has another number
+        self._gone = 0  # keys, since the table is there
+
+    def count_gone(self) -> None:
+        """Note that one key (topic and group) was removed from the table of consumer offsets."""
+        self._gone += 1
+
+    def mark_of(self, position: int) -> str:
+        """The mark of the page that begins behind the first `position` rows."""
+        return f"{self._table}.{self._gone}.{position}"
+
+    def position_of(self, mark: str) -> int:
+        """Behind how many rows the page of `mark` begins: 0 for a mark of another table, or of another process."""
+        numbers = mark.split(".")
+        if len(numbers) != 3 or not all(number.isascii() and number.isdigit() for number in numbers):
+            return 0
+        table, gone, position = map(int, numbers)
+        return max(position - (self._gone - gone), 0) if table == self._table else 0
+
+
+# KeyIndex: of which topics each group has offsets, and which groups of each topic, without a walk over all keys for
+# each question (`consumerProgress` asks for every group).
+
+
+class KeyIndex:
+    """What the keys `topic@group` of a table say. Whoever changes the table tells it which keys came and went.
+
+    Attributes:
+        topics: by group; a dictionary without values, which keeps the order in which they came.
+        groups: the groups of each topic, in the same form.
+    """
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self.topics: dict[str, dict[str, None]] = {}
+        self.groups: dict[str, dict[str, None]] = {}
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: str) -> None:
+        """Add a key that the table has; it may be in the index already."""
+        topic, group = split_key(key)
+        self.topics.setdefault(group, {})[topic] = None
+        self.groups.setdefault(topic, {})[group] = None
+
+    def remove(self, key: str) -> None:
+        """Remove from this index a key `topic@group` that the table of offsets no longer has."""
+        topic, group = split_key(key)
+        for names, name, other in ((self.topics, group, topic), (self.groups, topic, group)):
+            del names[name][other]
+            if not names[name]:
+                del names[name]
+
+    def of_topic(self, topic: str) -> list[str]:
+        """Return all keys `topic@group` of the table of offsets whose topic is `topic`."""
+        return [f"{topic}@{group}" for group in self.groups.get(topic, ())]
+
+    def of_group(self, group: str) -> list[str]:
+        """Return all keys `topic@group` of the table of offsets whose group is `group`."""
+        return [f"{topic}@{group}" for topic in self.topics.get(group, ())]
 
 
 def split_key(key: str) -> tuple[str, str]:

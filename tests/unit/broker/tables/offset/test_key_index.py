@@ -1,6 +1,6 @@
 """The index of offset keys."""
 
-from maxq.broker.tables.offset.key_index import KeyIndex
+from maxq.broker.tables.offset.offset_table import KeyIndex
 
 
 def test_keys_that_came_are_found_by_topic_and_group_in_their_order() -> None:
