@@ -1,7 +1,7 @@
 """What the two kinds of access control share: what is judged, what comes of it, what is remembered of a connection.
 
-A judge decides about whole requests. What it has let through it teaches the session of the connection, so that the next
-send, pull or ack of the same user to the same topic costs one signature: see Session.
+A judge decides about whole requests. What it has let through is remembered in the session of the connection, so that
+the next send, pull or ack of the same user to the same topic costs one signature: see Session.
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class Session:
         self.read: set[bytes] = set()
         self.verified: set[str] = set()
 
-    def learn(self, command: RemotingCommand, key: SigningKey | None) -> None:
+    def remember(self, command: RemotingCommand, key: SigningKey | None) -> None:
         """This request was let through, signed with `key` if that was asked for."""
         code, ext = command.code, command.ext
         fields = _FIELDS.get(code)
@@ -101,7 +101,7 @@ class Session:
         else:
             _remember(self.repeated, _name(code, names[0], names[1:]), key)
 
-    def learn_read(self, access_key: str, topic: str) -> None:
+    def remember_read(self, access_key: str, topic: str) -> None:
         """Whoever signs with this key may read messages of `topic`."""
         if "\0" in access_key or "\0" in topic:
             return

@@ -125,4 +125,4 @@ def _is_signed(command: RemotingCommand, key: SigningKey) -> bool:
 
 def _learn(command: RemotingCommand, session: Session, key: SigningKey | None) -> None:
     if command.code in _LEARNS:
-        session.learn(command, key)
+        session.remember(command, key)

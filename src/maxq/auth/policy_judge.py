@@ -78,7 +78,7 @@ class PolicyJudge:
             if refused is not None:
                 return refused
         if command.code in self._learns:
-            session.learn(command, None if self._rules.stateful else key)
+            session.remember(command, None if self._rules.stateful else key)
         return None
 
     def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:

@@ -173,7 +173,7 @@ def _promote(token: Token) -> Token:
     return token if terminal is None else Token.new_borrow_pos(terminal, token.value, token)
 
 
-class _Meaning(Transformer[Token, Operand]):
+class _Sql92ToNodes(Transformer[Token, Operand]):
     """Each rule's meaning is a call of the builder. The parser calls it while it reads: nothing here is recursive."""
 
     builder: ExpressionBuilder
@@ -270,18 +270,18 @@ class _Compiler:
     """The parser, made by `load` or when the first expression comes."""
 
     def __init__(self) -> None:
-        self._meaning = _Meaning()
+        self._to_nodes = _Sql92ToNodes()
         self._parser = Lark(
             _GRAMMAR,
             parser="lalr",
             lexer="basic",
             lexer_callbacks={"NAME": _promote},
-            transformer=self._meaning,
+            transformer=self._to_nodes,
         )
 
     def compile(self, expression: str) -> Predicate:
-        self._meaning.builder = ExpressionBuilder()
-        return self._meaning.builder.finish(cast(Operand, self._parser.parse(expression)))
+        self._to_nodes.builder = ExpressionBuilder()
+        return self._to_nodes.builder.finish(cast(Operand, self._parser.parse(expression)))
 
 
 @cache

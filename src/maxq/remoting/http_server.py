@@ -137,8 +137,8 @@ class HttpServer:
             log.exception("the page %s failed", path)
             return Page("the page failed, the server's log says why\n", 500)
 
-    async def _send(self, page: Page, writer: asyncio.StreamWriter, manner: "_HttpOptions") -> None:
-        chunked = manner.chunked
+    async def _send(self, page: Page, writer: asyncio.StreamWriter, options: "_HttpOptions") -> None:
+        chunked = options.chunked
         head = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", f"Content-Type: {page.content_type}"]
         if not chunked:
             head.append("Connection: close")
@@ -149,17 +149,17 @@ class HttpServer:
             head.append("Vary: Accept-Encoding")
             if chunked:
                 head.append("Transfer-Encoding: chunked")
-            if manner.gzip:
+            if options.gzip:
                 head.append("Content-Encoding: gzip")
         writer.write(("\r\n".join(head) + "\r\n\r\n").encode("latin-1"))
-        if not manner.with_body:
+        if not options.with_body:
             pass
         elif body is not None:
             writer.write(body)
         else:
             assert not isinstance(page.body, str)
             pieces = slices(page.body, self._clock)
-            async for piece in compressed(pieces) if manner.gzip else plain(pieces):
+            async for piece in compressed(pieces) if options.gzip else plain(pieces):
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
                 await writer.drain()
             if chunked:

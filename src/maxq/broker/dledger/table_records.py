@@ -186,7 +186,7 @@ class TableRecords:
     def _take(self, said: dict[str, Any], at: int) -> None:
         tables = self._tables
         if "deletedTopics" in said and tables.deletions.unknown_before:
-            tables.learn_deletions(said["deletedTopics"])
+            tables.adopt_deletions(said["deletedTopics"])
         topics = _rows(said["topics"], TopicConfig)
         groups = _rows(said["groups"], SubscriptionGroupConfig)
         if "mappings" in said:

@@ -330,7 +330,7 @@ class ActingMasterService:
                 log.warning("the master at %s does not say where it replicates from: %s", address, error)
                 self._unmet_master = change
             else:
-                self._flush_offset.learn(info.master_flush_offset)
+                self._flush_offset.adopt(info.master_flush_offset)
                 ha_address = ha_address or info.master_ha_address
         self._heard_ms = self._clock.monotonic_ms()
         self._sync.set_master_address(address)

@@ -67,7 +67,7 @@ class BrokerGroupProcessor(RequestProcessor):
             self._ha.update_master_ha_address(told.master_ha_address)
             if told.master_address:
                 self._sync.set_master_address(told.master_address)
-            self._flush_offset.learn(told.master_flush_offset)
+            self._flush_offset.adopt(told.master_flush_offset)
         return request.reply()
 
     def reset_master_flush_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

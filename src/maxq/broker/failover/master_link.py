@@ -63,7 +63,7 @@ class MasterFlushOffset:
         """Returns whether this slave should have the number and has not."""
         return self._settings.store.sync_master_flush_offset_when_startup and not self._checkpoint.master_flushed_offset
 
-    def learn(self, offset: int | None) -> None:
+    def adopt(self, offset: int | None) -> None:
         """Take the `offset` that a master names, if `is_wanted`."""
         if self.is_wanted and offset is not None:
             self.reset(offset)

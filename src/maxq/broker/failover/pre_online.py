@@ -152,7 +152,7 @@ class PreOnline:
                                 address, GIVE_UP_MS, error)  # fmt: skip
                     return
             await asyncio.sleep(_RETRY_MS / 1000)
-        self._flush_offset.learn(info.master_flush_offset)
+        self._flush_offset.adopt(info.master_flush_offset)
         if not info.master_ha_address:
             log.warning("the master at %s does not replicate: going online without copying", address)
             return

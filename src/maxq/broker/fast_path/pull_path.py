@@ -1,7 +1,7 @@
 """The batch path of repeated pulls: what a reader asks again and again is checked once and remembered.
 
 A consumer's pulls of one queue differ in offset and opaque only. When the PullMessageProcessor has let one through, it
-remembers what the checks found (PullPlans.learn): a PullPlan under the key of the request
+remembers what the checks found (PullPlans.remember): a PullPlan under the key of the request
 (protocol/request_scanners_cy, PULL_KEY_FIELDS). The next pull with that key is answered from the plan, as long as
 everything the checks looked at is still the same object; settings, topic and group configs and subscriptions are
 replaced on change, never mutated, so identity says it. A pull that finds nothing yet and may wait is parked with its

@@ -1,6 +1,6 @@
 """PullPlans: what repeated pulls were checked for, by the key of the request.
 
-PullMessageProcessor adds what it has checked (`learn`), PullPath answers the next pull with the same key from it.
+PullMessageProcessor adds what it has checked (`remember`), PullPath answers the next pull with the same key from it.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ class PullPlans:
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._plans.forget(lambda _, plan: plan.group_name in gone)
 
-    def learn(
+    def remember(
         self,
         header: PullMessageRequestHeader,
         topic: TopicConfig,

@@ -82,14 +82,14 @@ class SlaveTables:
     files: ReplicatedConfigFiles
     deletions: Deletions
 
-    def learn_deletions(self, value: dict[str, Any]) -> None:
+    def adopt_deletions(self, value: dict[str, Any]) -> None:
         """Deletions that lie before the own log, as a broker tells them whose log is the same (Deletions.to_json).
 
         Raises:
             RemoteProtocolError: it is no such table; nothing was changed.
         """
         try:
-            newest = self.deletions.learn(value)
+            newest = self.deletions.adopt(value)
         except ValueError as error:
             raise RemoteProtocolError(f"the table of deleted topics cannot be read: {error}") from error
         self.offsets.take_deletion([], newest)  # the offsets that are here are of the topics that came after it
@@ -387,7 +387,7 @@ class SlaveSynchronize:
                 self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0)
             )
             if "deletedTopics" in first:
-                self._tables.learn_deletions(first["deletedTopics"])
+                self._tables.adopt_deletions(first["deletedTopics"])
             offsets.take_from_master(first)
             while following:
                 page, following = await self._ask(self._api.consumer_offsets(address, following))

@@ -177,7 +177,7 @@ class Deletions:
         """Note that this copy of the log begins at this physical offset and never held anything before it."""
         self.unknown_before = physical_offset
 
-    def learn(self, value: Mapping[str, Any]) -> int:
+    def adopt(self, value: Mapping[str, Any]) -> int:
         """Take what is not known here out of another broker's table (`to_json`), whose log is the same.
 
         Returns:

@@ -425,11 +425,11 @@ def test_what_the_own_log_does_not_have_is_taken_from_another_table() -> None:
     slave.save(slave.to_file())
     again = Deletions(disk, PurePath("/s"))
     assert again.load() is None and again.unknown_before == 350
-    assert again.learn(master.to_json()) == 300
+    assert again.adopt(master.to_json()) == 300
     assert list(again.rows().items()) == [("A", 300), ("B", 500)] and again.unknown_before == 0
     for wrong in ({}, {"version": 1}, {"version": 1, "topics": {"T": "1"}}, {"version": 2, "topics": {}}):
         with pytest.raises(ValueError):
-            again.learn(wrong)
+            again.adopt(wrong)
 
 
 def test_the_table_of_as_many_topics_as_it_remembers_is_written_in_no_time(tmp_path: Path) -> None:

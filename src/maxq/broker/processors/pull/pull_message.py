@@ -126,7 +126,7 @@ class PullMessageProcessor:
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
         if outcome.code in _LEARNED and header.maxq_max_bytes is None:
-            self._plans.learn(header, pull.topic, pull.group, pull.subscription, pull.wanted)
+            self._plans.remember(header, pull.topic, pull.group, pull.subscription, pull.wanted)
         if (outcome.code == ResponseCode.PULL_NOT_FOUND or outcome.is_ahead) and self._park(
             connection, request, header, at_most_ms=AHEAD_WAIT_MS if outcome.is_ahead else None
         ):

@@ -203,7 +203,7 @@ class SendBackProcessor(RequestProcessor):
             )
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         if guard is not None and sent_to(failed) == failed.topic:
-            guard.session(connection).learn_read(request.ext.get(ACCESS_KEY, ""), failed.topic)
+            guard.session(connection).remember_read(request.ext.get(ACCESS_KEY, ""), failed.topic)
         return failed
 
     def _copy(
