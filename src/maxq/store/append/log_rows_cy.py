@@ -1,7 +1,7 @@
-"""Rows of fast-path sends → records at the end of the CommitLog, without a Python object a message.
+"""Rows of plain sends → records at the end of the CommitLog, without a Python object a message.
 
 The rows are what protocol/send_scanner_cy read straight from the receive buffer (protocol/send_rows). A row becomes one
-record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the slow path.
+record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the general way.
 """
 
 from maxq.protocol.message.message_const import NOT_IN_BATCHES
@@ -30,7 +30,7 @@ _NOT_IN_BATCHES = cython.declare(frozenset, frozenset(name.encode() for name in 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
 _BATCH_MOST = cython.declare(cython.int, 32767)  # see BATCH_MOST of protocol/message/message.py
-_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/processors/send/put_hooks.py
+_LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
 
 
 @cython.ccall
