@@ -11,6 +11,7 @@ MaxQError
 │   ├── ReplicationDivergedError  a slave's log and its master's differ: physical_offset
 │   ├── LedgerMismatchError     entries, or an order to cut, that do not fit a DLedger log: index
 │   └── MessageIllegalError     a message that must not be stored: names size and limit
+├── BrokerEndedError            a broker was told to end while it started
 ├── ProtocolError               bytes that are not a frame, header, body or record
 │   ├── LocalProtocolError      our caller's fault
 │   └── RemoteProtocolError     the peer's fault
@@ -118,6 +119,10 @@ class MessageIllegalError(StoreError):
         super().__init__(message)
         self.size = size
         self.limit = limit
+
+
+class BrokerEndedError(MaxQError):
+    """A broker was told to end while it started; what it had opened is closed."""
 
 
 class ProtocolError(MaxQError):

@@ -4,8 +4,9 @@ role and stops.
 Parts get what they use; none of them knows the controller. What two parts need of each other, and who hears of what, is
 said in `_connect`, in the order in which they hear.
 
-Order of a start: configuration tables, store (recovery), listening, features, schedules, registration with the name
-servers. Order of a stop: unregister, answer what is unfinished, stop listening, features, store, configuration tables.
+Order of a start: configuration tables, store (recovery), features, listening, schedules, registration with the name
+servers; nobody is answered before all is loaded. Order of a stop: unregister, answer what is unfinished, stop
+listening, features, store, configuration tables.
 
 Source:
     broker/BrokerController.java.
@@ -102,6 +103,7 @@ from maxq.broker.two_phase.two_phase_batches import TwoPhaseBatches
 from maxq.codes import RequestCode
 from maxq.config.host import listening
 from maxq.config.settings import BrokerSettings
+from maxq.errors import BrokerEndedError, MaxQError, StoreFailedError
 from maxq.remoting.server import RemotingServer
 from maxq.remoting.tls import ServerTls
 from maxq.replication.ha.full_copy import FullCopy
@@ -161,6 +163,8 @@ class BrokerController:
         self._running = False
         self._failure_listener: Callable[[str, BaseException], None] = self._stop_after_failure
         self._stopping: asyncio.Task[None] | None = None
+        self._closed: asyncio.Event | None = None  # since `start`: everything is closed
+        self._why_not: MaxQError | None = None  # a start that is under way does not succeed
         self._registering: asyncio.Task[None] | None = None
         self._make_environment(disk, clock, rng, access)
         self._make_tables()
@@ -639,7 +643,10 @@ class BrokerController:
 
     def _stop_after_failure(self, service: str, error: BaseException) -> None:
         log.critical("%s failed, the broker stops: %s", service, error)
-        self._stopping = asyncio.get_running_loop().create_task(self.shutdown())
+        self._why_not = StoreFailedError(f"{service} failed while the broker started: {error}")
+        self._why_not.__cause__ = error
+        if self._running:
+            self._stopping = asyncio.get_running_loop().create_task(self.shutdown())
 
     # ---- starting ---------------------------------------------------------------------------------------------
 
@@ -651,10 +658,13 @@ class BrokerController:
             StoreRefusedError: the store cannot be used: which file, what is wrong, what to do.
             ConfigError: a configuration table cannot be read, haListenPort is in use, or another broker has this one's
                 name and id.
+            StoreFailedError: a service that was started failed, and no failure listener was set.
+            BrokerEndedError: `shutdown` was called meanwhile.
             OSError: the port is in use, or the disk refuses. What was opened is closed again.
         """
         CURRENT.set(self.server.holds)
         FAILURES.set(self.operations.failures)
+        self._closed, self._why_not = asyncio.Event(), None
         try:
             await self.pages.start()
             self.exports.start()
@@ -666,10 +676,12 @@ class BrokerController:
                 await taken_name
             finally:
                 taken_name.cancel()
-            await self._listen()
-            await self.role.listen()
             await self.features.load()
             await self.operations.load()
+            self._refuse_to_go_on()
+            await self._listen()
+            await self.role.listen()
+            self._refuse_to_go_on()
         except BaseException:
             await self._close()
             raise
@@ -699,10 +711,16 @@ class BrokerController:
             self.dledger.follow(self.change_to_master, self.change_to_slave)
         try:
             await self._register_first()
+            self._refuse_to_go_on()
         except BaseException:  # told to end while a name server takes its time
             await self.shutdown()
             raise
+        self.failover.acting.start()
         log.info("%s", self.start_line())
+
+    def _refuse_to_go_on(self) -> None:
+        if self._why_not is not None:
+            raise self._why_not
 
     def start_line(self) -> str:
         """Returns one line with this broker's name, address and role, and what a send waits for."""
@@ -771,7 +789,6 @@ class BrokerController:
         elif not self._registering.done():
             silent = ", ".join(self.registration.silent_servers)
             log.warning("no answer from name server %s yet; going on, it is told when it answers", silent)
-        self.failover.acting.start()
 
     # ---- changing the role ------------------------------------------------------------------------------------
 
@@ -791,10 +808,23 @@ class BrokerController:
 
     async def shutdown(self) -> None:
         """Leave the name servers, finish what is under way, and put everything on the disk. What was acknowledged is
-        durable on return, and the next start is a clean one."""
+        durable on return, and the next start is a clean one. A start that is under way fails, and who is not the first
+        to call this waits, too."""
         if not self._running:
+            self._why_not = self._why_not or BrokerEndedError("the broker was told to end while it started")
+            if self._closed is not None:
+                await self._closed.wait()
             return
         self._running = False
+        self._why_not = self._why_not or BrokerEndedError("the broker was told to end while it started")
+        try:
+            await self._leave()
+        finally:
+            await self._close()
+        log.info("broker %s has ended", self.address.broker_name)
+
+    async def _leave(self) -> None:
+        """Leave the group, the name servers and the clients, and end what works."""
         if self._registering is not None:
             self._registering.cancel()
         if self.dledger is not None:
@@ -810,11 +840,16 @@ class BrokerController:
         await self.server.shutdown()
         await self.operations.shutdown()
         await self.features.shutdown()
-        await self._close()
-        log.info("broker %s has ended", self.address.broker_name)
 
     async def _close(self) -> None:
         """Close whatever is open, in the order of a shutdown; also after a start that failed half way."""
+        try:
+            await self._close_all()
+        finally:
+            assert self._closed is not None, "something was opened"
+            self._closed.set()
+
+    async def _close_all(self) -> None:
         await self.exports.shutdown()
         await self.pages.shutdown()
         await self.server.shutdown()

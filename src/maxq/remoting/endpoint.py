@@ -300,6 +300,8 @@ class RemotingEndpoint:
     ) -> None:
         try:
             response = await self.holds.watch(command.code, result)
+            if response is not None and self.authority is not None:
+                response = await self.authority.after(command, response)
         except Exception as error:
             response = failure_reply(command, error)
         except asyncio.CancelledError:
@@ -310,8 +312,6 @@ class RemotingEndpoint:
         if response is None:
             self._end(connection, command, None)
         else:
-            if self.authority is not None:
-                response = await self.authority.after(command, response)
             self._answer(connection, command, response, began_ms)
 
     def _answer(

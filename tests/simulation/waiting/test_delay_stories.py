@@ -1,5 +1,6 @@
 """Stories of messages that wait while clocks jump and brokers die, and every seed that ever failed."""
 
+import asyncio
 import contextlib
 import errno
 from functools import partial
@@ -127,6 +128,41 @@ def test_a_message_that_a_failure_of_ours_keeps_back_delays_no_other_and_comes_o
     assert came[:2] == [[b"1", b"2"], [b"1", b"2", b"3"]]
     assert sorted(came[2]) == [b"1", b"2", b"3", b"4", b"bad"]
     assert sorted(came[3]) == [b"1", b"2", b"3", b"4", b"5", b"bad"]
+
+
+def test_a_run_waits_for_all_before_it_that_still_end() -> None:
+    """The role changes twice while the disk takes its time with what the first run leaves."""
+
+    async def main(world: SimWorld) -> None:
+        node = DelayNode(world, world.disk, message_delay_level="1s")
+        await node.open()
+        await node.sleep_ms(500)
+        may_write, persist = asyncio.Event(), node.schedule._persist
+
+        async def slowly() -> None:
+            await may_write.wait()
+            await persist()
+
+        node.schedule._persist = slowly  # type: ignore[method-assign]
+        for _ in range(2):
+            node.schedule.stop()
+            node.schedule.start()
+            await node.sleep_ms(100)
+        may_write.set()
+        await node.sleep_ms(1_000)
+        message = MessageExtBrokerInner(
+            TOPIC, 0, b"in time",
+            {const.PROPERTY_DELAY_TIME_LEVEL: "1", const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: "K"},
+            born_timestamp=world.clock.wall_ms(), born_host=bytes(8),
+        )  # fmt: skip
+        result = node.put(message)
+        assert result is not None and result.ok
+        await node.sleep_ms(1_500)
+        assert node.bodies() == ["in time"]
+        await node.close()
+
+    with small_wheel():
+        run_simulation(main, seed=1)
 
 
 def test_the_clock_did_everything() -> None:

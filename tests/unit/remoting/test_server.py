@@ -66,6 +66,26 @@ async def test_exceptions_of_processors_become_answers(error: Exception, code: i
         assert (await peer.ask(RemotingCommand(ECHO))).code == 0
 
 
+class Unsure:
+    """An Authority that fails when it is asked about an answer."""
+
+    def before(self, request: RemotingCommand) -> RemotingCommand | None:
+        return None
+
+    async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+async def test_an_answer_that_cannot_be_promised_for_an_error_is_that_error() -> None:
+    async def after_a_while(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        return command.reply()
+
+    async with serving(lambda server: server.register(FAIL, after_a_while)) as server, connected(server.port) as peer:
+        server.authority = Unsure()
+        answer = await peer.ask(RemotingCommand(FAIL, opaque=3))
+        assert (answer.code, answer.remark) == (1, "OSError: [Errno 5] Input/output error")
+
+
 async def test_two_hundred_pipelined_requests_are_answered_out_of_order() -> None:
     held: list[tuple[Connection, RemotingCommand]] = []
 

@@ -83,7 +83,7 @@ class ScheduleMessageService:
         self._table = DelayOffsetTable(env.clock, lambda: env.settings.broker.delay_offset_update_version_step)
         self._deliveries: dict[int, LevelDelivery] = {}
         self._ends: dict[int, int] = {}  # queue offsets: what lies behind was stored here, so no table knows of it
-        self._task: asyncio.Task[None] | None = None
+        self._runs: list[asyncio.Task[None]] = []  # the last one, and those before it that have not ended yet
         self._is_wanted = False
         self._is_loaded = False
         self._written_state: tuple[object, object] | None = None
@@ -103,27 +103,28 @@ class ScheduleMessageService:
             self._is_wanted = True
             for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
                 self._note_end(level)
-            self._task = asyncio.get_running_loop().create_task(self._run(self._task), name=SERVICE_NAME)
-            supervise(self._task, self._on_failure, SERVICE_NAME)
+            before = [run for run in self._runs if not run.done()]
+            task = asyncio.get_running_loop().create_task(self._run(before), name=SERVICE_NAME)
+            self._runs = [*before, task]
+            supervise(task, self._on_failure, SERVICE_NAME)
 
     def stop(self) -> None:
         """Deliver no more. The table is written in the background; `shutdown` waits for it."""
         if self._is_wanted:
             self._is_wanted = False
             self._ends = {}
-            if self._task is not None:
-                self._task.cancel()
+            self._runs[-1].cancel()
 
     async def shutdown(self) -> None:
         """Stop, and return when the table is on the disk."""
         self.stop()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if self._runs:
+            await asyncio.wait(self._runs)
 
     @property
     def is_running(self) -> bool:
         """Whether a delivery runs or has not ended yet."""
-        return self._task is not None and not self._task.done()
+        return any(not run.done() for run in self._runs)
 
     def wake(self, level: int) -> None:
         """A message of this level is about to be stored."""
@@ -136,9 +137,9 @@ class ScheduleMessageService:
     def _note_end(self, level: int) -> None:
         self._ends.setdefault(level, self._queue(level).taken_offset)
 
-    async def _run(self, before: "asyncio.Task[None] | None") -> None:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _run(self, before: "list[asyncio.Task[None]]") -> None:
+        if before:
+            await asyncio.wait(before)
         self._is_loaded, self._written_state = False, None
         tasks: list[asyncio.Task[None]] = []
         try:

@@ -1,6 +1,7 @@
 """A broker's life: registration, restart, failed starts, information about itself."""
 
 import asyncio
+import contextlib
 import errno
 import threading
 from pathlib import Path, PurePath
@@ -12,7 +13,7 @@ from maxq.codes import RequestCode
 from maxq.config import NamesrvConfig, NamesrvSettings, NettyServerConfig
 from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.settings import BrokerSettings
-from maxq.errors import ConfigError, RemotingError
+from maxq.errors import BrokerEndedError, ConfigError, RemotingError, StoreFailedError
 from maxq.namesrv.controller import NamesrvController
 from maxq.protocol.body.route import KVTable, TopicRouteData
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -173,29 +174,147 @@ async def test_start_that_is_cancelled_while_a_name_server_is_silent_leaves_ever
     await second.shutdown()
 
 
+class SlowDisk(SystemDisk):
+    """Maps its first file when it is told to go on.
+
+    Attributes:
+        begun: somebody wants a file.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self._may_go_on = threading.Event(), threading.Event()
+
+    def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
+        self.begun.set()
+        assert self._may_go_on.wait(30)
+        return super().map(path, size, read_only=read_only)
+
+    def go_on(self) -> None:
+        self._may_go_on.set()
+
+
+def slow_controller_of(folder: Path, disk: SlowDisk, **settings: str) -> BrokerController:
+    given, _ = BrokerSettings.from_properties(small_store(folder) | settings, source="test")
+    return BrokerController(given, disk=disk, clock=SystemClock(), rng=SystemRng())
+
+
 async def test_start_that_is_cancelled_during_recovery_leaves_a_store_that_was_closed(tmp_path: Path) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    class SlowDisk(SystemDisk):
-        def map(self, path: PurePath, size: int, *, read_only: bool = False) -> SystemMappedRegion:
-            begun.set()
-            assert go_on.wait(30)
-            return super().map(path, size, read_only=read_only)
-
-    given, _ = BrokerSettings.from_properties(small_store(tmp_path / "store"), source="test")
-    first = BrokerController(given, disk=SlowDisk(), clock=SystemClock(), rng=SystemRng())
+    disk = SlowDisk()
+    first = slow_controller_of(tmp_path / "store", disk)
     starting = asyncio.create_task(first.start())
-    await until(begun.is_set)
+    await until(disk.begun.is_set)
     starting.cancel()
     await asyncio.sleep(0)
     assert not starting.done()
-    go_on.set()
+    disk.go_on()
     with pytest.raises(asyncio.CancelledError):
         await starting
     second = controller_of(tmp_path / "store")
     await second.start()
     assert second.store.report.clean_exit
     await second.shutdown()
+
+
+async def test_a_broker_that_is_told_to_end_while_it_starts_does_not_start(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    first = slow_controller_of(tmp_path / "store", disk)
+    starting = asyncio.create_task(first.start())
+    await until(disk.begun.is_set)
+    ending = asyncio.create_task(first.shutdown())
+    await asyncio.sleep(0)
+    disk.go_on()
+    with pytest.raises(BrokerEndedError, match="told to end while it started"):
+        await starting
+    await ending
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
+async def test_a_broker_that_is_told_to_end_while_name_servers_are_silent_has_ended(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    first = controller_of(tmp_path / "store", namesrvAddr=address, enableSlaveActingMaster="true")
+    first.registration.refuse_taken_name = _nothing  # type: ignore[method-assign]
+    before = asyncio.all_tasks()
+    starting = asyncio.create_task(first.start())
+    await asked.wait()
+    await first.shutdown()
+    with pytest.raises(BrokerEndedError):
+        await starting
+    silent.close()
+    await silent.wait_closed()
+    await until(lambda: asyncio.all_tasks() <= before)  # what was asked hears that nobody listens any more
+
+
+async def _nothing() -> None:
+    """Nobody has the name of this broker."""
+
+
+async def test_a_service_that_fails_while_the_broker_starts_fails_the_start(tmp_path: Path) -> None:
+    first = controller_of(tmp_path / "store")
+    listen = first.role.listen
+
+    async def failing() -> None:
+        await listen()
+        first.service_failed("store: commit log flush", OSError("the disk is gone"))
+
+    first.role.listen = failing  # type: ignore[method-assign]
+    with pytest.raises(
+        StoreFailedError, match="store: commit log flush failed while the broker started: the disk is gone"
+    ):
+        await first.start()
+    second = controller_of(tmp_path / "store")
+    await second.start()
+    await second.shutdown()
+
+
+async def test_who_shuts_down_a_second_time_waits_for_the_first(start_broker: Start) -> None:
+    """A service has failed, which ends the broker, and its owner ends it, too: his loop ends with what he awaits."""
+    broker = await start_broker()
+    broker.create_topic("T")
+    assert (await broker.send("T", b"kept")).code == 0
+    broker.controller.service_failed("store: commit log flush", OSError("the disk is gone"))
+    await asyncio.sleep(0)
+    await broker.controller.shutdown()
+    assert not (broker.folder / "abort").exists()
+    again = await start_broker()
+    assert again.controller.store.max_offset("T", 0) == 1
+
+
+async def test_what_was_purged_is_shown_to_nobody_while_the_broker_starts(start_broker: Start) -> None:
+    """Loading what the timer has can take long."""
+    broker = await start_broker()
+    broker.create_topic("T", queues=1)
+    for _ in range(3):
+        assert (await broker.send("T", b"purged")).code == 0
+    assert (await broker.invoke(RemotingCommand(RequestCode.MAXQ_PURGE_TOPIC, {"topic": "T"}))).code == 0
+    port = broker.controller.port
+    await broker.stop()
+    second = RunningBroker(broker.folder, {"listenPort": str(port)})
+    load, shown = second.controller.timed.load, []
+
+    async def slowly() -> None:
+        with contextlib.suppress(RemotingError):
+            shown.extend(await second.pull_messages("T"))
+        await load()
+
+    second.controller.timed.load = slowly  # type: ignore[method-assign]
+    await second.start()
+    try:
+        shown += await second.pull_messages("T")
+        assert shown == []
+    finally:
+        await second.stop()
 
 
 async def test_failed_service_of_the_store_stops_the_broker(start_broker: Start) -> None:

@@ -31,8 +31,8 @@ def global_pull_answer(
     if "nextBeginOffset" not in reply.ext:  # a refusal
         return reply
     fields = HeaderFields(reply.ext)
-    following, low = fields.required_int("nextBeginOffset"), fields.required_int("minOffset")
-    high, code = fields.required_int("maxOffset"), reply.code
+    following, low = fields.required_long("nextBeginOffset"), fields.required_long("minOffset")
+    high, code = fields.required_long("maxOffset"), reply.code
     item = current
     if code != ResponseCode.SUCCESS:
         is_first = decided(items)[0].gen == current.gen

@@ -194,7 +194,7 @@ class StaticTopicGate:
 
     def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
         fields = HeaderFields(request.ext)
-        asked = fields.required_int("queueOffset")
+        asked = fields.required_long("queueOffset")
         item = queue.item_at(asked)
         physical = item.to_physical(asked)
         following = item_after(queue.items, item) if item.has_end and physical >= item.end_offset else None
@@ -211,7 +211,7 @@ class StaticTopicGate:
             return global_pull_answer(_by_a_stand_in(reply) if is_slave else reply, queue.items, item, physical)
 
         if queue.is_here(item):
-            commit = fields.opt_int("commitOffset")
+            commit = fields.opt_long("commitOffset")
             flags = fields.required_int("sysFlag")
             if item is not queue.leader:  # it never grows: what is not there is elsewhere
                 flags &= ~_SUSPEND
@@ -253,7 +253,7 @@ class StaticTopicGate:
     async def _update_consumer_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        offset = HeaderFields(request.ext).required_int("commitOffset")
+        offset = HeaderFields(request.ext).required_long("commitOffset")
         item = queue.item_at(offset)
         physical = max(item.to_physical(offset), item.start_offset)  # below it: of a part that has expired
         ext = {"commitOffset": str(physical)}

@@ -323,6 +323,23 @@ def test_a_pull_of_the_leaders_part_is_answered_here() -> None:
     assert (reply.ext["nextBeginOffset"], reply.ext["offsetDelta"]) == ("10008", "10000")
 
 
+def test_offsets_have_64_bits() -> None:
+    far = 1 << 33
+    world = World([Item(0, 3, B, 0), Item(1, 7, A, far)])
+    world.reply = {"nextBeginOffset": str(far + 9), "minOffset": str(far), "maxOffset": str(far + 9)}
+    reply = world.ask(
+        RequestCode.PULL_MESSAGE, topic="T", queueId="0", queueOffset=str(2 * far + 3), maxMsgNums="32", sysFlag="3",
+        commitOffset=str(2 * far + 1),
+    )  # fmt: skip
+    assert reply is not None
+    seen = world.seen[0].ext
+    assert (seen["queueOffset"], seen["sysFlag"], seen["commitOffset"]) == (str(far + 3), "3", str(far + 1))
+    assert reply.ext["nextBeginOffset"] == str(2 * far + 9)
+    world.reply = {}
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, topic="T", queueId="0", consumerGroup="G", commitOffset=str(2 * far))
+    assert world.seen[1].ext["commitOffset"] == str(far)
+
+
 def test_a_reader_that_has_all_of_a_part_goes_on_without_asking_its_broker() -> None:
     """Who does not know that it has ended may have stored something behind its end."""
     world = World([Item(0, 3, B, 0, 0, 40), Item(1, 7, A, 10_000)])
