@@ -419,7 +419,7 @@ def test_what_the_own_log_does_not_have_is_taken_from_another_table() -> None:
     master, slave = Deletions(disk, PurePath("/m")), Deletions(disk, PurePath("/s"))
     for at, topic in enumerate(("A", "B", "A", "C"), start=1):
         master.put(topic, 100 * at)
-    assert slave.learn(master.to_json()) == 0 and slave.rows() == {}  # it knows all
+    assert slave.adopt(master.to_json()) == 0 and slave.rows() == {}  # it knows all
     slave.begins_at(350)
     slave.put("B", 500)  # of its own log
     slave.save(slave.to_file())
