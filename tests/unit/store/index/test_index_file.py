@@ -114,10 +114,18 @@ def test_which_times_a_file_is_asked_for(tmp_path: Path) -> None:
         (first - 2, first, True),
         (first + 1, last - 1, True),
         (first - 1, last + 1, True),
+        (first - 1, last, True),
+        (first, last + 1, True),
         (last, last + 2, True),
         (last + 1, last + 2, False),
     ]:
         assert file.overlaps(begin, end) is expected, (begin - first, end - first)
+
+
+def test_a_file_of_one_moment_is_asked_for_that_moment(tmp_path: Path) -> None:
+    file = filled(tmp_path, (3, 100, START))
+    asked = [(START - 2, START - 1), (START, START), (START + 1, START + 2)]
+    assert [file.overlaps(*times) for times in asked] == [False, True, False]
 
 
 def test_a_file_whose_clock_was_set_back_is_asked_for_every_time(tmp_path: Path) -> None:
@@ -147,6 +155,9 @@ def test_a_restored_record_is_listed_though_its_entry_came_late(tmp_path: Path) 
     assert file.records_within(0, 1000) == {100, 200, 300, 400}
     assert file.records_within(150, 250) == {200}
     assert file.records_within(250, 350) == {300}
+    more = filled(tmp_path / "more", *[(number, at, START) for number, at in enumerate([100, 200, 300, 400, 150])])
+    more.set_end_physical_offset(400)
+    assert more.records_within(350, 1000) == {400}
 
 
 FULL_HEADER = (START, START + 9, 100, 900, 3, 5)
@@ -165,6 +176,7 @@ FULL_HEADER = (START, START + 9, 100, 900, 3, 5)
         ((START, START, 100, 900, 3, MOST + 1), f"entry count {MOST + 1}"),
         ((START, START, 100, 900, -1, 5), "slot count -1 is outside 0…5"),
         ((START, START, 100, 900, 6, 5), "slot count 6 is outside 0…5"),
+        ((0, 0, 0, 0, 1, 0), "slot count 1 is outside 0…0"),
         ((START, START, 100, 900, SLOTS + 1, MOST), f"slot count {SLOTS + 1} is outside 0…{SLOTS}"),
         ((-1, START, 100, 900, 3, 5), "range is"),
         ((START, -1, 100, 900, 3, 5), "range is"),

@@ -12,6 +12,7 @@ from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.runtime.interfaces import SyncFailedError
 from maxq.store.context.store_context import StoreContext
 from maxq.store.files.file_allocator import FileAllocator
+from maxq.store.log import commit_log, write_buffer
 from maxq.store.log.commit_log import CommitLog
 from tests.unit.store.stores import IDENTITY, TestClock, small_config
 
@@ -21,8 +22,12 @@ BORN = bytes(8)
 FIXED = 91  # bytes of a record around topic, body and properties
 
 
+def new_context(root: Path, **settings: int) -> StoreContext:
+    return StoreContext(small_config(root, **settings), SystemDisk(), TestClock(), IDENTITY)
+
+
 def new_log(root: Path) -> CommitLog:
-    context = StoreContext(small_config(root), SystemDisk(), TestClock(), IDENTITY)
+    context = new_context(root)
     return CommitLog(context, FileAllocator(context))
 
 
@@ -207,6 +212,13 @@ def test_a_written_file_behind_a_gap_is_never_deleted(tmp_path: Path, position: 
     assert files(tmp_path) == [0, 2 * SIZE]
 
 
+def test_a_file_of_another_size_is_refused_with_the_name_of_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(SIZE + 1))
+    with pytest.raises(StoreRefusedError, match="mappedFileSizeCommitLog"):
+        new_log(tmp_path).load()
+
+
 def test_a_single_file_is_kept_wherever_it_begins(tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     folder.mkdir()
@@ -242,9 +254,12 @@ def test_a_masters_bytes_become_part_of_the_log_when_they_are_accepted(log: Comm
     assert log.max_offset == 0
     log.accept(60)
     assert log.max_offset == 60
-    piece = log.get(0, 60)
+    log.put(60, memoryview(b"y" * 10))
+    log.accept(10)
+    assert log.max_offset == 70
+    piece = log.get(0, 70)
     assert piece is not None
-    assert bytes(piece) == b"x" * 60
+    assert bytes(piece) == b"x" * 60 + b"y" * 10
 
 
 def test_a_damaged_queue_offset_is_mended_durably(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +333,98 @@ def test_buffered_records_reach_the_file_when_they_are_flushed_or_read(log: Comm
     assert b"third" in path.read_bytes()[third : third + size]
     fourth, size = put(log, b"fourth")
     assert b"fourth" in path.read_bytes()[fourth : fourth + size]
+
+
+def test_who_reads_what_is_in_the_file_makes_nobody_write(log: CommitLog, tmp_path: Path) -> None:
+    log.buffer_appends(True)
+    first, size = put(log, b"first")
+    log.flush_ranges()
+    second, _ = put(log, b"second")
+    assert log.get(first, size) is not None
+    assert log.bytes_from(first, size) is not None
+    assert b"second" not in (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
+    assert log.newest_from(second) is log.tail_view
+
+
+def test_of_buffered_records_those_that_are_still_in_memory_are_given_from_there(
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_buffer, "RING_SIZE", 8192)
+    log.buffer_appends(True)
+    written = fill(log, 30)
+    end = log.max_offset
+    for offset, _ in written:
+        assert (log.newest_from(offset) is not None) is (offset >= end - 8192)
+    assert log.newest_from(end - 8193) is None
+
+
+@pytest.mark.parametrize("says_how_much", [False, True])
+def test_a_record_larger_than_the_memory_in_front_of_the_log_is_written(
+    log: CommitLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_how_much: bool
+) -> None:
+    monkeypatch.setattr(write_buffer, "RING_SIZE", 8192)
+    log.buffer_appends(True)
+    fill(log, 3)
+    body = memoryview(b"z" * 30_000)
+    for _ in range(6):
+        size = log.tail.append_record(b"T", 1, 0, 5, 0, 1000, BORN, 2000, BORN, 0, 0, body, b"", 0, False)
+        if size >= 0:
+            break
+        log.make_room(30_000 + FIXED + 1 if says_how_much else 0)
+    assert size == 30_000 + FIXED + 1
+    assert fill(log, 60)[-1][0] > SIZE
+    for offset in (0, 3 * (1000 + FIXED + 1)):
+        assert log.record(offset) is not None
+    assert b"z" * 30_000 in (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
+
+
+async def test_the_next_two_files_are_made_ahead(tmp_path: Path) -> None:
+    context = new_context(tmp_path)
+    log = CommitLog(context, FileAllocator(context))
+    log.open_at(0)
+    log.create_ahead()
+    assert not (tmp_path / "commitlog").exists(), "a log that nobody has written needs none"
+    put(log)
+    log.create_ahead()
+    await context.jobs.close()
+    assert files(tmp_path) == [0, SIZE, 2 * SIZE]
+    log.release_tail()
+
+
+async def test_whoever_begins_a_file_has_the_next_two_made(tmp_path: Path) -> None:
+    context = new_context(tmp_path)
+    log = CommitLog(context, FileAllocator(context))
+    log.open_at(5 * SIZE)
+    put(log)
+    await context.jobs.close()
+    assert files(tmp_path) == [5 * SIZE, 6 * SIZE, 7 * SIZE]
+    log.release_tail()
+
+
+async def test_blocks_are_allocated_ahead_of_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "_BLOCKS_STEP", 128 << 10)
+    context = new_context(tmp_path, mapped_file_size_commit_log=1 << 20)
+    log = CommitLog(context, FileAllocator(context))
+    log.open_at(0)
+    put(log)
+    log.prepare_ahead()
+    assert log.tail.file_size == 128 << 10, "half a step is left"
+    fill(log, 90)
+    log.prepare_ahead()
+    await context.jobs.close()
+    assert log.tail.file_size == 256 << 10
+    log.release_tail()
+    log.prepare_ahead()
+
+
+def test_a_buffered_log_that_ends_with_its_file_has_nothing_in_memory(log: CommitLog, tmp_path: Path) -> None:
+    fill(log, 100)
+    log.release_tail()
+    again = new_log(tmp_path)
+    again.buffer_appends(True)
+    again.load()
+    again.open_at(SIZE)
+    assert again.newest_from(SIZE - 10) is None
 
 
 def test_shutdown_leaves_nothing_in_memory(log: CommitLog, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.queue.consume_queue import BLANK_UNIT_SIZE, CQ_STORE_UNIT_SIZE, ConsumeQueue
+from maxq.store.queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 PER_FILE = 500
@@ -52,6 +53,21 @@ def test_units_are_where_their_queue_offset_says(tmp_path: Path) -> None:
     assert names(tmp_path) == [0, FILE_SIZE]
 
 
+def test_dispatch_finds_the_queue_by_its_writing_end(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    assert (queue.tail.topic, queue.tail.queue_id, queue.tail.owner) == ("T", 3, queue)
+
+
+def test_units_are_written_where_blocks_were_allocated(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 1)
+    written = 1
+    while queue.tail.append(100, 10, 0):
+        written += 1
+    assert written == PAGE // 20
+    put(queue, written)
+    assert queue.unit(written) == (100 + 10 * written, 10, 7 * written)
+
+
 def test_nothing_is_in_a_queue_without_files(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
     assert (queue.max_offset, queue.taken_offset, queue.min_offset(0)) == (0, 0, 0)
@@ -78,7 +94,7 @@ def test_a_queue_that_begins_late_has_pre_blank_units_before_its_first(tmp_path:
     assert queue.unit(PER_FILE) == queue.unit(PER_FILE + 1) == (0, BLANK_UNIT_SIZE, 0)
     assert queue.unit(PER_FILE + 2) == (100 + 10 * (PER_FILE + 2), 10, 7 * (PER_FILE + 2))
     assert (queue.min_offset(0), queue.max_offset) == (PER_FILE + 2, PER_FILE + 4)
-    assert queue.tail.next_queue_offset >= PER_FILE + 2
+    assert f"{queue.tail.next_queue_offset}" == f"{PER_FILE + 2}"
 
 
 def test_a_queue_that_begins_at_a_file_has_no_pre_blank_units(tmp_path: Path) -> None:
@@ -155,9 +171,8 @@ def test_units_are_given_to_the_end_of_their_file_or_of_the_queue(tmp_path: Path
 
 def test_the_file_behind_a_unit_begins_at_a_multiple(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
-    assert [queue.next_file_index(number) for number in (0, 1, PER_FILE - 1, PER_FILE)] == [
-        PER_FILE, PER_FILE, PER_FILE, 2 * PER_FILE,
-    ]  # fmt: skip
+    answers = [f"{queue.next_file_index(number)}" for number in (0, 1, PER_FILE - 1, PER_FILE)]
+    assert answers == ["500", "500", "500", "1000"]
 
 
 def test_a_unit_that_was_written_over_is_flushed_again(tmp_path: Path) -> None:
@@ -350,3 +365,64 @@ def test_a_queue_that_was_given_up_is_mapped_again_for_its_next_reader(tmp_path:
     queue.release()
     put(queue, 1)
     assert queue.unit(1) == (110, 10, 7)
+
+
+# --- extension units
+
+
+def with_ext(root: Path, count: int, *, addresses: int) -> tuple[ConsumeQueue, list[int]]:
+    """A queue of `count` units, of which the last `addresses` have extension units; and their addresses."""
+    queue = filled(root, count)
+    queue.ext = ConsumeQueueExt(SystemDisk(), root / "ext", "T", 3, 1024)
+    queue.ext.place(None, is_new=True)
+    found = []
+    for number in range(count - addresses, count):
+        address = queue.ext.put(CqExtUnit(1000 + number, number, b"bits"))
+        assert address is not None
+        queue.put_address(number, address)
+        found.append(address)
+    return queue, found
+
+
+def test_a_unit_with_an_address_has_the_tags_code_of_its_extension(tmp_path: Path) -> None:
+    queue, addresses = with_ext(tmp_path, 3, addresses=1)
+    assert queue.with_tags((100, 10, 7)) == (100, 10, 7)
+    assert queue.with_tags((120, 10, addresses[0])) == (120, 10, 1002)
+    assert queue.with_tags((120, 10, addresses[0] + 1)) == (120, 10, addresses[0] + 1), "nothing can be read there"
+    queue.ext = None
+    assert queue.with_tags((120, 10, addresses[0])) == (120, 10, addresses[0])
+
+
+@pytest.mark.parametrize("behind", [0, 1, 5, 999, 1000])
+def test_extension_units_go_on_behind_the_newest_that_a_unit_knows(tmp_path: Path, behind: int) -> None:
+    """Of the last thousand; else in a new file."""
+    queue, addresses = with_ext(tmp_path, 3, addresses=2)
+    put(queue, *range(3, 3 + behind))
+    again = ConsumeQueueExt(SystemDisk(), tmp_path / "ext", "T", 3, 1024)
+    queue.place_ext(again)
+    expected = addresses[1] + (addresses[1] - addresses[0]) if behind < 1000 else addresses[0] + 1024
+    assert again.put(CqExtUnit(1, 2, b"bits")) == expected
+
+
+def test_extension_units_of_an_earlier_life_of_the_queue_are_deleted(tmp_path: Path) -> None:
+    _, addresses = with_ext(tmp_path, 3, addresses=3)
+    queue = ConsumeQueue(SystemDisk(), tmp_path / "new", "T", 3, FILE_SIZE, lambda queue: None)
+    put(queue, 0, 1)
+    again = ConsumeQueueExt(SystemDisk(), tmp_path / "ext", "T", 3, 1024)
+    queue.place_ext(again)
+    assert again.put(CqExtUnit(1, 2, b"bits")) == addresses[0]
+
+
+def test_extension_files_go_with_the_last_unit_that_points_to_them(tmp_path: Path) -> None:
+    queue, addresses = with_ext(tmp_path, 2 * PER_FILE + 1, addresses=2 * PER_FILE + 1)
+    gone = queue.delete_expired(100 + 10 * PER_FILE)
+    first_kept = (addresses[PER_FILE] + (1 << 63)) // 1024 * 1024
+    assert [file.file_from_offset for file in gone] == [0, *range(0, first_kept, 1024)]
+    assert queue.with_tags((0, 0, addresses[PER_FILE]))[2] == 1000 + PER_FILE
+    assert queue.with_tags((0, 0, addresses[0]))[2] == addresses[0]
+
+
+def test_a_flush_takes_extension_units_too(tmp_path: Path) -> None:
+    queue, _ = with_ext(tmp_path, 3, addresses=1)
+    assert [(start, end) for _, start, end in queue.unflushed(0)] == [(0, 60), (0, 24)]
+    assert queue.unflushed(1) == []
