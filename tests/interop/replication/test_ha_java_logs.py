@@ -47,7 +47,7 @@ def kill_in_the_middle(driver: JavaDriver, pair: Pair, victim: Broker) -> list[d
         last = False
         while not last:
             last = killed.is_set()
-            rows.extend(driver.send(pair.namesrv, "Load", 100, "async", size=SIZE, retries=0, timeoutMs=5000))
+            rows.extend(driver.send(pair.namesrv, "Load", 100, "async", size=SIZE))
 
     before = log_of(pair.master).end
     with ThreadPoolExecutor(1) as pool:

@@ -20,7 +20,7 @@ class Digests {
     /** Queue id → number of messages and SHA-256 over them, of a whole topic, by DefaultMQPullConsumer. */
     static Object of(JSONObject request) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.getString("group"));
-        consumer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(consumer, request);
         consumer.setVipChannelEnabled(false);
         consumer.start();
         Map<String, Object> found = new HashMap<>();

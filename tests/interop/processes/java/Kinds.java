@@ -38,7 +38,7 @@ class Kinds {
 
     static Object startProducer(JSONObject request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(request.getString("group"));
-        producer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(producer, request);
         producer.setInstanceName(request.getString("name"));
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(10000);
@@ -101,7 +101,7 @@ class Kinds {
     /** A consumer that answers every request with its body, twice. */
     static Object startReplier(JSONObject request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("REPLIER_" + request.getString("group"));
-        producer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(producer, request);
         producer.setInstanceName(request.getString("name") + "-p");
         producer.setVipChannelEnabled(false);
         producer.start();
@@ -129,7 +129,7 @@ class Kinds {
 
     static DefaultMQPushConsumer consumer(JSONObject request) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
-        consumer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(consumer, request);
         consumer.setInstanceName(request.getString("name"));
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(
@@ -164,7 +164,7 @@ class Kinds {
     /** Everything of one queue by name; light queues have no route, so their broker's is asked for with `route`. */
     static Object pullQueue(JSONObject request) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.getString("group"));
-        consumer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(consumer, request);
         consumer.setInstanceName(request.getString("name"));
         consumer.setVipChannelEnabled(false);
         consumer.start();

@@ -45,7 +45,7 @@ class Pops {
     /** clientRebalance=false; each message whose number is in `fail` fails the first time. */
     static Object startConsumer(JSONObject request) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
-        consumer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(consumer, request);
         consumer.setInstanceName(request.getString("name"));
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -27,7 +27,7 @@ class Transactions {
     static Object start(JSONObject request) throws Exception {
         Driver.Client client = new Driver.Client();
         TransactionMQProducer producer = new TransactionMQProducer(request.getString("group"));
-        producer.setNamesrvAddr(request.getString("namesrv"));
+        Driver.servers(producer, request);
         producer.setInstanceName(request.getString("name"));
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(10000);
