@@ -109,7 +109,7 @@ hostile: setup ## what strangers can do to a server: every request and what it m
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run
 
-mutants: setup ## small changes of the modules of weight, which their tests must notice: MODULES='raft store.log.commit_log' SHARE=0.1
+mutants: setup ## small changes of the modules of weight, which their tests must notice: MODULES='raft maxq.store.log.commit_log' SHARE=0.1
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("mutmut") or exit(1)' || $(PIP) --no-build-isolation -e '.[mutants]'
 	nice $(BIN)/python -m tests.mutants --share $(SHARE) $(MODULES)
 

@@ -51,7 +51,7 @@ on_dependency_change = "ignore"
 class Change(NamedTuple):
     """What a mutant changes, in words that stay the same when lines around it move."""
 
-    module: str  # below maxq, e.g. store.log.commit_log
+    module: str  # e.g. maxq.store.log.commit_log
     function: str  # Class.method, or a function's name
     removed: tuple[str, ...]  # lines without indentation
     added: tuple[str, ...]
@@ -99,8 +99,8 @@ class Run:
 
     name: str
     room: str
-    modules: list[str]  # below maxq
-    tests: list[str]  # files and folders below tests
+    modules: list[str]
+    tests: list[str]  # files and folders
 
 
 def runs() -> list[Run]:
@@ -111,7 +111,7 @@ def runs() -> list[Run]:
 
 def source_of(module: str) -> str:
     """The file of a module, below the tree."""
-    return f"src/maxq/{module.replace('.', '/')}.py"
+    return f"src/{module.replace('.', '/')}.py"
 
 
 def explained(text: str) -> set[Change]:
@@ -194,7 +194,7 @@ def prepare(tree: Path, sources: list[str], tests: list[str]) -> None:
     data = tree / "mutants" / "tests" / "data"
     if not data.exists():
         data.symlink_to(ROOT / "tests" / "data")
-    settings = SETTINGS.format(tests=[f"tests/{test}" for test in tests])
+    settings = SETTINGS.format(tests=tests)
     (tree / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)
 
 
@@ -287,7 +287,7 @@ def main() -> None:
     listed = runs()
     rooms = list(dict.fromkeys(run.room for run in listed))
     parser = argparse.ArgumentParser(description="Mutation testing of the modules of weight.")
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"below maxq, or a room: {', '.join(rooms)}")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"or a room: {', '.join(rooms)}")
     parser.add_argument("--share", type=float, default=1.0, help="of each module's mutants that run (default: all)")
     parser.add_argument("--again", action="store_true", help="only those that survived the last run or were not in it")
     options = parser.parse_args()

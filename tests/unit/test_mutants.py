@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 def test_every_module_and_every_test_of_the_list_is_there() -> None:
     for run in mutants.runs():
         assert [module for module in run.modules if not (ROOT / mutants.source_of(module)).is_file()] == []
-        assert [test for test in run.tests if not (ROOT / "tests" / test).exists()] == []
+        assert [test for test in run.tests if not (ROOT / test).exists()] == []
 
 
 def test_every_explanation_can_be_read() -> None:
