@@ -88,6 +88,7 @@ class DLedgerCommitLog(CommitLog):
         Raises:
             StoreRefusedError: a file has the wrong size, or one is missing between others.
         """
+        self._drop_unused_front(list(self._context.disk.list(self.files.folder)))
         if durable_index is not None:
             self._drop_behind_gap(durable_index, begin_position)
         self.load()

@@ -464,15 +464,17 @@ class FileLedger(EntryReader):
 
     def may_delete(self, end_offset: int, *, is_full: bool) -> bool:
         """May a file go that ends at `end_offset`? What is committed only, never the file with the last committed
-        entry, and, unless the disk is full, nothing that a follower still needs (S17)."""
+        entry, and, unless the disk is full, nothing that a follower still needs (S17). Nor what the checkpoint does not
+        call durable yet: a start takes files that begin behind it for those that a loss of power has left."""
         if end_offset <= self.divided_offset:
             return True
         if end_offset >= self.committed_position:
             return False
-        return is_full or self.index_at(end_offset) <= max(self._retain_from, 0)
+        following = self.index_at(end_offset)
+        return self.notes.end_index >= following - 1 and (is_full or following <= max(self._retain_from, 0))
 
     def files_deleted(self) -> None:
-        """Remove the entries of the log's oldest files, which retention deleted. Blocks."""
+        """Remove the entries of the log's oldest files, if retention has deleted some. Blocks."""
         files = self._log.data_files
         if not files or self.end_index < 0:
             return

@@ -54,6 +54,11 @@ class LedgerNotes:
         self._flusher = flusher
         self._saved: LedgerCheckpoint | None = None  # None: nobody knows what the file says
 
+    @property
+    def end_index(self) -> int:
+        """The last entry that the file calls durable, as far as that is known; -1: none."""
+        return -1 if self._saved is None else self._saved.end_index
+
     def write(self) -> None:
         """Write the current state. Blocks."""
         wanted = self._wanted(self._ledger.durable_index)
@@ -62,8 +67,7 @@ class LedgerNotes:
 
     def write_end(self, index: int) -> None:
         """Write the current state, and that entries behind `index` may be removed. Blocks."""
-        noted = -1 if self._saved is None else self._saved.end_index
-        wanted = self._wanted(min(noted, index))
+        wanted = self._wanted(min(self.end_index, index))
         if wanted != self._saved:
             self.save(wanted)
 

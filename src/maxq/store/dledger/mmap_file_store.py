@@ -162,11 +162,13 @@ class DLedgerMmapFileStore(FileLedger):
             files = self._log.files.files
             if len(files) < 2 or not self.may_delete(files[0].end_offset, is_full=is_full):
                 break
-            if not is_full and self._context.disk.stat(files[0].path).modified_ms > expired_ms:
+            if not is_full and files[0].modified_ms() > expired_ms:
                 break
-            with self._log.without_first() as first:
-                await self._context.jobs.run(first.destroy)
-            self.files_deleted()
+            try:
+                with self._log.without_first() as first:
+                    await self._context.jobs.run(first.destroy)
+            finally:
+                self.files_deleted()
             log.info("deleted %s: %s", first.path, "the disk is full" if is_full else "older than it is kept")
             deleted += 1
         return deleted

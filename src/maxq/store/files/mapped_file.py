@@ -108,6 +108,13 @@ class MappedFile:
         region = self._region
         return self._disk.map(self.path, self.file_size, read_only=True) if region is None else region
 
+    def modified_ms(self) -> int:
+        """When the file was last written, ms since 1970; 0 if somebody has removed it, and waits for room. Blocks."""
+        try:
+            return self._disk.stat(self.path).modified_ms
+        except FileNotFoundError:
+            return 0
+
     def release(self) -> None:
         """Give up the mapping; the next use maps again. It ends with its last user: a thread may be flushing it."""
         self._region = self.mapped = None

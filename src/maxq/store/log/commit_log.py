@@ -13,7 +13,7 @@ from maxq.runtime.interfaces import FileInfo, MappedRegion, SyncFailedError
 from maxq.store.context.store_context import StoreContext
 from maxq.store.files.block_reserve import BlockReserve
 from maxq.store.files.file_allocator import FileAllocator
-from maxq.store.files.mapped_file import MappedFile
+from maxq.store.files.mapped_file import MappedFile, holds_data
 from maxq.store.files.mapped_file_queue import MappedFileQueue, is_offset_name
 from maxq.store.log.log_cy import LogTail
 from maxq.store.log.write_buffer import LogWriteBuffer
@@ -67,6 +67,7 @@ class CommitLog:
     def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
         """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files
         behind a gap in which nothing was written are deleted."""
+        self._drop_unused_front(entries)
         numbered = [entry for entry in entries if is_offset_name(entry.name)]
         while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
             last = numbered.pop()
@@ -79,6 +80,25 @@ class CommitLog:
                     return
             self._context.disk.delete(path)
             entries.remove(last)
+
+    def _drop_unused_front(self, entries: list[FileInfo]) -> None:
+        """Delete files before a gap in which nothing was written: they were made ahead of a log that then began anew
+        elsewhere."""
+        numbered, size = [entry for entry in entries if is_offset_name(entry.name)], self.files.file_size
+        gaps = [at for at in range(1, len(numbered)) if int(numbered[at].name) != int(numbered[at - 1].name) + size]
+        front = numbered[: gaps[-1]] if gaps else []
+        if front and all(map(self._is_unused, front)) and not self._is_unused(numbered[gaps[-1]]):
+            for entry in reversed(front):
+                self._context.disk.delete(self.files.folder / entry.name)
+                entries.remove(entry)
+
+    def _is_unused(self, entry: FileInfo) -> bool:
+        if entry.size != self.files.file_size:
+            return not entry.size
+        region = self._context.disk.map(self.files.folder / entry.name, entry.size, read_only=True)
+        is_unused = not holds_data(region, 0, entry.size)
+        region.close()
+        return is_unused
 
     @property
     def min_offset(self) -> int:

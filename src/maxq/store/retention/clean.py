@@ -182,16 +182,18 @@ class CleanService:
                 break
             if self.ledger is not None and not self.ledger.may_delete(first.end_offset, is_full=immediately):
                 break
-            modified = await self._context.jobs.run(self._modified_ms, first)
+            modified = await self._context.jobs.run(first.modified_ms)
             expired = is_time and (immediately or modified <= limit)
             if not (expired or self.hidden.is_used) or not await self._is_known(first.end_offset):
                 break
             if not (expired or await self.hidden.hides_all_of(first)) or first is not self._commit_log.files.first:
                 break
-            with self._commit_log.without_first():
-                await self._context.jobs.run(first.destroy)
-            if self.ledger is not None:
-                self.ledger.files_deleted()
+            try:
+                with self._commit_log.without_first():
+                    await self._context.jobs.run(first.destroy)
+            finally:
+                if self.ledger is not None:
+                    self.ledger.files_deleted()
             why = "older than fileReservedTime" if expired else "nothing of it is shown"
             log.info("deleted %s: %s", first.path, "the disk is full" if immediately else why)
             deleted += 1
@@ -222,12 +224,6 @@ class CleanService:
                 self._lacks_room = lacks_room(error)
         return end <= flusher.written_down
 
-    def _modified_ms(self, file: MappedFile) -> int:
-        try:
-            return self._context.disk.stat(file.path).modified_ms
-        except FileNotFoundError:
-            return 0  # somebody has removed it, and waits for the room
-
     # --- queues and index ---
 
     async def _clean_queues(self, min_offset: int) -> None:
@@ -245,8 +241,13 @@ class CleanService:
 
     def _take_expired(self, queue: ConsumeQueue | BatchConsumeQueue, min_offset: int) -> None:
         files = queue.delete_expired(min_offset)
-        if files:
-            self._expired.append(_Expired(queue, queue.lives, files))
+        if not files:
+            return
+        for some in self._expired:
+            if some.queue is queue and some.lives == queue.lives:
+                some.files.extend(files)  # behind those that could not be deleted: a queue's files have no gap
+                return
+        self._expired.append(_Expired(queue, queue.lives, files))
 
     async def _delete_expired(self) -> None:
         """Delete the files that were taken off queues and index, also those that an earlier run could not delete.

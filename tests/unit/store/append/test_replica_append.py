@@ -1,5 +1,6 @@
 """A slave's copy of its master's log."""
 
+import asyncio
 import random
 import shutil
 from dataclasses import replace
@@ -372,3 +373,29 @@ def test_a_write_that_the_device_takes_a_part_of_leaves_no_bytes_behind_the_end(
     store.append_from_master(end, memoryview(log)[end:20_000])
     assert stored(store) == log[: store.max_physical_offset]
     store.close()
+
+
+async def test_files_made_ahead_of_a_log_that_then_begins_elsewhere_keep_no_start(tmp_path: Path, log: bytes) -> None:
+    """The link broke within the first record, and the master has deleted files before it was there again."""
+    store = slave(tmp_path / "s")
+    store.start()
+    store.append_from_master(0, memoryview(log)[:20])
+    ahead = tmp_path / "s" / "commitlog" / f"{FILE:020d}"
+    async with asyncio.timeout(30):
+        while not ahead.exists():  # noqa: ASYNC110 - a thread makes it
+            await asyncio.sleep(0.001)
+    store.drop_pending()
+    master = opened(small_config(tmp_path / "other"))
+    while master.max_physical_offset <= 5 * FILE:
+        assert master.put_message(message(body=bytes(3000))).ok
+    end = master.max_physical_offset
+    newest = bytes(master.log_bytes(5 * FILE, end) or b"")
+    master.close()
+    assert store.append_from_master(5 * FILE, memoryview(newest)) == end
+    await store.flush()
+    shutil.copytree(tmp_path / "s", tmp_path / "killed")
+    await store.shutdown()
+    for root in (tmp_path / "killed", tmp_path / "s"):
+        again = slave(root)
+        assert (again.min_physical_offset, again.max_physical_offset) == (5 * FILE, end)
+        again.close()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import shutil
 import zlib
 from pathlib import Path
 
@@ -456,6 +457,18 @@ async def test_a_file_goes_when_it_is_committed_and_no_follower_needs_it() -> No
     assert (again.begin_index, again.end_index, again.report.amnesia) == (first.index, 199, [])
 
 
+async def test_a_file_that_somebody_has_removed_keeps_no_other() -> None:
+    disk, _ = filled(200)
+    store = opened(disk)
+    store._reserved_ms, store._clean_ratio = 0, 0.0
+    assert isinstance(disk.clock, SimClock)
+    disk.clock.advance_ms(3_600_000 * 100)
+    store.retain_from(200)
+    disk.delete(store._log.files.files[0].path)
+    assert await store.clean() > 1
+    store.close_inline()
+
+
 async def test_a_disk_that_will_not_delete_now_ends_no_cleaning_and_leaves_no_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -474,6 +487,78 @@ async def test_a_disk_that_will_not_delete_now_ends_no_cleaning_and_leaves_no_ga
             await asyncio.sleep(0.001)
     await store.shutdown()
     assert opened(disk).end_index == 199
+
+
+async def test_nothing_else_goes_with_a_file_whose_deletion_the_checkpoint_does_not_know_of() -> None:
+    """The start took the files that were left for those that a loss of power leaves behind a lost one."""
+    disk = new_disk()
+    store = leading(disk)
+    store._full_ratio = -1.0
+    for number in range(60):
+        store.append(b"%03d" % number + bytes(297))
+        if number == 5:
+            await noted(store)
+    while store.durable_index < 59:  # noqa: ASYNC110 - a thread syncs
+        await asyncio.sleep(0)
+    store.commit(59)
+    await store.clean()
+    assert bodies(opened(disk.boot()))[-1][:3] == b"059"
+    await noted(store)
+    assert await store.clean() > 0, "the disk is full"
+    first = store.begin_index
+    disk.kill_process()
+    again = opened(disk.boot())
+    assert (again.begin_index, again.end_index, again.report.amnesia) == (first, 59, [])
+
+
+async def noted(store: DLedgerMmapFileStore) -> None:
+    while store.durable_index < store.end_index:  # noqa: ASYNC110 - a thread syncs
+        await asyncio.sleep(0)
+    await store.notes.note()
+
+
+async def test_the_log_begins_where_its_files_do_though_a_deletion_ended_with_an_error() -> None:
+    disk, log = filled(200)
+    store = opened(disk)
+    store._full_ratio = -1.0
+    steps = [0, errno.EIO]  # the file is gone, and its folder cannot be synced
+    disk.faults = lambda kind, path: steps.pop(0) if steps and kind == "delete" and "/data/" in path else 0
+    with pytest.raises(OSError, match="Input/output error"):
+        await store.clean()
+    first = next(one for one in log.entries if one.position >= 4096)
+    assert store.begin_index == first.index
+    assert store.entry(first.index).body == first.body
+
+
+async def test_a_file_that_was_made_ahead_of_a_log_that_began_anew_elsewhere_keeps_no_start(tmp_path: Path) -> None:
+    store = DLedgerMmapFileStore(
+        tmp_path / "a", "n0", disk=SystemDisk(), clock=SystemClock(), data_file_size=4096, index_file_size=320
+    )
+    store.load()
+    store.remembered()
+    store.start()
+    store.append_entries(run_of(entry(0, 1, 0, b"of the past")))
+    ahead = tmp_path / "a" / "dledger-n0" / "data" / f"{4096:020d}"
+    async with asyncio.timeout(30):
+        while not ahead.exists():  # noqa: ASYNC110 - a thread makes it
+            await asyncio.sleep(0.001)
+    store.store_term(HardState(2))
+    store.reset(100, 5 * 4096)
+    store.append_entries(run_of(entry(100, 2, 5 * 4096, b"new"), entry(101, 2, 5 * 4096 + 51, b"newer")))
+    async with asyncio.timeout(30):
+        while store.durable_index < 101:  # noqa: ASYNC110 - a thread syncs
+            await asyncio.sleep(0.001)
+    shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    await store.notes.note()
+    shutil.copytree(tmp_path / "a", tmp_path / "noted")
+    await store.shutdown()
+    for base in (tmp_path / name for name in ("killed", "noted", "a")):
+        again = DLedgerMmapFileStore(
+            base, "n0", disk=SystemDisk(), clock=SystemClock(), data_file_size=4096, index_file_size=320
+        )
+        again.load()
+        assert (again.begin_index, bodies(again), again.report.amnesia) == (100, [b"new", b"newer"], [])
+        again.close_inline()
 
 
 # --- a failed sync, and a restart without reboot ---

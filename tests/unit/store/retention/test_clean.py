@@ -280,6 +280,38 @@ async def test_queue_and_index_files_that_could_not_be_deleted_go_with_the_next_
     store.close()
 
 
+async def test_no_file_of_a_queue_goes_before_an_older_one_that_could_not_be_deleted(
+    store: MessageStore, usage: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue with a gap would be built anew from the whole log by the next start."""
+    queue = store.queue("T", 0)
+    assert queue is not None
+    for _ in range(200):
+        store.put_message(message(body=bytes(700)))
+    delete, first, refusals = SystemDisk.delete, queue.files.files[0].path, 2
+
+    def refused(disk: SystemDisk, path: Path) -> None:
+        nonlocal refusals
+        if path == first and refusals:
+            refusals -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        delete(disk, path)
+
+    monkeypatch.setattr(SystemDisk, "delete", refused)
+    usage[0] = 87
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            await store.cleaner.clean()
+        for _ in range(200):
+            store.put_message(message(body=bytes(700)))
+    assert refusals == 0
+    store.close()
+    usage[0] = 10
+    again = opened(store.config)
+    assert not again.report.rebuild_reasons and not again.report.faults
+    again.close()
+
+
 def refuse_tables(monkeypatch: pytest.MonkeyPatch, is_full: Callable[[], bool]) -> None:
     """Tables find no room while the disk is full."""
     replace = SystemDisk.replace
