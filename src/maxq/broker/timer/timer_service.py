@@ -477,7 +477,7 @@ class TimerService:
         while True:
             await asyncio.sleep(_CLEAN_SECONDS)
             try:
-                while self.timer.log.has_expired(self._store.min_physical_offset):
+                while await run_blocking(self.timer.log.has_expired, self._store.min_physical_offset):
                     with self.timer.log.without_first() as first:
                         await run_blocking(first.destroy)
             except OSError as error:

@@ -43,10 +43,10 @@ BLANK_MAGIC: Final = -875286124  # 0xCBD43194
 _UNIT: Final = struct.Struct(">iqiqiqiiq")
 _BLANK: Final = struct.Struct(">iqi")
 _RECORD: Final = struct.Struct(">qi")
+_PLACE: Final = struct.Struct(">i8xi12xq16x")  # size, magic and physical offset of a unit
 _RECORD_AT: Final = 28
 _SEARCH_STEP: Final = 20_000 * UNIT_SIZE
 _KNOWN_MAGIC: Final = 0xF
-_NOTHING_BEFORE: Final = -1
 _UNSYNCED_MOST: Final = 64 << 20  # bytes; a million units
 
 
@@ -287,25 +287,29 @@ class TimerLog:
 
     def has_expired(self, min_physical_offset: int) -> bool:
         """Is of no unit of the first file the record left? Not so of the last file, nor of one that is not synced yet:
-        a thread may be about to.
+        a thread may be about to. Blocks; any thread.
 
         Args:
             min_physical_offset: where the CommitLog begins.
         """
-        if len(self._files.files) < 2:
+        files = self._files.files[:2]
+        if len(files) < 2 or files[0] in self._unsynced:
             return False
-        first = self._files.files[0]
-        return first not in self._unsynced and self._last_record(first) < min_physical_offset
+        # from the end: nearly always the last unit tells, but a message may be moved behind much younger ones
+        view = files[0].view
+        end = (files[0].file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE
+        for stop in range(end, 0, -_SEARCH_STEP):
+            units = _PLACE.iter_unpack(view[max(0, stop - _SEARCH_STEP) : stop])
+            if any(
+                physical_offset >= min_physical_offset and size == UNIT_SIZE and 0 < magic <= _KNOWN_MAGIC
+                for size, magic, physical_offset in units
+            ):
+                return False
+        return True
 
     def without_first(self) -> AbstractContextManager[MappedFile]:
         """See MappedFileQueue.without_first."""
         return self._files.without_first()
-
-    @staticmethod
-    def _last_record(file: MappedFile) -> int:
-        at = (file.file_size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE
-        unit = _unit(file.view, at, file.file_from_offset + at)
-        return _NOTHING_BEFORE if unit is None else unit.physical_offset
 
     def release(self) -> None:
         self._files.release()

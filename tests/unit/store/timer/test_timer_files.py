@@ -68,6 +68,18 @@ def test_files_of_the_log_end_with_javas_blank_and_go_on(tmp_path: Path) -> None
     assert again.append(unit(NOW, 1)) == 452
 
 
+def test_a_file_of_the_log_stays_as_long_as_one_of_its_messages_has_a_record(tmp_path: Path) -> None:
+    """A message that could not be delivered for days is put behind much younger ones."""
+    log = TimerLog(SystemDisk(), PurePath(tmp_path), 200)
+    log.load()
+    for offset in (5_000, 9_000, 100, 12_000):
+        log.append(unit(NOW + 1000, offset))
+    log.flush(log.max_offset)
+    assert not log.has_expired(101)
+    assert not log.has_expired(9_000)
+    assert log.has_expired(9_001)
+
+
 def test_units_whose_records_the_log_lost_count_for_nothing(tmp_path: Path) -> None:
     log = TimerLog(SystemDisk(), PurePath(tmp_path), 5200)
     log.load()
