@@ -36,26 +36,27 @@ class IndexFlusher:
             return
         # The executor may take two files in the wrong order, and the checkpoint speaks for all before it.
         files = [other for other in self._index.files if other.name < file.name] + [file]
+        end_timestamp = file.end_timestamp  # now, for retention may have deleted the file when it is flushed
         future = self._context.jobs.start(lambda: _flush(files), CHECKPOINTS)
         if future is not None:
-            future.add_done_callback(lambda done: self._flushed(done, file))
+            future.add_done_callback(lambda done: self._flushed(done, file, end_timestamp))
             return
         try:
             _flush(files)
         except OSError as error:
             self._failed(file, error)
             return
-        self._advance(file)
+        self._advance(end_timestamp)
         self._checkpoint.sync()
 
-    def _flushed(self, done: "asyncio.Future[None]", file: IndexFile) -> None:
+    def _flushed(self, done: "asyncio.Future[None]", file: IndexFile, end_timestamp: int) -> None:
         if done.cancelled():
             return
         error = done.exception()
         if error is not None:
             self._failed(file, error)
             return
-        self._advance(file)
+        self._advance(end_timestamp)
         syncing = self._context.jobs.start(self._checkpoint.sync, CHECKPOINTS)
         if syncing is not None:  # else the store is closing, and syncs it
             syncing.add_done_callback(lambda done: self._synced(done, file))
@@ -65,8 +66,8 @@ class IndexFlusher:
         if error is not None:
             self._failed(file, error)
 
-    def _advance(self, file: IndexFile) -> None:
-        self._checkpoint.index_msg_timestamp = max(self._checkpoint.index_msg_timestamp, file.end_timestamp)
+    def _advance(self, end_timestamp: int) -> None:
+        self._checkpoint.index_msg_timestamp = max(self._checkpoint.index_msg_timestamp, end_timestamp)
         self._checkpoint.write()
 
     def _failed(self, file: IndexFile, error: BaseException) -> None:

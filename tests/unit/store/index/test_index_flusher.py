@@ -23,3 +23,17 @@ def test_a_file_that_was_deleted_meanwhile_is_not_made_again(tmp_path: Path) -> 
     assert store.flags.writable
     assert {path.name for path in (tmp_path / "index").iterdir()} == {file.name for file in store.index.files}
     store.close()
+
+
+async def test_a_file_that_is_deleted_while_it_is_flushed_is_not_made_again(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    flush_full = store.index.on_full
+    store.index.on_full = lambda file: None
+    for number in range(900):
+        store.put_message(message(KEYS=f"k{number}"))
+    full, newest = store.index.files[-2], store.index.files[-1]
+    flush_full(full)  # a thread has begun
+    for file in store.index.delete_expired(newest.begin_physical_offset):
+        file.destroy()
+    await store.shutdown()
+    assert {path.name for path in (tmp_path / "index").iterdir()} == {file.name for file in store.index.files}
