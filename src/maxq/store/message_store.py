@@ -15,7 +15,7 @@ from typing import TypeVarTuple
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.enums import BoundaryType
 from maxq.protocol.message.message import MessageExt, decode_record
-from maxq.protocol.message.record_layout import physical_offset_of
+from maxq.protocol.message.record_layout import MIN_RECORD_SIZE, physical_offset_of
 from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock, Disk, SyncFailedError
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
@@ -279,11 +279,13 @@ class MessageStore:
             How many queue units were written.
         """
         dispatcher = self.dispatch.dispatcher
+        if physical_offset + size > dispatcher.dispatched_offset:
+            return 0  # dispatch gives them their places, behind those of the messages before them
         written = restore_places(
             self.commit_log, self.queues, self.deletions, dispatcher.delay_table, physical_offset, size,
-            self.compaction.came_back,
+            self.dispatch.resolver.lost_bytes // MIN_RECORD_SIZE, self.compaction.came_back,
         )  # fmt: skip
-        if self.config.message_index_enable and physical_offset + size <= dispatcher.dispatched_offset:
+        if self.config.message_index_enable:
             restore_keys(self.commit_log, self.index, dispatcher.index_tags, physical_offset, size)
         return written
 

@@ -24,7 +24,6 @@ what the master has deleted; what the device cannot read.
 
 import asyncio
 import logging
-from array import array
 from collections.abc import Awaitable, Callable
 
 from maxq.config.message_store_config import MessageStoreConfig
@@ -35,13 +34,12 @@ from maxq.store.log import record_cy
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange
 from maxq.store.recovery.file_check import REASONS, UNREADABLE
-from maxq.store.recovery.restore_places import why_not_restored
+from maxq.store.recovery.restore_places import good_prefix, why_not_restored
 
 log = logging.getLogger(__name__)
 
 #: So much is fetched, verified and written at a time; more only for one record that is larger.
 _CHUNK = 16 << 20
-_ROWS = 4096
 
 #: (host:port of the master's HA port, start, end) → the bytes; LogRangeNotServedError.
 FetchLog = Callable[[str, int, int], Awaitable[bytes]]
@@ -151,7 +149,7 @@ class LogRepair:
         Raises:
             LogRangeNotServedError: what follows them is no record, or one that goes on behind `end`.
         """
-        good, why = _good_prefix(data, start)
+        good, why = good_prefix(memoryview(data), start)
         if good == len(data):
             return good
         size = self._store.commit_log.files.file_size
@@ -268,17 +266,6 @@ class LogRepair:
         if file is None:
             raise LogRangeNotServedError("this part of the log was deleted meanwhile")
         await self._store.sync_log(_write_durably, file.region, start - file.file_from_offset, data)
-
-
-def _good_prefix(data: bytes, start: int) -> tuple[int, int]:
-    """How many bytes from the front of `data`, the log from physical offset `start` on, are whole good records; and why
-    no more, a STOP_ code."""
-    view = memoryview(data)
-    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
-    position, why = 0, record_cy.STOP_ROWS_FULL
-    while why == record_cy.STOP_ROWS_FULL:
-        _, position, why = record_cy.scan(view, position, len(view), start, rows)
-    return position, why
 
 
 def _write_durably(region: MappedRegion, position: int, data: bytes) -> None:

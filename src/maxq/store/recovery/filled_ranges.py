@@ -17,7 +17,7 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.recovery.damage_names import DAMAGED_FOLDER
 from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges, encode_ranges
-from maxq.store.recovery.restore_places import is_filled
+from maxq.store.recovery.restore_places import is_restored
 
 
 class FilledRange(NamedTuple):
@@ -78,8 +78,9 @@ class FilledRanges:
         return [FilledRange(start, end, self._crc(start, end)) for start, end in self.ranges()]
 
     def still_filled(self) -> list[tuple[int, int]]:
-        """Returns the ranges in which a filler lies now."""
-        return [(start, end) for start, end in self.ranges() if is_filled(self._commit_log, start, end - start)]
+        """Returns the ranges in which a filler lies now, or what a loss of power has left of the records that were put
+        back. Reads their bytes."""
+        return [(start, end) for start, end in self.ranges() if not is_restored(self._commit_log, start, end - start)]
 
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
         """Returns those of the master's ranges in which this log has other bytes than the master and not just a filler

@@ -7,20 +7,26 @@ full takes these entries away, and the start finds the messages in the log only 
 """
 
 import logging
+from array import array
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from maxq.protocol.message.message import MessageExt, decode_record
 from maxq.protocol.message.message_sys_flag import is_queued, is_rolled_back
 from maxq.protocol.message.record_layout import MAGIC_BLANK, MESSAGE_MAGICS, size_of
 from maxq.store.dispatch.record_units import index_keys, light_places, unit_code
 from maxq.store.index.index_service import IndexService
+from maxq.store.log import record_cy
 from maxq.store.log.commit_log import CommitLog
 from maxq.store.log.deletions import Deletions
+from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.consume_queue_store import ConsumeQueueStore, may_name_queues
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.recovery.damage_names import is_filler
 
 log = logging.getLogger(__name__)
+
+_ROWS: Final = 4096
 
 
 def restore_places(
@@ -30,6 +36,7 @@ def restore_places(
     delays_ms: list[int],
     physical_offset: int,
     size: int,
+    most_missing: int,
     came_back: Callable[[str, int, int], None],
 ) -> int:
     """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
@@ -38,34 +45,38 @@ def restore_places(
 
     Args:
         delays_ms: of delay level 1, 2, …
+        most_missing: so many messages can be missing at the end of a queue; a record that says more is not believed.
         came_back: called with topic, queue id and queue offset of each.
 
     Returns:
         How many were written.
+
+    Raises:
+        OSError: there is no room for a unit. No other message gets the places that were not written.
     """
-    written, end = 0, physical_offset + size
-    while physical_offset < end:
-        record = commit_log.record(physical_offset)
-        if record is None:
-            break  # the BLANK at the end of a file
-        message = decode_record(record)
-        unit = (physical_offset, len(record), unit_code(message, delays_ms))
+    written = 0
+    restored: list[tuple[ConsumeQueue, int, tuple[int, int, int]]] = []
+    for offset, message in _messages(commit_log, physical_offset, size):
+        unit = (offset, message.store_size, unit_code(message, delays_ms))
         for topic, queue_id, queue_offset in _places(message):
-            if queues.topic_tail(topic).batch or deletions.is_gone(topic, physical_offset):
+            if queues.topic_tail(topic).batch or deletions.is_gone(topic, offset):
                 continue
             queue = queues.open(topic, queue_id)
-            known = queue.unit(queue_offset)
-            if known is not None and known[2] == DAMAGED_TAGS_CODE:
-                queue.put_unit(queue_offset, unit)
-                came_back(topic, queue_id, queue_offset)
-                written += 1
-            elif queue_offset >= queue.max_offset:
-                queue.roll(queue_offset, physical_offset, len(record))
-                queue.append(*unit)
-                queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
-                came_back(topic, queue_id, queue_offset)
-                written += 1
-        physical_offset += len(record)
+            if queue_offset - queue.max_offset <= most_missing:
+                restored.append((queue, queue_offset, unit))
+    for queue, queue_offset, _ in restored:
+        queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue_offset + 1)
+    for queue, queue_offset, unit in restored:
+        known = queue.unit(queue_offset)
+        if known is not None and known[2] == DAMAGED_TAGS_CODE:
+            queue.put_unit(queue_offset, unit)
+        elif queue_offset >= queue.max_offset:
+            queue.roll(queue_offset, unit[0], unit[1])
+            queue.append(*unit)
+        else:
+            continue
+        came_back(queue.topic, queue.queue_id, queue_offset)
+        written += 1
     return written
 
 
@@ -76,20 +87,25 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
     Args:
         tags_too: indexTagEnable.
     """
+    present = index.records_within(physical_offset, physical_offset + size)
+    for offset, message in _messages(commit_log, physical_offset, size):
+        keys = index_keys(message, tags_too)
+        if keys and not is_rolled_back(message.sys_flag) and offset not in present:
+            try:
+                index.put_restored_keys(message.topic, keys, offset, message.store_timestamp)
+            except OSError as error:
+                log.error("what is back from physical offset %d on is not in the index: %s", offset, error)
+                return
+
+
+def _messages(commit_log: CommitLog, physical_offset: int, size: int) -> Iterator[tuple[int, MessageExt]]:
+    """The records of a range, each with where it lies."""
     end = physical_offset + size
-    present = index.records_within(physical_offset, end)
     while physical_offset < end:
         record = commit_log.record(physical_offset)
         if record is None:
-            break  # the BLANK at the end of a file
-        message = decode_record(record)
-        keys = index_keys(message, tags_too)
-        if keys and not is_rolled_back(message.sys_flag) and physical_offset not in present:
-            try:
-                index.put_restored_keys(message.topic, keys, physical_offset, message.store_timestamp)
-            except OSError as error:
-                log.error("what is back from physical offset %d on is not in the index: %s", physical_offset, error)
-                return
+            return  # the BLANK at the end of a file
+        yield physical_offset, decode_record(record)
         physical_offset += len(record)
 
 
@@ -123,6 +139,27 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
             ends[topic, queue_id] = max(end, queue_offset + 1)
         position += size
     return ""
+
+
+def good_prefix(data: memoryview, physical_offset: int) -> tuple[int, int]:
+    """How many bytes from the front of `data`, the log from `physical_offset` on, are whole good records; and why no
+    more, a STOP_ code."""
+    rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
+    position, why = 0, record_cy.STOP_ROWS_FULL
+    while why == record_cy.STOP_ROWS_FULL:
+        _, position, why = record_cy.scan(data, position, len(data), physical_offset, rows)
+    return position, why
+
+
+def is_restored(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Returns whether records lie in [physical_offset, physical_offset + size), which was sealed once: no filler, and
+    nothing of which a loss of power has kept a part while it was put back."""
+    data = commit_log.get(physical_offset, size)
+    if data is None:
+        return False
+    good, why = good_prefix(data, physical_offset)
+    is_whole = good == size or (why == record_cy.STOP_BLANK and size_of(data, good) == size - good)
+    return is_whole and not is_filled(commit_log, physical_offset, size)
 
 
 def is_filled(commit_log: CommitLog, physical_offset: int, size: int) -> bool:

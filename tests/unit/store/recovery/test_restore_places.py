@@ -1,13 +1,16 @@
 """Units of messages that were filled as damaged, when their records are back."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from maxq.protocol.message.message import decode_record
+from maxq.protocol.message.message import decode_record, decode_records
 from maxq.runtime.files.system import SystemDisk
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.recovery.restore_places import is_filled
 from maxq.store.tools.check import StoreCheck
@@ -65,6 +68,93 @@ def test_records_that_are_back_get_the_units_they_had(
     assert store.restore_places(offset, size) == 1
     assert units(store, topic) == before
     assert store.restore_places(offset, size) == 0
+    store.close()
+
+
+def test_records_that_are_back_before_they_are_dispatched_take_no_place_from_those_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slave whose dispatch is late has what its master's starts had sealed, and what the master has put back."""
+    master = filled(tmp_path / "m", "T")
+    log, before = bytes(master.log_bytes(0, 1 << 20) or b""), units(master, "T")
+    unit = before[20]
+    assert unit is not None
+    slave = opened(small_config(tmp_path / "s", broker_role="SLAVE"))
+    with monkeypatch.context() as late:
+        late.setattr(slave.dispatch, "run", lambda end, in_turns=False: None)
+        slave.append_from_master(0, memoryview(log))
+    slave.restore_places(unit[0], unit[1])
+    slave.dispatch.run(slave.max_physical_offset)
+    assert units(slave, "T") == before
+    slave.close()
+    master.close()
+
+
+def test_places_of_records_that_are_back_are_given_to_nobody_while_the_disk_has_no_room_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(small_config(tmp_path))
+    for number in range(5):
+        for topic in ("A", "B"):
+            assert store.put_message(message(topic, 0, b"%s %d" % (topic.encode(), number))).ok
+    start = store.queue("A", 0).unit(4)[0]  # type: ignore[union-attr,index]
+    end = store.max_physical_offset
+    assert store.put_message(message("Other")).ok
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    good = path.read_bytes()
+    path.write_bytes(good[:start] + b"\xee" * (end - start) + good[end:])
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "inventory.json").unlink()
+    store = opened(small_config(tmp_path))
+    assert [store.max_offset(topic, 0) for topic in ("A", "B")] == [4, 4], "what was lost has lost its places"
+    store.commit_log.files.files[0].view[start:end] = good[start:end]
+    with monkeypatch.context() as full:
+
+        def refused(queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(ConsumeQueue, "roll", refused)
+        with pytest.raises(OSError, match="No space left"):
+            store.restore_places(start, end - start)
+    assert store.put_message(message("B", 0, b"B 5")).queue_offset == 5
+    store.restore_places(start, end - start)
+    for rebuilt in (False, True):
+        if rebuilt:
+            store.close()
+            shutil.rmtree(tmp_path / "consumequeue")
+            store = opened(small_config(tmp_path))
+        shown = store.get_message("g", "B", 0, 0, 32, None)
+        bodies = [one.body for one in decode_records(b"".join(shown.buffers))]
+        assert bodies == [b"B %d" % number for number in range(6)]
+        assert store.get_message("g", "A", 0, 4, 32, None).message_count == 1
+    store.close()
+
+
+@pytest.mark.parametrize("lost", [range(1536, 2048), range(2048, 4096)])  # sectors that were not written
+def test_a_range_in_which_a_loss_of_power_left_a_part_of_the_records_is_asked_for_again(
+    tmp_path: Path, lost: range
+) -> None:
+    store = filled(tmp_path, "T", TAGS="Tag")
+    before = units(store, "T")
+    first, behind = before[5], before[20]
+    assert first is not None and behind is not None
+    start, end = first[0], behind[0]
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    good = path.read_bytes()
+    path.write_bytes(good[:start] + b"\xee" * (end - start) + good[end:])
+    (tmp_path / "inventory.json").unlink()
+    store = opened(small_config(tmp_path))
+    file = store.commit_log.files.files[0]
+    filler = bytes(file.view[start:end])
+    file.view[start:end] = good[start:end]
+    file.view[lost.start : lost.stop] = filler[lost.start - start : lost.stop - start]
+    assert store.filled_ranges.still_filled() == [(start, end)]
+    file.view[start:end] = good[start:end]
+    assert store.filled_ranges.still_filled() == []
+    store.restore_places(start, end - start)
+    assert units(store, "T") == before
     store.close()
 
 
