@@ -8,7 +8,7 @@ store that comes from a Java broker, or an old one) everything is rebuilt once. 
 """
 
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -16,7 +16,9 @@ from maxq.lazy_dataclass import dataclass
 from maxq.runtime.interfaces import Disk
 from maxq.store.context.store_context import StoreContext
 
+INVENTORY_FILE: Final = "inventory.json"
 _VERSION = 1
+NOT_WHOLE: Final = -1
 
 
 @dataclass(slots=True)
@@ -24,7 +26,8 @@ class StoreInventory:
     """A snapshot.
 
     Attributes:
-        dispatched_offset: physical offset up to which the queues were complete and durable.
+        dispatched_offset: physical offset up to which the queues were complete and durable; NOT_WHOLE while they are
+            written below what an inventory said.
         log_end: physical end of the log at a clean shutdown; -1 while running.
         queues: topic → queue id → (queue offset at which the first file begins, queue offset behind the last unit).
         index_files: names of the index files, oldest first.
@@ -38,6 +41,17 @@ class StoreInventory:
     index_files: list[str] = field(default_factory=list)
     index_count: int = 0
     deletions: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Does it say what the queues hold, and not only how far they were numbered?"""
+        return self.dispatched_offset != NOT_WHOLE
+
+    def numbers(self) -> "StoreInventory":
+        """What still holds of it while the queues are written anew: how far each was numbered. Where the log has no
+        message of a queue any more, nothing else tells."""
+        ends = {topic: {number: (end, end) for number, (_, end) in ids.items()} for topic, ids in self.queues.items()}
+        return StoreInventory(NOT_WHOLE, queues=ends, deletions=self.deletions)
 
     def end_of(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last unit; 0 for a queue that was not there."""
@@ -82,7 +96,7 @@ class InventoryFile:
 
     def __init__(self, context: StoreContext) -> None:
         self._disk: Disk = context.disk
-        self.path = context.root / "inventory.json"
+        self.path = context.root / INVENTORY_FILE
 
     def load(self) -> StoreInventory | None:
         if not self._disk.exists(self.path):
@@ -90,7 +104,7 @@ class InventoryFile:
         return decode_inventory(self._disk.read(self.path))
 
     def remove(self) -> None:
-        """Remove the file durably, because queues are about to be written below what it says. Blocks."""
+        """Remove the file durably, because there are no queues any more. Blocks."""
         if self._disk.exists(self.path):
             self._disk.delete(self.path)
 

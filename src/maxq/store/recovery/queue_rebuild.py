@@ -48,7 +48,8 @@ class QueueRebuild:
             del self._before[queue]
 
     def finish(self, min_physical_offset: int) -> dict[ConsumeQueue, int]:
-        """Everything is dispatched: what is left of the old files goes. Blocks.
+        """Everything is dispatched: what is left of the old files goes, but for those of the queues that are returned,
+        which stay for the caller to delete. Blocks.
 
         Args:
             min_physical_offset: where the log begins.
@@ -71,7 +72,6 @@ class QueueRebuild:
                 for file in files:
                     if file.file_from_offset not in kept:
                         file.destroy()
-        self._queues.delete_folders(numbers)
         return numbers
 
 

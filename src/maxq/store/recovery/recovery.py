@@ -16,7 +16,7 @@ The order, with the mission's ids:
 import logging
 
 from maxq.store.dispatch.dispatch_cy import Dispatcher
-from maxq.store.files.store_inventory import StoreInventory
+from maxq.store.files.store_inventory import NOT_WHOLE, StoreInventory
 from maxq.store.index.index_file import IndexFile
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.queue_loader import QueueFault
@@ -77,7 +77,7 @@ class Recovery:
         index_start = self._index_start(end)
         if start < end or not self._complete(end):
             if self._inventory is not None and start < self._inventory.dispatched_offset:
-                self._inventory_file.remove()
+                self._inventory_file.save(self._inventory.numbers())
             self._cut_queues(start)
         self._replay(start, index_start, end, scan.damages)
         for queue, index, damage in orphans:
@@ -85,8 +85,7 @@ class Recovery:
                 queue.append(damage.physical_offset, damage.size, DAMAGED_TAGS_CODE)
         self._dispatch.on_deleted = None
         if self._rebuild is not None:
-            self._numbers = self._rebuild.finish(self._commit_log.min_offset)
-            self._dispatch.resolver.place_before = None
+            self._finish_rebuild(self._rebuild)
         self._set_queue_offsets()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
@@ -134,6 +133,8 @@ class Recovery:
                 )
             return oldest
         lacking = [fault.text for fault in self._queue_faults]
+        if not inventory.is_whole and end > oldest:
+            lacking.append("the inventory tells only how far queues were numbered: all queues, from the whole log")
         if len(self._deletions) < inventory.deletions:
             lacking.append(f"{self._deletions.path} has lost some of its {inventory.deletions} deleted topics")
         if inventory.dispatched_offset > end:
@@ -223,6 +224,20 @@ class Recovery:
         for batch in self._queues.batch_queues.values():
             batch.cut(start)
             batch.release()
+
+    def _finish_rebuild(self, rebuild: QueueRebuild) -> None:
+        """Delete what old files hold beyond the rebuilt queues. Where only they tell how far a queue was numbered, the
+        inventory does so before they go."""
+        self._dispatch.resolver.place_before = None
+        self._numbers = rebuild.finish(self._commit_log.min_offset)
+        if self._numbers:
+            kept = StoreInventory() if self._inventory is None else self._inventory.numbers()
+            kept.dispatched_offset = NOT_WHOLE
+            for queue, end in self._numbers.items():
+                ends = kept.queues.setdefault(queue.topic, {})
+                ends[queue.queue_id] = (max(end, kept.end_of(queue.topic, queue.queue_id)),) * 2
+            self._inventory_file.save(kept)
+            self._queues.delete_folders(self._numbers)
 
     def _replay(self, start: int, index_start: int, end: int, damages: list[DamagedRange]) -> None:
         dispatch = self._dispatch

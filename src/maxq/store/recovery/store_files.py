@@ -96,7 +96,7 @@ def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> 
         StoreRefusedError: there were.
     """
     queues = context.consume_queue_folder
-    if inventory is not None:
+    if inventory is not None and inventory.is_whole:
         if inventory.dispatched_offset == 0:
             return  # a loss of power took the first file, of which nothing was durable
         reason = f"its queues were complete up to physical offset {inventory.dispatched_offset}"

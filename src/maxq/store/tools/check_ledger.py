@@ -7,7 +7,6 @@ from maxq.store.dledger.entries_cy import ANY_INDEX, STOP_BAD, STOP_BAD_CRC, STO
 from maxq.store.dledger.ledger_checkpoint import LedgerCheckpointFile
 from maxq.store.dledger.ledger_index import UNIT, UNIT_SIZE
 from maxq.store.dledger.term_file import TermFile
-from maxq.store.files.store_inventory import decode_inventory
 from maxq.store.tools.store_files import DataFile, Fault, StoreFiles
 
 _REMEDY: Final = "this member gets it from the others when its store is emptied; nothing is lost while they have it"
@@ -49,8 +48,7 @@ class LedgerCheck:
         self.committed_position = max(self._ends.get(self._wanted, 0), self._dispatched(), self._files.divided_offset)
 
     def _dispatched(self) -> int:
-        path = self._files.root / "inventory.json"
-        inventory = decode_inventory(self._files.disk.read(path)) if self._files.disk.exists(path) else None
+        inventory = self._files.inventory()
         return 0 if inventory is None else inventory.dispatched_offset
 
     def _entries(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MaxQError
 from maxq.runtime.interfaces import Clock, Disk
 from maxq.store.context.store_context import StoreContext, StoreIdentity
+from maxq.store.files.store_inventory import InventoryFile
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.recovery_report import RecoveryReport
 from maxq.store.recovery.store_files import StoreLock, refusing
@@ -119,16 +120,18 @@ def _forget_indexes(files: StoreFiles, context: StoreContext) -> None:
     with refusing(context):
         lock.take()  # nothing goes below a broker that runs
         try:
-            _delete_indexes(files.disk, files)
+            _delete_indexes(files.disk, files, InventoryFile(context))
         finally:
             lock.release()
 
 
-def _delete_indexes(disk: Disk, files: StoreFiles) -> None:
-    for name in ("inventory.json", "checkpoint"):
-        if disk.exists(files.root / name):
-            disk.delete(files.root / name)
-    for name in ("batchconsumequeue", "index"):  # without an inventory the other queues are written over
+def _delete_indexes(disk: Disk, files: StoreFiles, inventory_file: InventoryFile) -> None:
+    inventory = inventory_file.load()
+    if inventory is not None:  # with the numbers alone the queues are written over
+        inventory_file.save(inventory.numbers())
+    if disk.exists(files.root / "checkpoint"):
+        disk.delete(files.root / "checkpoint")
+    for name in ("batchconsumequeue", "index"):
         disk.delete_tree(files.root / name)
 
 

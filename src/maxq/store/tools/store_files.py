@@ -14,6 +14,7 @@ from typing import Final
 from maxq.config.properties import parse_properties
 from maxq.errors import ConfigError, StoreError
 from maxq.runtime.interfaces import Disk, FileInfo
+from maxq.store.files.store_inventory import INVENTORY_FILE, StoreInventory, decode_inventory
 from maxq.store.log.deletions import FILE_NAME, decode_table
 from maxq.store.recovery.filled_ranges_file import FILLED_RANGES_FILE, decode_ranges
 
@@ -161,6 +162,11 @@ class StoreFiles:
         own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}
         path = self.root / FILLED_RANGES_FILE
         return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
+
+    def inventory(self) -> StoreInventory | None:
+        """Return what the store says of its queues; None if it says nothing."""
+        path = self.root / INVENTORY_FILE
+        return decode_inventory(self.disk.read(path)) if self.disk.exists(path) else None
 
     def deletions(self) -> dict[str, int]:
         """Topic → physical offset of the record that deleted it last, as far as the file knows.

@@ -23,7 +23,7 @@ from maxq.store.store_results import PutMessageStatus
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.recover import config_of
 from maxq.store.tools.store_files import StoreFiles, StoreSettings
-from tests.unit.store.stores import delete_topics
+from tests.unit.store.stores import delete_topics, message, opened, small_config
 from tests.unit.store_tools.golden_stores import STORES, expected
 
 
@@ -104,6 +104,35 @@ def test_a_second_run_gives_the_same(tmp_path: Path) -> None:
     run(store, 1 << 20)
     second = {folder: contents(store / folder) for folder in folders} | {"": (store / "inventory.json").read_bytes()}
     assert first == second
+
+
+def test_queues_without_messages_and_files_keep_their_numbers(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    store = opened(config)
+    for _ in range(5):
+        store.put_message(message("Old"))
+    while store.commit_log.min_offset == 0:
+        store.put_message(message("New", body=bytes(8000)))
+        if len(store.commit_log.files.files) == 3:
+            with store.commit_log.without_first() as first:
+                first.destroy()
+    queue = store.queue("Old", 0)
+    assert queue is not None
+    store.queues.empty(queue)
+    store.close()
+    (tmp_path / "broker.conf").write_text(
+        "".join(f"{name}={value}\n" for name, value in (
+            ("mappedFileSizeCommitLog", config.mapped_file_size_commit_log),
+            ("mappedFileSizeConsumeQueue", config.mapped_file_size_consume_queue),
+            ("maxHashSlotNum", config.max_hash_slot_num),
+            ("maxIndexNum", config.max_index_num),
+        ))
+    )  # fmt: skip
+    run(tmp_path)
+    store = opened(config)
+    assert store.report.rebuild_reasons == []
+    assert store.put_message(message("Old")).queue_offset == 5
+    store.close()
 
 
 def test_damage_is_refused_and_nothing_changed(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ import contextlib
 import os
 import shutil
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.recovery import Recovery
 from tests.unit.store.stores import TestClock, message, new_store, small_config
 
 UNIT_SIZE = 20
@@ -108,8 +110,9 @@ def test_right_files_are_neither_deleted_nor_made_again(tmp_path: Path) -> None:
         assert {path: os.stat(path).st_ino for path in before} == before
 
 
-def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tmp_path: Path) -> None:
-    store = new_store(small_config(tmp_path))
+def with_a_queue_without_messages(root: Path) -> None:
+    """A store whose log has lost the five messages of Old-0 to retention; nothing but the queue's own file tells."""
+    store = new_store(small_config(root))
     store.load()
     for _ in range(5):
         store.put_message(message("Old"))
@@ -119,7 +122,35 @@ def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tm
             with store.commit_log.without_first() as first:
                 first.destroy()
     store.close()
-    (tmp_path / "inventory.json").unlink()  # only the queue's own file knows
+    (root / "inventory.json").unlink()
+
+
+@pytest.mark.parametrize("known_by", ["the file of the queue", "the inventory"])
+@pytest.mark.parametrize("killed", ["while queues are built", "behind that"])
+def test_numbering_goes_on_though_the_start_that_builds_queues_anew_is_killed(
+    tmp_path: Path, known_by: str, killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_queue_without_messages(tmp_path)
+    if known_by == "the inventory":
+        recovered(tmp_path).close()
+        assert not (tmp_path / "consumequeue" / "Old").exists()
+        recovered(tmp_path)._life.lock.release()
+    if killed == "behind that":
+        shutil.rmtree(tmp_path / "consumequeue" / "New")
+        recovered(tmp_path)._life.lock.release()
+    else:
+        with monkeypatch.context() as dying:
+            dying.setattr(Recovery, "_replay", lambda *args: sys.exit("killed"))
+            with pytest.raises(SystemExit):
+                recovered(tmp_path)
+    store = recovered(tmp_path)
+    assert store.put_message(message("Old")).queue_offset == 5
+    assert store.max_offset("New", 0) > 5
+    store.close()
+
+
+def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tmp_path: Path) -> None:
+    with_a_queue_without_messages(tmp_path)
     store = recovered(tmp_path)
     assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (5, 5)
     assert not (tmp_path / "consumequeue" / "Old").exists()

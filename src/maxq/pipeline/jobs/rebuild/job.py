@@ -288,7 +288,7 @@ class Rebuild:
         so. Of a Java broker's log, which does not tell how far it is durable, it is the last files."""
         disk, log = self._files.disk, self._files.log
         inventory, checkpoint = InventoryFile(context).load(), StoreCheckpoint(context)
-        durable = 0 if inventory is None else inventory.dispatched_offset
+        durable = 0 if inventory is None else max(0, inventory.dispatched_offset)
         if disk.exists(checkpoint.path):
             checkpoint.load()
             durable = max(durable, checkpoint.flushed_offset)
@@ -355,6 +355,21 @@ class Rebuild:
                     _link(file.path, folder / file.path.name)
                 summary.kept[topic, queue_id] = QueueBounds(sequence[0].from_offset // CQ_STORE_UNIT_SIZE, end)
                 self._report.kept_queues += 1
+        self._keep_numbers(summary)
+
+    def _keep_numbers(self, summary: LogSummary) -> None:
+        """Of queues without a message and without a file only the inventory says how far numbering had come."""
+        inventory = self._files.inventory()
+        if inventory is None:
+            return
+        known_to, deletions = inventory.dispatched_offset, self._files.deletions()
+        if not inventory.is_whole:
+            known_to = self._files.log[0].from_offset
+        for topic, ids in inventory.queues.items():
+            if deletions.get(topic, -1) < known_to:
+                for queue_id, (_, end) in ids.items():
+                    if (topic, queue_id) not in summary.queues:
+                        summary.kept.setdefault((topic, queue_id), QueueBounds(end, end))
 
     def _seal(self, geometry: Geometry, kept: Sequence[tuple[str, int]]) -> None:
         folder = str(self._folder)

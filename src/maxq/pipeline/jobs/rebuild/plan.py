@@ -141,6 +141,6 @@ class LogSummary:
         per_file = -(-file_size // CQ_STORE_UNIT_SIZE)
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for (topic, queue_id), bounds in {**self.queues, **self.kept}.items():
-            begin = bounds.first - bounds.first % per_file
+            begin = bounds.first - (bounds.first % per_file if bounds.first < bounds.end else 0)
             found.setdefault(topic, {})[queue_id] = (begin, bounds.end)
         return found
