@@ -11,21 +11,17 @@ the profiles stay there, for callgrind_annotate.
 """
 
 import argparse
-import contextlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from maxq.testing.server_process import facts_of
+from benches.trees import server_of
 
 WORKLOADS = ("send_1k", "send_batch32", "consume", "sync_1")
-_START_SECONDS = 600.0
 
 
 def main() -> None:
@@ -56,7 +52,11 @@ def counted(profile: Path) -> int:
 def profiles(tree: Path, secs: float) -> Iterator[tuple[str, Path, float]]:
     """Each workload with its profile and the number of its messages."""
     temporary = tempfile.TemporaryDirectory(prefix="maxq-instructions-")
-    with temporary as folder, _server(tree, Path(folder)) as (pid, address):
+    tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
+    with temporary as folder, server_of(
+        tree, Path(folder), [*tool, f"--callgrind-out-file={folder}/profile"]
+    ) as (process, address):  # fmt: skip
+        pid = str(process)
         for workload in WORKLOADS:
             _load(workload, address, 3.0)  # caches, plans and files are there before it counts
             subprocess.run(["callgrind_control", "-i", "on", pid], check=True, capture_output=True)
@@ -64,34 +64,6 @@ def profiles(tree: Path, secs: float) -> Iterator[tuple[str, Path, float]]:
             subprocess.run(["callgrind_control", "-i", "off", pid], check=True, capture_output=True)
             subprocess.run(["callgrind_control", "-d", workload, pid], check=True, capture_output=True)
             yield workload, max(Path(folder).glob("profile.*"), key=lambda path: path.stat().st_mtime_ns), messages
-
-
-@contextlib.contextmanager
-def _server(tree: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Process id and address of a broker of `tree` under callgrind, which does not count yet."""
-    ready, log = folder / "ready", folder / "log"
-    tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder / 'profile'}"]
-    server = [sys.executable, "-m", "maxq", "standalone", "--store", str(folder / "store"), "--ready-file", str(ready)]
-    ports = ["--namesrv-port", "0", "--broker-port", "0"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*tool, *server, *ports], stdout=output, stderr=subprocess.STDOUT, cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONHASHSEED": "0"},
-        )  # fmt: skip
-    try:
-        _wait_for(ready, process)
-        yield str(process.pid), facts_of(log.read_text())["broker"]
-    finally:
-        process.terminate()
-        process.wait(_START_SECONDS)
-
-
-def _wait_for(ready: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not ready.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"benches.instructions: the server did not start (exit code {process.poll()})")
-        time.sleep(0.1)
 
 
 def _load(workload: str, address: str, secs: float) -> float:
