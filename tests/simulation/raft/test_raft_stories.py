@@ -14,7 +14,7 @@ from tests.simulation.raft.story import MixedStory
 SEEDS = 200
 MIXED_SEEDS = 40
 STORED_SEEDS = 20
-MUTATION_SEEDS = 150
+MUTATION_SEEDS = 200
 PART = 20
 
 

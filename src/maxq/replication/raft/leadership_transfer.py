@@ -3,8 +3,9 @@ or whose disk takes nothing while others could do without it.
 
 The leader stops taking appends, waits until all that it took is committed, so that its clients hear of it, and orders
 the transferee to stand for election, which it does as soon as it has what the leader has. Where a quorum is slow the
-order goes after _COMMIT_WAIT_MS all the same. The leader's own deadline ends a transfer that leads nowhere, whatever
-has become of its role meanwhile.
+order goes after _COMMIT_WAIT_MS all the same. A member that was not heard lately is not ordered. The leader's own
+deadline ends a transfer that leads nowhere, whatever has become of its role meanwhile: clients wait for no longer than
+a second for a member of ours that does not stand.
 
 The other members vote in such an election although the leader is alive, so the order ends what the leader may promise:
 it goes on in its term only if the transferee refused the order (REFUSALS). After any other end it gives the term up,
@@ -45,7 +46,6 @@ class _HandingOver:
     term: int
     token: object | None
     request: TransferRequest
-    deadline: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class LeadershipTransfer:
         self._elector = elector
         self._handing_over: _HandingOver | None = None
         self._order_ms = _NEVER  # when the transferee is ordered at the latest, if it has not been
+        self._give_up_ms = _NEVER  # when the leader no longer waits for it
         self._taking: _Taking | None = None
         self._last_taken: tuple[TransferRequest, DLedgerResponseCode] | None = None  # and how it ended
         self._look_ms = now + _LOOK_INTERVAL_MS
@@ -89,7 +90,7 @@ class LeadershipTransfer:
         """Returns when `tick` has something to do."""
         due = _NEVER
         if self._handing_over is not None:
-            due = min(self._handing_over.deadline, self._order_ms)
+            due = min(self._give_up_ms, self._order_ms)
         if self._taking is not None:
             is_waiting = self._state.term == self._taking.request.term
             due = min(due, self._taking.log_deadline if is_waiting else self._taking.deadline)
@@ -118,7 +119,7 @@ class LeadershipTransfer:
         """Handle deadlines and preferred leaders."""
         self.order_if_committed(now)
         handing, taking = self._handing_over, self._taking
-        if handing is not None and now >= handing.deadline:
+        if handing is not None and now >= self._give_up_ms:
             self._give_up_term(DLedgerResponseCode.TIMEOUT, now)
         if taking is not None:
             is_waiting = self._state.term == taking.request.term
@@ -169,16 +170,24 @@ class LeadershipTransfer:
             code = DLedgerResponseCode.LEADER_TRANSFERRING
         elif self._lag(transferee) >= self._config.max_leadership_transfer_wait_index:
             code = DLedgerResponseCode.FALL_BEHIND_TOO_MUCH
+        elif self._beats is None or not self._beats.is_live(transferee, now):
+            code = DLedgerResponseCode.NETWORK_ERROR
         if code is None and transferee is not None:
             self._start(token, transferee, request, now)
         elif code is not None:
             self._answer(token, request, code)
 
     def _start(self, token: object | None, transferee: str, request: TransferRequest, now: int) -> None:
-        wait_ms = self._config.rpc_timeout_ms
-        self._handing_over = _HandingOver(transferee, self._state.term, token, request, now + wait_ms)
-        self._order_ms = now + min(_COMMIT_WAIT_MS, wait_ms // 2)
+        self._handing_over = _HandingOver(transferee, self._state.term, token, request)
+        self._order_ms = now + min(_COMMIT_WAIT_MS, self._config.rpc_timeout_ms // 2)
+        self._give_up_ms = self._order_ms + self._patience_ms(transferee)
         self.order_if_committed(now)
+
+    def _patience_ms(self, transferee: str) -> int:
+        """Returns how long an order is waited for: one of ours that has the log stands at once."""
+        is_ours = self._beats is not None and self._beats.contacts[transferee].maxq is not None
+        longest = self._config.leadership_transfer_wait_timeout_ms
+        return min(longest, self._config.rpc_timeout_ms) if is_ours else self._config.rpc_timeout_ms
 
     def order_if_committed(self, now: int) -> None:
         """Order the transferee to stand for election, if all that this leader appended is committed, or that takes too
@@ -189,6 +198,7 @@ class LeadershipTransfer:
         if self._state.committed_index < ledger.end_index and now < self._order_ms:
             return
         self._order_ms = _NEVER
+        self._give_up_ms = now + self._patience_ms(handing.transferee)
         self_id, term, transferee = self._config.self_id, handing.term, handing.transferee
         order = TransferRequest(
             group=self._config.group, remote_id=transferee, local_id=self_id, leader_id=self_id, term=term,
@@ -216,7 +226,7 @@ class LeadershipTransfer:
 
     def _handed_over(self, code: DLedgerResponseCode) -> None:
         handing, self._handing_over = self._handing_over, None
-        self._order_ms = _NEVER
+        self._order_ms = self._give_up_ms = _NEVER
         if handing is not None and handing.token is not None:
             self._answer(handing.token, handing.request, code)
 
