@@ -1,8 +1,8 @@
 """TopicWriteStates: tells the fast path of sends what it may know of each topic.
 
 The fast path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
-would check of the topic is decided here, when the topic changes: a topic is `plain` when a send to one of its queues
-needs no check beyond the queue id.
+would check of the topic is decided here, when the topic changes: `TopicTail.plain` is set when a send to one of its
+queues needs no check beyond the queue id.
 
 Source:
     the checks of broker/processor/SendMessageProcessor.java.
@@ -31,7 +31,7 @@ _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
 
 
 class TopicWriteStates:
-    """Keeps the TopicWriteStates of the store in step with the TopicConfigManager."""
+    """Writes into the TopicTail of each topic what follows from its configuration in the TopicConfigManager."""
 
     def __init__(
         self,
