@@ -1,6 +1,6 @@
 """Quotas: who is above what was allowed, and what comes of it.
 
-A topic's quota limits what is sent to it, a group's what it is given, a user's (the access key of his requests) both
+A topic's quota limits what is sent to it, a group's what it is given, a user's (the access key of its requests) both
 together. Topics and groups have theirs as attributes, users in the setting `userQuotas`; all of them are kept in files
 that exist anyway, and live.
 

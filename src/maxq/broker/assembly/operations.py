@@ -1,4 +1,4 @@
-"""Operations: what an operator sees of a broker and how he steers it, put together.
+"""Operations: what an operator sees of a broker and steers it by, put together.
 
 Metrics, the counts of refusals, the stages of sends (`why-slow`), quotas, and retention by topic. It is loaded,
 started and ended as a Feature is.

@@ -1,4 +1,4 @@
-"""QuorumAcknowledgement: a producer is told that his message is safe when a quorum of the group has it durably.
+"""QuorumAcknowledgement: a producer is told that its message is safe when a quorum of the group has it durably.
 
 | DLedger says | producer gets |
 |---|---|

@@ -296,8 +296,8 @@ class CheckPointBuffer:
         return marked
 
     def leave_to_twins(self, live: LiveCheckPoint) -> None:
-        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are his,
-        and the journal is told."""
+        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are left
+        to that one, and the journal is told."""
         left = 0
         for twin in live.twins:
             if not (twin.ended or live.ended) and twin.slot >= live.slot:

@@ -75,7 +75,7 @@ class OrderService:
 
     def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, remote: str) -> tuple[bool, int]:
         """One message is acknowledged. Returns whether it was one that was given out, and the physical offset that must
-        be safe before the client is told (0: none; NOT_NOTED: he cannot be told)."""
+        be safe before the client is told (0: none; NOT_NOTED: it cannot be told)."""
         committed = self._offsets.query_offset(group, topic, queue_id)
         if offset < committed:
             return True, self._journal.noted_end()

@@ -1,4 +1,4 @@
-"""When a producer may be told that his message is safe: the disk's promise and the replicas' together
+"""When a producer may be told that its message is safe: the disk's promise and the replicas' together
 (CommitLog.handleDiskFlushAndHA). Per arrival, not per message.
 """
 
@@ -92,7 +92,7 @@ class Acknowledgement:
         return both.flushed is None or both.copied is None
 
     def without_waiting(self) -> None:
-        """A producer who waits for neither disk nor replicas (WAIT=false) is told now: what he sent outlives this
+        """A producer that waits for neither disk nor replicas (WAIT=false) is told now: what it sent outlives this
         process from here on, as with ASYNC_FLUSH."""
         self._store.write_buffered()
 

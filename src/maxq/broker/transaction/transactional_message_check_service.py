@@ -10,8 +10,8 @@ given up,
 * younger than transactionTimeOut: the round ends, what comes behind is younger still;
 * one whose copy is refused for what it is, its size, is asked for as it is; how often, only this process knows;
 * else it is written again at the end of the half topic, with its number of checks, and one producer of its group is
-  asked; his answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
-  In a DLedger group he is asked when the copy is committed: an answer that came before would name what nobody can read.
+  asked; its answer is an END_TRANSACTION. While none is online it stays where it is and is not counted as checked.
+  In a DLedger group it is asked when the copy is committed: an answer that came before would name what nobody can read.
 
 Where it differs from Java (docs/differences.md): Java writes half messages again that are inside their immunity time or
 have no producer online, and counts the latter as checked, so that after some minutes without producers transactions are

@@ -110,7 +110,7 @@ class ReportPage:
         return self._add(f"<p>{_escaped(text, 10 * _TEXT_MAX)}</p>")
 
     def warning(self, text: str) -> Self:
-        """What the reader must know before he trusts the numbers."""
+        """What the reader must know before trusting the numbers."""
         return self._add(f'<p class="warning" role="note">{_escaped(text, 10 * _TEXT_MAX)}</p>')
 
     def table(

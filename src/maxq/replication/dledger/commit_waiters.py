@@ -1,4 +1,4 @@
-"""Who waits until what he appended is committed (pendingAppendResponsesByTerm of DLedger's pusher, without its gaps:
+"""Who waits until what it appended is committed (pendingAppendResponsesByTerm of DLedger's pusher, without its gaps:
 every waiter hears exactly once).
 
 Sans-IO: a key is the position in the log behind an entry; keys come nearly always in order.

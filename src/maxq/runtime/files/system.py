@@ -131,7 +131,7 @@ class SystemMappedRegion(MappedRegion):
         if first < last:
             _advise(self._view, first, last, _POPULATE_WRITE)
         if self._is_writer and last == len(self._view):
-            self._map.madvise(mmap.MADV_NORMAL)  # the writer has all he needs; who reads later may read ahead
+            self._map.madvise(mmap.MADV_NORMAL)  # the writer has all it needs; who reads later may read ahead
 
     def forget(self, start: int, end: int) -> None:
         # What is mapped cannot leave the page cache, so the mapping forgets it first. Whoever looks at it all the same

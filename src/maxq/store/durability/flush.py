@@ -6,7 +6,7 @@ senders are answered. ASYNC_FLUSH flushes every flushIntervalCommitLog once enou
 flushCommitLogThoroughInterval.
 
 A failed fdatasync is final: the kernel may have dropped the pages it could not write, so a later success would prove
-nothing. The store then refuses writes, says why, and nobody who waited is told that his message is safe.
+nothing. The store then refuses writes, says why, and nobody who waited is told that its message is safe.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Blocks of the file system below a writer, before he writes.
+"""Blocks of the file system below a writer, before it writes.
 
 Mapped files are sparse. A write to a page that has no block makes the kernel find one, and on a full disk it then kills
 the process (SIGBUS). So a writer only ever writes where blocks were allocated before, in steps, with `posix_fallocate`;

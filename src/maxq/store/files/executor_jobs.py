@@ -72,7 +72,7 @@ class ExecutorJobs:
             future.set_result(None)
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts, threads: Threads = FILES) -> T:
-        """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what he does then, such
+        """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what it does then, such
         as letting go of a lock or a mapping, never meets it."""
         assert not self.is_closed, "the store is closed: who comes now must look first"
         future = self.start(lambda: work(*args), threads)

@@ -23,7 +23,7 @@ _TABLES: Final = itertools.count(1)
 
 
 class Places:
-    """Marks of pages: `table.gone.position`, of which the reader only knows that he sends them back."""
+    """Marks of pages: `table.gone.position`, of which the reader only knows that it sends them back."""
 
     def __init__(self) -> None:
         self._table = next(_TABLES)  # another one from the first row on has another number
