@@ -50,6 +50,20 @@ def test_nothing_is_pushed_before_the_follower_is_in_the_term() -> None:
     assert [push.type for push in member.sent("n2", PushRequest)] == [PushType.COMPARE]
 
 
+def test_who_waits_for_an_answer_is_not_woken_to_send_nothing() -> None:
+    """Its driver would turn in circles."""
+    member = OneMember(1, 1)
+    member.elect()
+    (compare,) = member.sent("n1", PushRequest)
+    for now in range(100, 3000, 50):
+        member.at(now)
+        if member.sent("n1", HeartBeatRequest):
+            member.reply_last(HeartBeatReply(maxq="d1"))
+    assert compare.type is PushType.COMPARE
+    assert member.sent("n1", PushRequest) == []
+    assert member.node.next_tick() > member.now
+
+
 def test_ours_get_all_there_is_as_one_run() -> None:
     member = OneMember(1, 1)
     join(member, "d1")

@@ -188,6 +188,22 @@ def test_log_begins_anew_where_the_leaders_does() -> None:
     assert member.all_of(Commit) == [Commit(4)]
 
 
+def test_a_member_without_entries_begins_where_the_leaders_log_does() -> None:
+    member = OneMember()
+    member.follow("n1", 9)
+    assert member.push(TRUNCATE, log(1, 1, 1, 1, 1)[4], term=9, commit=4) is None
+    member.sync()
+    assert (member.ledger.begin_index, member.ledger.end_index) == (4, 4)
+
+
+def test_a_log_whose_first_entry_is_another_one_begins_anew() -> None:
+    member = OneMember(1, 1)
+    member.follow("n1", 9)
+    assert member.push(TRUNCATE, log(2)[0], term=9) is None
+    member.sync()
+    assert (member.ledger.begin_index, member.ledger.end_index, member.ledger.term_of(0)) == (0, 0, 2)
+
+
 def test_entries_at_other_positions_are_refused_with_an_alarm() -> None:
     """Members with other file sizes (S18)."""
     member = matched(1, 1)
@@ -239,6 +255,23 @@ def test_full_disk_is_told_to_the_leader_and_stops_nobody() -> None:
     assert member.push(APPEND, log(1, 1, 9)[2], term=9) is None
     member.sync()
     assert code_of(member.answer(4)) == "SUCCESS"
+
+
+def test_cut_for_which_a_full_disk_has_no_room_is_refused_and_taken_later() -> None:
+    member = OneMember(1, 1, 1, 1)
+    member.follow("n1", 9)
+
+    def refuse(index: int) -> None:
+        raise OSError(ENOSPC, "no room")
+
+    member.ledger.truncate = refuse  # type: ignore[method-assign]
+    reply = member.push(TRUNCATE, log(1, 1, 1, 1)[1], term=9)
+    assert code_of(reply) == "DISK_FULL"
+    assert isinstance(reply, PushReply)
+    assert (reply.term, reply.index, reply.count, reply.begin_index, reply.end_index) == (9, 1, 1, 0, 3)
+    del member.ledger.truncate  # type: ignore[method-assign]
+    assert code_of(member.push(TRUNCATE, log(1, 1, 1, 1)[1], term=9)) == "SUCCESS"
+    assert member.ledger.end_index == 1
 
 
 def test_disk_that_fails_otherwise_stops_the_member() -> None:
