@@ -2,6 +2,7 @@
 
 from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
+    EntryRun,
     HeartBeatReply,
     HeartBeatRequest,
     PushReply,
@@ -128,7 +129,9 @@ def test_failed_push_leads_to_a_comparison_after_a_pause() -> None:
 
 
 def test_laggard_gets_its_share_of_a_second() -> None:
-    member = OneMember(*([1] * 1500), peer_push_throttle_point=1000, peer_push_quota=1, max_push_bytes=64)
+    member = OneMember(*([1] * 1500), peer_push_throttle_point=1000, peer_push_quota=200, push_window=100)
+    ledger = member.ledger
+    ledger.entries = lambda first, max_bytes: EntryRun.of(ledger.entry(first).encode())  # type: ignore[method-assign]
     member.elect()
     (compare,) = member.sent("n1", PushRequest)
     inconsistent = DLedgerResponseCode.INCONSISTENT_STATE
@@ -136,8 +139,31 @@ def test_laggard_gets_its_share_of_a_second() -> None:
     member.sent("n1", PushRequest)
     member.reply_last(PushReply(term=2, index=10, count=1, begin_index=0, end_index=10))
     assert compare.type is PushType.COMPARE
-    sent = sum(push.count for push in member.sent("n1", PushRequest))
-    assert 0 < sent <= member.config.push_window
+    size = ledger.entry(11).size
+    pushed: dict[int, list[int]] = {}
+    for now in range(member.now, 2100, 10):
+        member.at(now)
+        if member.sent("n1", HeartBeatRequest):
+            member.reply_last(HeartBeatReply(maxq="d1"))
+        appends = [push for push in member.sent("n1", PushRequest) if push.type is PushType.APPEND]
+        pushed |= {now: [push.first_index for push in appends]} if appends else {}
+    share = -(-200 // size)
+    assert pushed == {
+        max(50, 1000 * second): [11 + share * second + number for number in range(share)] for second in range(3)
+    }
+
+
+def test_who_is_not_far_behind_gets_all_at_once() -> None:
+    for lag, throttle in ((999, 0), (1500, 1 << 30)):
+        member = OneMember(*([1] * 1500), peer_push_throttle_point=throttle, peer_push_quota=0, push_window=10_000)
+        member.elect()
+        member.sent("n1", PushRequest)
+        end = 1500 - lag
+        inconsistent = DLedgerResponseCode.INCONSISTENT_STATE
+        member.reply_last(PushReply(term=2, code=inconsistent, index=1499, count=1, begin_index=0, end_index=end))
+        member.sent("n1", PushRequest)
+        member.reply_last(PushReply(term=2, index=end, count=1, begin_index=0, end_index=end))
+        assert sum(push.count for push in member.sent("n1", PushRequest)) == 1500 - end
 
 
 def test_peer_that_lost_what_it_acknowledged_no_longer_counts() -> None:

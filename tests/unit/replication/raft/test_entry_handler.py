@@ -4,6 +4,7 @@ from errno import EIO, ENOSPC
 
 import pytest
 
+from maxq.errors import LedgerMismatchError
 from maxq.protocol.dledger.dledger_messages import (
     DLedgerResponseCode,
     HeartBeatReply,
@@ -271,6 +272,26 @@ def test_cut_for_which_a_full_disk_has_no_room_is_refused_and_taken_later() -> N
     assert (reply.term, reply.index, reply.count, reply.begin_index, reply.end_index) == (9, 1, 1, 0, 3)
     del member.ledger.truncate  # type: ignore[method-assign]
     assert code_of(member.push(TRUNCATE, log(1, 1, 1, 1)[1], term=9)) == "SUCCESS"
+    assert member.ledger.end_index == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "alarms"),
+    [
+        (OSError(ENOSPC, "no room"), "DISK_FULL", 0),
+        (LedgerMismatchError("not there", index=4), "INCONSISTENT_STATE", 1),
+    ],
+)
+def test_log_that_cannot_begin_where_the_leaders_does_says_why(error: Exception, code: str, alarms: int) -> None:
+    member = OneMember(1, 1)
+    member.follow("n1", 9)
+
+    def refuse(index: int, position: int) -> None:
+        raise error
+
+    member.ledger.reset = refuse  # type: ignore[method-assign]
+    assert code_of(member.push(TRUNCATE, log(1, 1, 1, 1, 1)[4], term=9)) == code
+    assert len(member.all_of(Alarm)) == alarms
     assert member.ledger.end_index == 1
 
 

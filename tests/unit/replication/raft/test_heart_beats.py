@@ -180,3 +180,23 @@ def test_a_leader_promises_once_a_majority_has_answered_it_and_while_that_is_con
     assert member.sent("n1", HeartBeatRequest)  # it is asked at once
     member.reply_last(HeartBeatReply(maxq="d1"))
     assert member.node.promise_refusal(member.now) is None
+
+
+def test_operators_see_where_a_member_stands() -> None:
+    member = leader()
+    assert member.node.status() == {
+        "role": "LEADER", "term": "2", "leaderId": "n0", "votedFor": "n0", "ledgerBeginIndex": "0",
+        "ledgerEndIndex": "2", "ledgerEndTerm": "2", "durableIndex": "2", "committedIndex": "2",
+        "mark.n1": "2", "live.n1": "true", "mark.n2": "-1", "live.n2": "false",
+    }  # fmt: skip
+    member.node.room(False)
+    assert member.node.status()["lacksRoom"] == "true"
+    member.node.room(True)
+    assert "lacksRoom" not in member.node.status()
+    member.follow("n1", 7)
+    member.ledger.amnesiac_until = 9
+    status = member.node.status()
+    assert (status["role"], status["leaderId"], status["votedFor"], status["amnesiacUntil"]) == (
+        "FOLLOWER", "n1", "", "9",
+    )  # fmt: skip
+    assert not any(name.startswith(("mark.", "live.", "frozen", "lacksRoom")) for name in status)
