@@ -6,6 +6,7 @@ request can be on its way before the body of this answer has come in. Bodies lan
 
 import socket
 import ssl
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -40,7 +41,7 @@ class BlockingConnection:
         if options.access_key:
             credentials = Credentials(options.access_key, options.secret_key, options.security_token)
             sign = partial(AclClientRPCHook(credentials).do_before_request, address)
-        self._requests = ClientConnection[None](address, sign=sign)
+        self._requests = ClientConnection[object](address, sign=sign)
         host, _, port = address.rpartition(":")
         seconds = options.request_timeout_ms / 1000
         try:
@@ -64,7 +65,7 @@ class BlockingConnection:
             RemotingSendError: the connection broke.
         """
         request = RemotingCommand(code, dict(ext), body)
-        frame = b"".join(self._requests.request(request, None))
+        frame = b"".join(self._requests.request(request, request))
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -75,8 +76,14 @@ class BlockingConnection:
             raise
         return request.opaque
 
+    @property
+    def waiting(self) -> int:
+        """How many requests were sent whose answers have not come."""
+        return len(self._requests)
+
     def receive_head(self) -> tuple[RemotingCommand, int]:
-        """Receive the next answer but for its body, which is to be taken with `receive_body`.
+        """Receive the next answer to a request of this connection but for its body, which is to be taken with
+        `receive_body`. What comes besides is passed over: requests of the server, and answers that nobody waits for.
 
         Returns:
             The answer, and the body's size in bytes.
@@ -85,14 +92,15 @@ class BlockingConnection:
             RemotingTimeoutError, RemotingSendError: no answer in time, or the connection broke; it is of no more use.
             RemoteProtocolError: something else came.
         """
+        ends = time.monotonic() + self._options.request_timeout_ms / 1000
         while True:
             event = self._requests.next_event()
-            if event is None:
-                self._requests.receive_data(memoryview(self._window)[: self._receive_into(self._window)])
-            elif isinstance(event, AnswerHead):
+            if isinstance(event, AnswerHead) and event.waiter is not None:
                 return event.command, event.body_size
-            else:  # a broker tells members of a group when others come and go
-                self._fill_body(memoryview(bytearray(event.body_size)))
+            if event is None:
+                if time.monotonic() >= ends:
+                    raise self._timeout()
+                self._requests.receive_data(memoryview(self._window)[: self._receive_into(self._window)])
 
     def receive_body(self, size: int) -> memoryview:
         """Receive the body that belongs to the last head. It is valid until the next call."""
@@ -101,6 +109,13 @@ class BlockingConnection:
         view = memoryview(self._buffer)[:size]
         self._fill_body(view)
         return view
+
+    def receive_answer(self, opaque: int) -> RemotingCommand:
+        """Receive the answer to one request, body included. Answers to others that come before it are passed over.
+        Raises as `receive_head`."""
+        while (answer := self.receive()).opaque != opaque:
+            pass
+        return answer
 
     def receive(self) -> RemotingCommand:
         """Receive the next answer, body included. Raises as `receive_head`."""
@@ -121,14 +136,17 @@ class BlockingConnection:
         try:
             count = self._socket.recv_into(view)
         except TimeoutError:
-            limit_ms = self._options.request_timeout_ms
-            text = f"<{self.address}> did not answer within {limit_ms} ms (rocketmq.requestTimeout)"
-            raise RemotingTimeoutError(text, address=self.address, timeout_ms=limit_ms) from None
+            raise self._timeout() from None
         except OSError as error:
             raise self._broken(error) from None
         if not count:
             raise RemotingSendError(f"<{self.address}> closed the connection", address=self.address)
         return count
+
+    def _timeout(self) -> RemotingTimeoutError:
+        limit_ms = self._options.request_timeout_ms
+        text = f"<{self.address}> did not answer within {limit_ms} ms (rocketmq.requestTimeout)"
+        return RemotingTimeoutError(text, address=self.address, timeout_ms=limit_ms)
 
     def _broken(self, error: OSError) -> RemotingSendError:
         return RemotingSendError(f"the connection to <{self.address}> broke: {error}", address=self.address)

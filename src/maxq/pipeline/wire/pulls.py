@@ -264,7 +264,21 @@ class RangePull:
 
     def _from_broker(self, address: str, *, is_master: bool) -> Iterator[Chunk]:
         """Yield chunks of one broker from `position` on, until the range is done or an answer is an error."""
-        connection = self._client.connection(address)
+        connection = self._client.lend(address)  # others ask this broker something between two chunks
+        is_whole = False  # no answer was cut off
+        try:
+            yield from self._chunks_on(connection, is_master=is_master)
+            is_whole = True
+        except (BrokerError, _Moved, _Nothing, _MadeAgain):
+            is_whole = True
+            raise
+        finally:
+            if is_whole and not connection.waiting:
+                self._client.take_back(connection)
+            else:  # what went out ahead in vain among it
+                connection.close()
+
+    def _chunks_on(self, connection: BlockingConnection, *, is_master: bool) -> Iterator[Chunk]:
         asked: dict[int, int] = {}  # opaque → offset
         early: dict[int, tuple[RemotingCommand, bytes]] = {}  # offset → answer that overtook another
         step = 0
@@ -295,11 +309,10 @@ class RangePull:
             )
             if self._is_given_back:
                 self._is_given_back = False
-                raise RemoteProtocolError(f"<{address}>, a slave, has lost or damaged messages from {first} on")
+                text = f"<{connection.address}>, a slave, has lost or damaged messages from {first} on"
+                raise RemoteProtocolError(text)
             if "maxqCount" not in command.ext:
                 step = self._send_ahead(connection, asked, early, next_offset, step, next_offset - first)
-        if asked:  # what went out ahead in vain
-            self._client.drop(address)
 
     def _send_ahead(
         self,

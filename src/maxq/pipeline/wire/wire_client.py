@@ -9,6 +9,7 @@ import logging
 import re
 import selectors
 import ssl
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, cast
@@ -20,6 +21,7 @@ from maxq.config.netty_client_config import NettyClientConfig
 from maxq.errors import (
     BrokerError,
     NoRouteError,
+    PipelineError,
     RemoteProtocolError,
     RemotingConnectError,
     RemotingError,
@@ -55,6 +57,7 @@ _OLD_ROUTE_MS: Final = 5_000  # old routes count so long before name servers tha
 _OLD_ROUTE_PATIENCE_MS: Final = 1_000  # and so long they are waited for then
 _LONG_AGO: Final = -(2**62)
 _MOST_PLACES: Final = 1_000_000  # of one question
+_PAUSE_SECONDS: Final = 0.2  # before a question that nobody answered is asked again
 _AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
 
 
@@ -153,6 +156,17 @@ class WireClient:
                 raise
         return found
 
+    def lend(self, address: str) -> BlockingConnection:
+        """Return a connection on which nobody else asks until it is given to `take_back`, or closed, for whoever has
+        requests under way while other questions are asked. Raises RemotingConnectError."""
+        self.connection(address)
+        return self._connections.pop(address)
+
+    def take_back(self, connection: Connection) -> None:
+        """Keep a connection that was lent, on which nothing is under way any more."""
+        if self._connections.setdefault(connection.address, connection) is not connection:
+            connection.close()
+
     def drop(self, address: str) -> None:
         """Close the connection to a server, which is of no more use."""
         connection = self._connections.pop(address, None)
@@ -186,8 +200,7 @@ class WireClient:
         """
         connection = self.connection(address)
         try:
-            connection.send(code, ext, body)
-            return connection.receive()
+            return connection.receive_answer(connection.send(code, ext, body))
         except (RemotingError, RemoteProtocolError):
             self.drop(address)
             raise
@@ -205,16 +218,19 @@ class WireClient:
         left = list(self._name_servers)
         answers: list[RemotingCommand] = []
         failures: list[str] = []
-        asked: dict[BlockingConnection, str] = {}
+        asked: dict[BlockingConnection, int] = {}  # the request's opaque
         try:
             while left or asked:
                 if left:
                     address = left.pop(0)
                     try:
-                        asked[self._send_to_name_server(address, code, ext, in_haste=in_haste or bool(left))] = address
+                        connection, opaque = self._send_to_name_server(
+                            address, code, ext, in_haste=in_haste or bool(left)
+                        )
                     except RemotingError as error:
                         failures.append(str(error))
                         continue
+                    asked[connection] = opaque
                 wait_ms = deadline_ms - self.clock.monotonic_ms()
                 if left or answers:
                     wait_ms = min(wait_ms, _NAME_SERVER_SILENT_MS)
@@ -222,9 +238,9 @@ class WireClient:
                 if not readable and not left:
                     break
                 for connection in readable:
-                    address = asked.pop(connection)
+                    address, opaque = connection.address, asked.pop(connection)
                     try:
-                        answer = connection.receive()
+                        answer = connection.receive_answer(opaque)
                     except (RemotingError, RemoteProtocolError) as error:
                         self.drop(address)
                         failures.append(str(error))
@@ -235,33 +251,36 @@ class WireClient:
                         return answer
                     answers.append(answer)
         finally:
-            for address in asked.values():
-                self.drop(address)  # an answer that comes later would be taken for that of another question
+            for connection in asked:
+                self.drop(connection.address)  # its answer may never come
         if answers:
             return min(answers, key=lambda answer: answer.code == ResponseCode.SYSTEM_ERROR)
-        failures += [f"<{address}> did not answer" for address in asked.values()]
+        failures += [f"<{connection.address}> did not answer" for connection in asked]
         raise RemotingConnectError(f"no name server answers ({self.options.namesrv}): {'; '.join(failures)}")
 
     def _send_to_name_server(
         self, address: str, code: int, ext: dict[str, str], *, in_haste: bool
-    ) -> BlockingConnection:
-        """Ask on the kept connection, or on a new one if the server has closed it meanwhile. `in_haste`: others can be
-        asked, or what is known will do, so a connection that takes long is given up."""
+    ) -> tuple[BlockingConnection, int]:
+        """Ask on the kept connection, or on a new one if the server has closed it meanwhile.
+
+        Args:
+            in_haste: others can be asked, or what is known will do, so a connection that takes long is given up.
+
+        Returns:
+            The connection, and the request's opaque.
+        """
         kept = self._connections.get(address)
         if kept is not None and not _readable([kept], 0):  # what can be read unasked is its end
             try:
-                kept.send(code, ext)
+                return kept, kept.send(code, ext)
             except RemotingSendError:
                 pass
-            else:
-                return kept
         self.drop(address)
         limit_ms = min(_NAME_SERVER_CONNECT_MS, self.options.request_timeout_ms) if in_haste else None
         connection = self._connections[address] = BlockingConnection(
             address, self.options, self._tls, connect_ms=limit_ms
         )
-        connection.send(code, ext)
-        return connection
+        return connection, connection.send(code, ext)
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
@@ -403,11 +422,13 @@ class WireClient:
             connection = self.connection(address)
             try:
                 opaques = [connection.send(ask.code, ask.ext) for ask in asks]
-                found = {answer.opaque: answer for answer in (connection.receive() for _ in asks)}
+                found: dict[int, RemotingCommand] = {}
+                left = {*opaques}
+                while left:
+                    answer = connection.receive()
+                    found[answer.opaque] = answer
+                    left.discard(answer.opaque)
                 return [found[opaque] for opaque in opaques]
-            except KeyError:
-                self.drop(address)
-                raise RemoteProtocolError(f"<{address}> answered a question that nobody asked") from None
             except (RemotingError, RemoteProtocolError):
                 self.drop(address)
                 if not is_kept or attempt:  # one that was closed while nobody used it is made anew
@@ -477,8 +498,22 @@ class WireClient:
 
     def may_have_holes(self, queue: MessageQueue) -> bool:
         """Tell whether a queue may have offsets without a message though nothing was lost. Queues of compaction topics
-        may."""
-        return (self._attributes_of(queue) or {}).get("cleanup.policy") == "COMPACTION"
+        may.
+
+        Raises:
+            PipelineError: no broker answers within rocketmq.brokerWait, so that nobody knows.
+        """
+        limit_ms = self.options.broker_wait_ms
+        ends_ms = self.clock.monotonic_ms() + limit_ms
+        while (attributes := self._attributes_of(queue)) is None and queue.topic not in self._attributes:
+            if self.clock.monotonic_ms() >= ends_ms:
+                raise PipelineError(
+                    f"{queue}: it has offsets without a message, and whether these were lost is not known: no broker "
+                    f"said within {limit_ms} ms (rocketmq.brokerWait) whether it is of a compaction topic"
+                )
+            time.sleep(_PAUSE_SECONDS)
+            self.forget_routes()
+        return (attributes or {}).get("cleanup.policy") == "COMPACTION"
 
     def selects_messages(self, queue: MessageQueue) -> bool:
         """Tell whether what brokers know of a record of this queue holds for each of its messages. That is not so in a
@@ -508,11 +543,15 @@ class WireClient:
         return answer.code == ResponseCode.TOPIC_NOT_EXIST
 
     def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
-        """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if no broker says."""
+        """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if a broker refuses to
+        say, or none answers, in which case the next call asks again."""
         if queue.topic not in self._attributes:
             ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
             found: Mapping[str, str] | None = None
-            for one in self.ask_all([ask])[0]:
+            answers = self.ask_all([ask])[0]
+            if not answers:
+                return None
+            for one in answers:
                 if one.command.code == ResponseCode.SUCCESS:
                     found = TopicConfigAndQueueMapping.decode(one.command.body_bytes).attributes
                 elif one.command.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

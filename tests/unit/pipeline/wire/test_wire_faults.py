@@ -2,13 +2,17 @@
 
 import socket
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from maxq.api import Admin, Message, MessageQueue, Producer
-from maxq.errors import DataLossError, PipelineError, RemotingConnectError
+from maxq.errors import DataLossError, PipelineError, RemotingConnectError, RemotingTimeoutError
 from maxq.pipeline.options.read_options import ConnectionOptions, ReadOptions
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.stream_source import TopicStream
@@ -17,6 +21,7 @@ from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TopicRoute, WireClient
 from maxq.pipeline.wire.wire_reader import WireReader, pull_settings
 from maxq.protocol.body.topic_config import TopicConfig
+from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
 from maxq.standalone import Standalone
 from tests.unit.pipeline.conftest import Fill
 
@@ -175,3 +180,86 @@ def test_available_now_waits_for_brokers_rather_than_ending_empty(tmp_path: Path
         stream.initial_offset()
     with pytest.raises(PipelineError, match=r"cannot be (asked about|looked up)"):
         stream.prepare_for_available_now()
+
+
+def test_what_compaction_emptied_between_two_answers_is_no_loss(tmp_path: Path) -> None:
+    """Whether it did is asked while the next pull is under way."""
+    small = {
+        "compactionMappedFileSize": "4500",
+        "compactionCqMappedFileSize": "920",
+        "compactionScheduleInternal": "100",
+    }
+    with Standalone(tmp_path, settings=small) as server, Admin(server.namesrv_address) as admin:
+        attributes = {"+cleanup.policy": "COMPACTION"}
+        admin.topics.create(server.broker_address, TopicConfig("T", 1, 1, attributes=attributes))
+        with Producer("g", server.namesrv_address) as producer:
+            for n in range(300):
+                producer.send(Message("T", b"%04d" % n + bytes(100), {"KEYS": f"k{n % 40}"}), queue=QUEUE)
+        wanted = options(server.namesrv_address, fetchBytes="4k")
+        offsets: list[int] = []
+        deadline = time.monotonic() + 60
+        while not offsets or len(offsets) > 200:
+            assert time.monotonic() < deadline, "nothing was compacted"
+            rows = WireReader(wanted).read([QueueRange("T", "broker-a", 0, 0, 300)])
+            offsets = [row["queueOffset"] for batch in rows for row in batch.to_pylist()]
+        assert offsets[-40:] == list(range(260, 300))
+
+
+class Script:
+    """A server that answers each request with frames that a test makes of it."""
+
+    def __init__(self, answers: Callable[[RemotingCommand], list[RemotingCommand]]) -> None:
+        self._answers = answers
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection, connection.makefile("rb") as stream:
+            while head := stream.read(4):
+                request = decode_frame(stream.read(int.from_bytes(head, "big")))
+                for answer in self._answers(request):
+                    connection.sendall(b"".join(answer.buffers()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+def end_of_queue(request: RemotingCommand) -> RemotingCommand:
+    return request.reply(ext={"offset": request.ext["queueId"]})
+
+
+def test_an_answer_that_comes_twice_is_not_the_answer_to_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Script(lambda request: [end_of_queue(request)] * 2) as server:
+        client = WireClient(ConnectionOptions("a:1", request_timeout_ms=5_000))
+        queues = [MessageQueue("T", "broker-a", n) for n in range(3)]
+        route = TopicRoute(dict.fromkeys(queues, "broker-a"), {"broker-a": {0: server.address}})
+        monkeypatch.setattr(client, "route", lambda topic: route)
+        for _ in range(3):
+            assert [one.offset for one in client.max_offsets(queues)[0].values()] == [0, 1, 2]
+        for n in range(3):
+            assert client.ask(server.address, 30, {"queueId": str(n)}).ext["offset"] == str(n)
+        client.close()
+
+
+def test_a_server_that_answers_other_requests_only_is_given_up() -> None:
+    def others(request: RemotingCommand) -> list[RemotingCommand]:
+        answer = end_of_queue(request)
+        answer.opaque += 7
+        return [answer] * 1_000
+
+    with (
+        Script(others) as server,
+        WireClient(ConnectionOptions("a:1", request_timeout_ms=300)) as client,
+        pytest.raises(RemotingTimeoutError, match="did not answer within 300 ms"),
+    ):
+        client.ask(server.address, 30, {"queueId": "0"})
