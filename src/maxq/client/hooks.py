@@ -201,7 +201,8 @@ class ConsumeHooks:
         """Call the hooks before a listener call. Returns what to give to `after`; None without hooks."""
         if not self._hooks:
             return None
-        context = ConsumeMessageContext(self._group, self._namespace, messages, queue, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        context = ConsumeMessageContext(self._group, self._namespace, list(messages), queue, now_ms)
         for hook in self._hooks:
             _call(hook.consume_message_before, context)
         return context

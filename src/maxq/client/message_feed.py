@@ -4,6 +4,7 @@ An iterable that waits, for a line of input say, would keep the loop from everyt
 """
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections import deque
@@ -60,7 +61,8 @@ class MessageFeed:
     def _wake_soon(self) -> None:
         if not self._is_waking:
             self._is_waking = True
-            self._loop.call_soon_threadsafe(self._wake)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who takes
+                self._loop.call_soon_threadsafe(self._wake)
 
     # --- the loop ---
 
@@ -91,10 +93,14 @@ class MessageFeed:
             self._has_room.set()
         return taken
 
-    def close(self) -> None:
-        """Take no more messages. Called on the loop."""
+    def give_up(self) -> None:
+        """Have `put` return, for nobody takes any more. Any thread may call this."""
         self._is_closed = True
         self._has_room.set()
+
+    def close(self) -> None:
+        """Take no more messages. Called on the loop."""
+        self.give_up()
         for turn in self._waiting:
             if not turn.done():
                 turn.set_result(None)

@@ -12,6 +12,8 @@ EXAMPLES = re.findall(r"^## ([^\n]+)\n.*?```python\n(.*?)```", MANUAL.read_text(
 def test_every_section_has_an_example() -> None:
     assert [title for title, _ in EXAMPLES] == [
         "Send",
+        "Send in a transaction",
+        "Errors, and when to try again",
         "Consume",
         "Receive and acknowledge",
         "Read at will",

@@ -19,6 +19,7 @@ _FORKED: Final = (
     "the client was started before this process was forked, and belongs to the parent: make and start one of your own "
     "here"
 )
+_ENDED: Final = "the client was shut down before the call had ended"
 
 Result = TypeVar("Result")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -38,11 +39,25 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_stopping = False
+        # Held where work is given to the loop and where the loop is taken away: what was given is worked off or
+        # cancelled. Never taken in a process that was forked, in which whoever holds it is not there.
+        self._lock = threading.RLock()  # a signal handler may interrupt who holds it
 
     @property
     def is_running(self) -> bool:
         """Does the thread run in this process? After a fork it does in the parent alone."""
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the thread was started in a process of which this one was forked, or has died."""
+        thread = self._thread
+        return thread is not None and not thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the code that asks runs on the loop."""
+        return threading.current_thread() is self._thread
 
     def start(self) -> None:
         """Start the thread.
@@ -53,19 +68,25 @@ class LoopThread:
         if self._thread is not None:
             raise ClientError("the client is already started" if self.is_running else _FORKED)
         loop = self._loop_factory()
-        self._loop = loop
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(loop,), name=self._name, daemon=True)
+        thread.start()
+        self._loop, self._thread = loop, thread
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread. In a process that was forked, forget what is the parent's."""
-        was_running, loop, thread = self.is_running, self._loop, self._thread
-        self._loop = self._thread = None
-        if not was_running or loop is None or thread is None:
+        """Cancel what still runs and end the thread: who waits for it gets NotRunningError. In a process that was
+        forked, forget what is the parent's."""
+        if self.is_forked:
+            self._loop = self._thread = None
+            self._lock = threading.RLock()
             return
-        self._is_stopping = True
-        loop.call_soon_threadsafe(loop.stop)
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            if loop is None or thread is None:
+                return
+            self._is_stopping = True
+            loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -77,6 +98,7 @@ class LoopThread:
                 except BaseException:  # a callback raised SystemExit, say: others wait for this loop
                     log.exception("a callback of the client's loop raised what ends loops; it goes on")
         finally:
+            loop.run_until_complete(asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
@@ -87,32 +109,45 @@ class LoopThread:
             loop.close()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Start a coroutine on the loop.
+        """Start a coroutine on the loop. The future is cancelled if the loop ends before it.
 
         Raises:
             NotRunningError: the thread does not run.
         """
         try:
-            self._check()
+            if self.is_forked:
+                raise NotRunningError(_FORKED)
+            with self._lock:
+                return asyncio.run_coroutine_threadsafe(work, self._checked())
         except NotRunningError:
             work.close()
             raise
-        assert self._loop is not None, "it was checked"
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # a signal handler has ended the loop a moment ago
+            work.close()
+            raise NotRunningError(_ENDED) from None
 
-    def _check(self) -> None:
+    def _checked(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             raise NotRunningError("the client is not running: start it first")
-        if not self.is_running:
-            raise NotRunningError(_FORKED)
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             raise NotRunningError("a blocking client must not be called from its own event loop")
+        return self._loop
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and wait for it. An interrupt (Ctrl-C) cancels it."""
+        """Run a coroutine on the loop and wait for it. An interrupt (Ctrl-C) cancels it.
+
+        Raises:
+            NotRunningError: the thread does not run, or is ended meanwhile.
+        """
         future = self.submit(work)
+        return self.result_of(future)
+
+    def result_of(self, future: concurrent.futures.Future[Result]) -> Result:
+        """Wait for what `submit` has started; see `run`."""
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise NotRunningError(_ENDED) from None
         except BaseException:
             future.cancel()
             raise
@@ -123,12 +158,13 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run.
         """
-        self._check()
-        assert self._loop is not None, "it was checked"
-        return MessageFeed(self._loop, limit, on_result)
+        if self.is_forked:
+            raise NotRunningError(_FORKED)
+        return MessageFeed(self._checked(), limit, on_result)
 
     def post(self, work: Callable[[], object]) -> None:
         """Have a plain function called on the loop."""
-        if self._loop is not None and self.is_running:
+        loop = self._loop
+        if loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                self._loop.call_soon_threadsafe(work)
+                loop.call_soon_threadsafe(work)

@@ -6,6 +6,7 @@ from those of the asynchronous class (calls.py): they wait for the outcome and r
 Objects may be used from several threads. `maxq.api` has the same classes with the machine's own clock, disk and chance
 filled in."""
 
+import asyncio
 import concurrent.futures
 import logging
 import threading
@@ -35,6 +36,7 @@ from maxq.client.producer import producer, transaction_producer
 from maxq.client.producer.transaction_producer import LocalTransactionState, TransactionListener, TransactionSendResult
 from maxq.client.results.consume_result import MessageListener
 from maxq.client.results.send_result import SendResult, SendStatus
+from maxq.errors import ClientError
 from maxq.protocol.message.message import Message, MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -57,6 +59,10 @@ class _Started(Face[Client], ABC):
     def __init__(self, loop_factory: LoopFactory | None) -> None:
         self._thread = LoopThread(loop_factory)
         self._is_started = False
+        self._is_starting = False
+        self._is_unwanted = False  # it was shut down while it started
+        self._lives = 0
+        self._life = threading.RLock()  # held by who starts it or shuts it down; a signal handler may interrupt that
 
     @abstractmethod
     async def _begin(self) -> None:
@@ -81,20 +87,57 @@ class _Started(Face[Client], ABC):
 
         Raises:
             ClientError: it runs already, or no name server is given.
+            NotRunningError: it was shut down meanwhile, as by a signal handler.
         """
-        self._thread.start()
-        try:
-            self._thread.run(self._begin())
-        except BaseException:
-            self._thread.stop()
-            raise
-        self._is_started = True
+        if self._thread.is_forked:
+            self._thread.start()  # says so
+        with self._life:
+            self._thread.start()
+            self._lives += 1
+            self._is_starting, self._is_unwanted = True, False
+            try:
+                self._thread.run(self._begin())
+                if self._is_unwanted:
+                    self._thread.run(self._end())
+                    raise NotRunningError(f"the {self._what} was shut down while it started")
+            except BaseException:
+                self._thread.stop()
+                raise
+            finally:
+                self._is_starting = False
+            self._is_started = True
 
     def shutdown(self) -> None:
-        """Shut the client down and end its thread; nothing if it does not run."""
-        if self._is_started:
-            self._is_started = False
-            _stop(self._thread, self._end)
+        """Shut the client down and end its thread; nothing if it does not run. A second call waits for the first, and
+        one during a start for the start. A listener, or another function that the client calls, only begins it: it
+        waits for that call."""
+        if self._thread.is_forked:  # all that is here is the parent's
+            self._thread.stop()
+            self._is_started, self._life = False, threading.RLock()
+        elif self._thread.is_current or self._is_in_listener:
+            threading.Thread(target=self._shut_down, args=(self._lives,), name="maxq-shutdown").start()
+        else:
+            self._shut_down(self._lives)
+
+    def _shut_down(self, life: int) -> None:
+        """End a client that has been started `life` times; one that was started again meanwhile goes on."""
+        with self._life:
+            if self._is_starting:  # a signal handler has interrupted the start, which ends with it
+                self._is_unwanted = True
+            elif self._is_started and life == self._lives:
+                self._is_started = False
+                try:
+                    _stop(self._thread, self._end)
+                finally:
+                    self._after_end()
+
+    def _after_end(self) -> None:
+        """End what the client used besides its thread."""
+
+    @property
+    def _is_in_listener(self) -> bool:
+        """Whether the code that asks is a part of a call that a shutdown waits for."""
+        return False
 
     def __enter__(self) -> Self:
         self.start()
@@ -141,12 +184,21 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
     ) -> concurrent.futures.Future[SendResult]:
         """Start to send; the future (and the callback, on the client's thread) tells the outcome."""
-        future = self._thread.submit(self._running.send(message))
+        client = self._running
+
+        async def send() -> SendResult:
+            try:
+                return await client.send(message)
+            except asyncio.CancelledError:
+                text = "the producer was shut down before the send had ended: the message may be stored or not"
+                raise NotRunningError(text) from None
+
+        future = self._thread.submit(send())
         if callback is not None:
             tell = callback
 
             def done(ended: concurrent.futures.Future[SendResult]) -> None:
-                error = ended.exception()
+                error = ClientError("the send was cancelled") if ended.cancelled() else ended.exception()
                 tell(None if error else ended.result(), error)
 
             future.add_done_callback(done)
@@ -163,6 +215,7 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
         results: dict[int, SendResult] = {}
         feed = self._thread.make_feed(2 * in_flight, results.__setitem__)
         future = self._thread.submit(client.send_many(feed, in_flight=in_flight))
+        future.add_done_callback(lambda _: feed.give_up())
         try:
             try:
                 for message in messages:
@@ -170,10 +223,10 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
                         break
             except Exception:
                 feed.end()
-                future.result()
+                self._thread.result_of(future)
                 raise
             feed.end()
-            future.result()
+            self._thread.result_of(future)
         except BaseException:
             future.cancel()
             raise
@@ -205,9 +258,7 @@ class TransactionProducer(Producer):
         )
         return self._transactional
 
-    def shutdown(self) -> None:
-        """Leave and end the threads."""
-        super().shutdown()
+    def _after_end(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -263,7 +314,8 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
         await self._client.shutdown(self._await_termination_ms)
 
     def shutdown(self, await_termination_ms: int | None = None) -> None:
-        """Leave the group and end the threads.
+        """Leave the group and end the threads. A second call waits for the first. A listener that calls it only begins
+        it: it waits for that call, and commits what it did.
 
         Args:
             await_termination_ms: how long listener calls under way get to end; None: await_termination_when_shutdown.
@@ -271,8 +323,14 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
         """
         self._await_termination_ms = await_termination_ms
         super().shutdown()
+
+    def _after_end(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._is_pool_over = True
+
+    @property
+    def _is_in_listener(self) -> bool:
+        return self._client.is_in_listener
 
     def set_consume_thread_nums(self, count: int) -> None:
         """Change how many threads call the listener, also while running. Calls under way end where they are."""
@@ -399,7 +457,11 @@ class Admin:
 
         self._thread = LoopThread(loop_factory)
         self._thread.start()
-        self._client = self._thread.run(make())
+        try:
+            self._client = self._thread.run(make())
+        except BaseException:
+            self._thread.stop()
+            raise
 
     if not TYPE_CHECKING:
 

@@ -57,7 +57,7 @@ class GroupConsumer(ABC, Generic[Config]):
         self._instance: MQClientInstance | None = None
         self._offsets: OffsetStore
         self._pull_api: PullAPIWrapper
-        self._ending = ClientShutdown()
+        self._ending = ClientShutdown(f"consumer of group {self.group}")
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
             self._trace = AsyncTraceDispatcher(config, config.consumer_group, TraceSide.CONSUME, environment)
@@ -87,12 +87,11 @@ class GroupConsumer(ABC, Generic[Config]):
         await self.shutdown()
 
     async def _join(self) -> MQClientInstance:
-        """Register this consumer at the client instance of its client id.
+        """Register this consumer at the client instance of its client id. Called within `_ending.starting`.
 
         Raises:
             ClientError: already started, no name server given, or stored offsets that cannot be read.
         """
-        await self._ending.wait()
         if self._instance is not None:
             raise ClientError(f"consumer of group {self.group} is already started")
         client_id = self._manager.client_id(self._config, keep_default_name=self._broadcasting)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from maxq.client.hooks import ConsumeHooks
+from maxq.client.instance.client_shutdown import ClientShutdown
 from maxq.client.namespace import retry_topic
 from maxq.client.results.consume_result import ConsumeContext, ConsumeResult, MessageListener
 from maxq.protocol.enums import CMResult
@@ -26,6 +27,7 @@ class ListenerCaller:
         later: what an exception counts as.
         group: the consumer group, for the log and for its retry topic.
         hooks: called around every call, where the listener runs.
+        ending: of the consumer, whose shutdown waits for calls.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class ListenerCaller:
         later: ConsumeResult,
         group: str,
         hooks: ConsumeHooks,
+        ending: ClientShutdown,
     ) -> None:
         self._listener = listener
         is_coroutine = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
@@ -45,6 +48,7 @@ class ListenerCaller:
         self._group = group
         self.retry_topic = retry_topic(group)
         self._hooks = hooks
+        self._ending = ending
 
     @property
     def executor(self) -> Executor | None:
@@ -79,9 +83,10 @@ class ListenerCaller:
         hooked = self._hooks.before(messages, context.message_queue)
         failure: BaseException | None = None
         try:
-            answer = self._listener(messages, context)
-            if answer is not None and not isinstance(answer, ConsumeResult):
-                answer = await answer
+            with self._ending.calling():
+                answer = self._listener(list(messages), context)  # the listener may change its list
+                if answer is not None and not isinstance(answer, ConsumeResult):
+                    answer = await answer
             result = self._checked(answer)
         except BaseException as error:
             if _is_for_us(error):
@@ -102,7 +107,8 @@ class ListenerCaller:
         hooked = self._hooks.before(messages, context.message_queue)
         failure: BaseException | None = None
         try:
-            answer = self._listener(messages, context)
+            with self._ending.calling():
+                answer = self._listener(list(messages), context)  # the listener may change its list
             if inspect.isawaitable(answer):
                 raise TypeError("a plain listener must not return an awaitable; declare it with `async def`")
             result = self._checked(answer)
@@ -135,9 +141,10 @@ class ListenerCaller:
                 loop = asyncio.get_running_loop()
                 answer: object = await loop.run_in_executor(self._executor, self._listener, [message], context)
             else:
-                answer = self._listener([message], context)
-                if inspect.isawaitable(answer):
-                    answer = await answer
+                with self._ending.calling():
+                    answer = self._listener([message], context)
+                    if inspect.isawaitable(answer):
+                        answer = await answer
         except BaseException as error:
             if _is_for_us(error):
                 raise

@@ -89,6 +89,7 @@ class FetchBuffer:
         return True
 
     def clear(self) -> None:
-        """Drop all pulls."""
+        """Drop all pulls, and have whoever waits look again."""
         self._fetched.clear()
         self.message_count = 0
+        self._arrival.set()

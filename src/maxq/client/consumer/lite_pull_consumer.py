@@ -12,6 +12,7 @@ Source: apache/rocketmq client/consumer/DefaultLitePullConsumer.java, client/imp
 
 import asyncio
 import logging
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,7 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.runtime.log_limits import Seldom, and_more
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._buffer = FetchBuffer()
         self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
+        self._ended_threads = Seldom(environment.clock)  # what the log says of them
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
         self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
 
@@ -81,18 +84,20 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             NoRouteError, RemotingError, BrokerError: an assigned queue cannot be read, or a broker does not select by
                 SQL92; the group was left again.
         """
-        self._buffer = FetchBuffer()  # of this loop
-        instance = await self._join()
-        self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
-        try:
-            if self._wanted:
-                await self._check_expressions(instance, list(self._wanted.values()))
-                await self._announce()
-            if self._manual is not None:
-                await self._assign_now(self._manual)
-        except BaseException:
-            await self.shutdown()
-            raise
+        async with self._ending.starting():
+            if self._instance is None:
+                self._buffer = FetchBuffer()  # of this loop
+            instance = await self._join()
+            self._next_auto_commit_ms = self._clock.monotonic_ms() + self._config.auto_commit_interval
+            try:
+                if self._wanted:
+                    await self._check_expressions(instance, list(self._wanted.values()))
+                    await self._announce()
+                if self._manual is not None:
+                    await self._assign_now(self._manual)
+            except BaseException:
+                await self._ending.complete(self._shut_down)
+                raise
 
     def _build(self, instance: MQClientInstance) -> None:
         self._rebalance = RebalanceImpl(instance, self._config, self.group, self._offsets, self)
@@ -142,7 +147,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         held = list(self._assigned)
         self._assigned.clear()
         self._given_up.clear()
-        self._buffer.clear()
+        self._buffer.clear()  # whoever waits for messages hears of it
         await self._offsets.persist_all(held, certain=True)
 
     # --- what to read ---
@@ -258,7 +263,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         hooked = self._hooks.before(fetched.messages, fetched.assigned.queue)
         if hooked is not None:  # what the application does with them nobody knows: they count as consumed here
             self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
-        return fetched.messages
+        return list(fetched.messages)  # the caller may change it
 
     def take_back(self, owner: object) -> None:
         """Have the next poll give out again what the last one gave to `owner`, which was interrupted before that."""
@@ -268,16 +273,26 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     def _finish_for(self, owner: object) -> None:
         """Count as done what `owner` got last, and what tasks got that have ended since (`asyncio.wait_for` makes a
-        task of each poll). What a failed task got is not done, and comes again after a new start or to another member.
-        """
+        task of each poll). What a failed task got is not done, and comes again after a new start or to another member;
+        so does what a thread got that has ended since, for nobody sees how it ended."""
+        ended = 0
         for other in list(self._given_out):
             if other is owner:
                 self._finish(other)
+            elif isinstance(other, threading.Thread):
+                ended += not other.is_alive()
             elif isinstance(other, asyncio.Task) and other.done():
                 if self._has_failed(other):
                     del self._given_out[other]
                 else:
                     self._finish(other)
+        if ended and (left_out := self._ended_threads.admits("")) is not None:
+            log.error(
+                "%d threads of group %s have ended after a poll: what it gave them is not done, and a queue with %d "
+                "such messages (pull_threshold_for_queue) gives no more; call commit() in a thread before it ends, or "
+                "poll again%s",
+                ended, self.group, self._config.pull_threshold_for_queue, and_more(left_out),
+            )  # fmt: skip
 
     def _has_failed(self, owner: object) -> bool:
         """Tell whether `owner` is a task that ended by an exception or was cancelled: what it got last is not done."""

@@ -86,7 +86,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         hooks = ConsumeHooks(
             (*config.consume_message_hooks, *traces), self.group, config.namespace, self._clock, timeout_ms
         )
-        self._caller = ListenerCaller(listener, executor, later, self.group, hooks)
+        self._caller = ListenerCaller(listener, executor, later, self.group, hooks, self._ending)
         self.stats = ConsumerStats()
         self._send_back: SendBack
         self._service: ConsumeMessageConcurrentlyService | ConsumeMessageOrderlyService
@@ -149,19 +149,20 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             ClientError: already started, or no name server.
             BrokerError: a broker does not select by an SQL92 expression.
         """
-        instance = await self._join()
-        try:
-            if not self._broadcasting:
-                self._subscribe_retry_topic()
-            await self._learn_routes(instance)
-            await self._check_expressions(instance, list(self._wanted.values()))
-            self._service.start()
-            self._in_background(self._sample_loop(), "maxq-consumer-stats")
-            await instance.heartbeat_all()
-        except BaseException:
-            await self.shutdown()
-            raise
-        self._pull_what_is_wanted(instance)
+        async with self._ending.starting():
+            instance = await self._join()
+            try:
+                if not self._broadcasting:
+                    self._subscribe_retry_topic()
+                await self._learn_routes(instance)
+                await self._check_expressions(instance, list(self._wanted.values()))
+                self._service.start()
+                self._in_background(self._sample_loop(), "maxq-consumer-stats")
+                await instance.heartbeat_all()
+            except BaseException:
+                await self._ending.complete(self._shut_down)
+                raise
+            self._pull_what_is_wanted(instance)
 
     def _build(self, instance: MQClientInstance) -> None:
         config = self._config
@@ -223,7 +224,8 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         """Leave the group: begin no more listener calls, wait for those under way, commit what they did, unregister.
 
         It is completed even if whoever waits for it is cancelled (who is cancelled then, and no more calls are waited
-        for); a second call waits for the first. The consumer may be started again.
+        for); a second call waits for the first. The consumer may be started again. A listener that asks for it only
+        begins it: it waits for that call, and commits what it did.
 
         Args:
             await_termination_ms: how long calls under way are waited for; None: await_termination_when_shutdown. After
@@ -233,6 +235,11 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         usual_ms = self._config.await_termination_when_shutdown
         limit_ms = usual_ms if await_termination_ms is None else await_termination_ms
         await self._ending.run(lambda: self._shut_down(limit_ms), hurry=self._stop_waiting)
+
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether the code that asks is a part of a call of this consumer's listener."""
+        return self._ending.is_called
 
     async def _shut_down(self, await_termination_ms: int = 0) -> None:
         instance, self._instance = self._instance, None

@@ -66,13 +66,14 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             ClientError: already started, or no name server given.
             BrokerError: a broker does not select by an SQL92 expression.
         """
-        instance = await self._join()
-        try:
-            await self._check_expressions(instance, list(self._wanted.values()))
-            await self._announce()
-        except BaseException:
-            await self.shutdown()
-            raise
+        async with self._ending.starting():
+            instance = await self._join()
+            try:
+                await self._check_expressions(instance, list(self._wanted.values()))
+                await self._announce()
+            except BaseException:
+                await self._ending.complete(self._shut_down)
+                raise
 
     def _build(self, instance: MQClientInstance) -> None:
         self._pops = PopAPI(instance, self.group)

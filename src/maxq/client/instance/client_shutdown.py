@@ -1,33 +1,96 @@
-"""Ending: a shutdown that is completed, whatever happens to whoever asked for it.
+"""ClientShutdown: starts and shutdowns of one client, one after the other, whatever happens to whoever asked for them.
 
-A shutdown that stops half way leaves a ghost: brokers go on counting a member whose queues nobody reads.
+A shutdown that stops half way leaves a ghost: brokers go on counting a member whose queues nobody reads. So does a
+start that meets another start, or a shutdown, half way.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from maxq.errors import ClientError
+
+log: Final = logging.getLogger(__name__)
+
+#: Of whose calls to its application the code that asks is a part.
+_calls: Final[ContextVar[tuple["ClientShutdown", ...]]] = ContextVar("maxq-calls", default=())
 
 
 class ClientShutdown:
-    """A shutdown of one client that is completed whatever happens to whoever asked for it."""
+    """The starts and shutdowns of one client. A shutdown is completed whatever happens to whoever asked for it.
 
-    def __init__(self) -> None:
+    Args:
+        what: the client, for errors and the log: "producer of group P".
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._task: asyncio.Task[None] | None = None
+        self._start: asyncio.Future[None] | None = None  # that is under way
+
+    @asynccontextmanager
+    async def starting(self) -> AsyncIterator[None]:
+        """Start within this, after a shutdown that is under way; a shutdown that is asked for meanwhile waits for it.
+
+        Raises:
+            ClientError: another start is under way.
+        """
+        await self.wait()
+        if self._start is not None:
+            raise ClientError(f"{self._what} is already started")
+        start = self._start = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            self._start = None
+            start.set_result(None)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]], hurry: Callable[[], None] | None = None) -> None:
-        """Do `work`, or wait for the end of a `work` that is under way. Whoever is cancelled meanwhile is cancelled
-        when it is complete.
+        """Do `work` once no start is under way, or wait for the end of a `work` that is. Whoever is cancelled meanwhile
+        is cancelled when it is complete.
+
+        A call of the application that it waits for (`calling`) does not wait for it, nor does a task that such a call
+        has made: it is begun then.
 
         Args:
             hurry: called when the one who waits is cancelled.
         """
+        start = self._start
+
+        async def after_start() -> None:
+            if start is not None:
+                await asyncio.wait([start])
+            await work()
+
         if self._task is None:
-            self._task = asyncio.create_task(work(), name="maxq-shutdown")
-            self._task.add_done_callback(self._forget)
-        await self.wait(hurry)
+            self._begin(after_start)
+        assert self._task is not None, "it was begun"
+        if self.is_called:
+            self._task.add_done_callback(self._tell)
+            await asyncio.sleep(0)  # it begins: nothing more is called
+        else:
+            await self.wait(hurry)
+
+    async def complete(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do `work`, a shutdown, because the start that asks has failed. A shutdown that waits for this start does it
+        afterwards."""
+        if self._task is None:
+            self._begin(work)
+            await self.wait()
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._task = asyncio.create_task(work(), name="maxq-shutdown")
+        self._task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._task = None
+
+    def _tell(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("the shutdown of %s failed: %s", self._what, error)
 
     async def wait(self, hurry: Callable[[], None] | None = None) -> None:
         """Wait until no shutdown is under way. Raises what the shutdown raised."""
@@ -46,6 +109,22 @@ class ClientShutdown:
         if cancelled is not None:
             raise cancelled
         task.result()
+
+    # --- calls of the application ---
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Call the application within this, if a shutdown waits for the end of the call."""
+        token = _calls.set((*_calls.get(), self))
+        try:
+            yield
+        finally:
+            _calls.reset(token)
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the code that asks is a part of a call that a shutdown waits for."""
+        return self in _calls.get()
 
 
 async def in_turn(*steps: Callable[[], Awaitable[object]]) -> None:

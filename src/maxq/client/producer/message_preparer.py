@@ -111,6 +111,12 @@ class MessagePreparer:
         check_body(message.body, self._config.max_message_size)
         return len(message.body) + len(property_text(message).encode())
 
+    def snapshot(self, message: Message) -> Message:
+        """Give a message its unique id, and return what it is at this moment, for it travels later."""
+        if message.uniq_key is None:
+            message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._ids.next()
+        return Message(message.topic, message.body, dict(message.properties), message.flag)
+
     def prepare(self, message: Message) -> PreparedMessage:
         """Give a message its unique id, check and encode it. `message` keeps the id, so that sending it again sends
         the same message.

@@ -109,7 +109,7 @@ class Producer:
         self._sender: MessageSender
         self._detector: asyncio.Task[None] | None = None
         self._failures = Failures(config.on_failure, environment.clock)
-        self._ending = ClientShutdown()
+        self._ending = ClientShutdown(f"producer of group {self.group}")
         self._accumulator = ProduceAccumulator(config, self._send_gathered) if config.auto_batch else None
         self._trace: AsyncTraceDispatcher | None = None
         if config.enable_trace:
@@ -123,7 +123,10 @@ class Producer:
         Raises:
             ClientError: already started, or no name server given.
         """
-        await self._ending.wait()
+        async with self._ending.starting():
+            await self._start()
+
+    async def _start(self) -> None:
         if self._instance is not None:
             raise ClientError(f"producer of group {self.group} is already started")
         config = self._config
@@ -251,8 +254,11 @@ class Producer:
         accumulator = self._accumulator
         if accumulator is None:
             return None
-        size = self._sender.preparer.check(message)
-        return accumulator.add(message, size, queue) if accumulator.can_batch(message, size) else None
+        preparer = self._sender.preparer
+        size = preparer.check(message)
+        if not accumulator.can_batch(message, size):
+            return None
+        return accumulator.add(preparer.snapshot(message), size, queue)
 
     async def _send_gathered(self, messages: list[Message], queue: MessageQueue | None) -> SendResult:
         if len(messages) > 1:
@@ -346,8 +352,8 @@ class Producer:
             on_result: called with each result when it comes: what was acknowledged although a later message failed.
 
         Raises:
-            as `send`, for the first message that could not be sent; the others on their way are still sent, the rest
-            is not.
+            as `send`, for the first message that could not be sent, or what drawing the next one or `on_result` raised;
+            the others on their way are still sent, the rest is not.
         """
         sender = self._running()
         check_number("in_flight", in_flight, low=1)
@@ -366,10 +372,13 @@ class Producer:
 
         async def work() -> None:
             # A fixed number of tasks share the source: cheaper than a task for each message.
-            while (drawn := await draw()) is not None:
-                place, message = drawn
+            while not failures:
                 size = 0
                 try:
+                    drawn = await draw()
+                    if drawn is None:
+                        return
+                    place, message = drawn
                     prepared = sender.preparer.prepare(message)
                     if not room.take(len(prepared.body)):
                         await room.wait_for(len(prepared.body))
@@ -377,21 +386,18 @@ class Producer:
                     if failures:
                         return
                     result = await sender.send(prepared, timeout_ms, retries)
-                except Exception as error:
-                    failures.append(error)
-                    if feed is not None:
-                        feed.close()
-                else:
                     if feed is not None:
                         feed.on_result(place, result)
                     else:
                         results[place] = result
                     if on_result is not None:
                         on_result(result)
+                except Exception as error:
+                    failures.append(error)
+                    if feed is not None:
+                        feed.close()
                 finally:
                     room.give(size)  # 0: none was taken
-                if failures:
-                    return
 
         try:
             await asyncio.gather(*(work() for _ in range(in_flight)))

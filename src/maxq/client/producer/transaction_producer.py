@@ -127,13 +127,20 @@ class TransactionProducer(Producer):
     async def start(self) -> None:
         """See Producer.start. From the first send on brokers may ask for transactions."""
         await super().start()
+
+    async def _start(self) -> None:
+        await super()._start()
         self._running().instance.set_transaction_checker(self.group, self._on_check)
 
     async def shutdown(self) -> None:
-        """See Producer.shutdown. What brokers still want to know they ask others of the group."""
+        """See Producer.shutdown. What brokers still want to know they ask others of the group. A check of the listener
+        that asks for it only begins it."""
+        await super().shutdown()
+
+    async def _shut_down(self) -> None:
         if self._instance is not None:
             self._instance.set_transaction_checker(self.group, None)
-        await super().shutdown()
+        await super()._shut_down()
 
     # --- sending ---
 
@@ -174,25 +181,25 @@ class TransactionProducer(Producer):
     async def end(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
     ) -> TransactionSendResult:
-        """Tell the broker how a local transaction ended. Never raises for what goes wrong there: it will ask.
+        """Tell the broker how a local transaction ended. Never raises for what goes wrong there, nor because the
+        producer was shut down meanwhile: brokers will ask.
 
         Args:
             remark: for the broker's log: what the execution raised.
         """
         result = half.result
         _, physical_offset = decode_message_id(result.offset_msg_id)
-        queue = result.message_queue
         header = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
             commit_log_offset=physical_offset,
             commit_or_rollback=_FLAG_OF[state],
             msg_id=result.msg_id,
-            topic=self._running().preparer.wire_topic(half.message.topic),
+            topic=self._sender.preparer.wire_topic(half.message.topic),
             transaction_id=result.transaction_id,
         )
         try:
-            await self._tell(queue, header, remark, half.message, state)
+            await self._tell(result.message_queue, header, remark, half.message, state)
         except MaxQError as error:
             log.warning("transaction %s ended as %s, but the broker was not told: %s", result.msg_id, state.name, error)
             return TransactionSendResult(result, state, error)
@@ -236,7 +243,8 @@ class TransactionProducer(Producer):
         self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
     ) -> None:
         """Answer a broker that asks how a transaction ended, on the connection that it asked on."""
-        state, remark = await self._call(self._listener.check_local_transaction, message)
+        with self._ending.calling():
+            state, remark = await self._call(self._listener.check_local_transaction, message)
         answer = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=header.tran_state_table_offset,

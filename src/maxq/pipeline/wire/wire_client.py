@@ -162,7 +162,7 @@ class WireClient:
         self.connection(address)
         return self._connections.pop(address)
 
-    def take_back(self, connection: Connection) -> None:
+    def take_back(self, connection: BlockingConnection) -> None:
         """Keep a connection that was lent, on which nothing is under way any more."""
         if self._connections.setdefault(connection.address, connection) is not connection:
             connection.close()

@@ -94,6 +94,11 @@ class Message:
         return self.properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
 
     @property
+    def transaction_id(self) -> str | None:
+        """Return the id of the message's transaction, which is the id that its producer gave the message."""
+        return self.properties.get(const.PROPERTY_TRANSACTION_ID) or self.uniq_key
+
+    @property
     def delay_level(self) -> int:
         """The DELAY property; 0 if absent or not a number."""
         return _int_property(self.properties, const.PROPERTY_DELAY_TIME_LEVEL)

@@ -378,3 +378,52 @@ def test_who_waits_for_queues_hears_that_the_consumer_was_shut_down() -> None:
             await waiting
 
     simulate(story)
+
+
+def test_a_program_may_take_messages_out_of_the_list_that_it_polled() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2_000)
+        consumer = make(cluster)
+        await consumer.assign([Q0])
+        bodies: list[bytes] = []
+        async with consumer:
+            while messages := await consumer.poll():
+                while messages:
+                    bodies.append(messages.pop(0).body)
+        assert bodies == [b"%d" % n for n in range(2_000)]
+        assert cluster.broker.committed["G", Q0] == 2_000
+
+    simulate(story)
+
+
+def test_who_polls_hears_at_once_that_the_consumer_was_shut_down() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 0)
+        consumer = make(cluster)
+        await consumer.assign([Q0])
+        await consumer.start()
+        polling = asyncio.create_task(consumer.poll(60_000))
+        await asyncio.sleep(1)
+        await consumer.shutdown()
+        async with asyncio.timeout(1):
+            with pytest.raises(NotRunningError):
+                await polling
+
+    simulate(story)
+
+
+def test_a_second_start_of_a_running_consumer_is_refused_and_changes_nothing() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 50)
+        consumer = make(cluster)
+        await consumer.assign([Q0])
+        bodies: list[bytes] = []
+        async with consumer:
+            await until(lambda: len(cluster.broker.requests(LITE_PULL)) >= 2, "messages that wait to be polled")
+            with pytest.raises(ClientError, match="already started"):
+                await consumer.start()
+            while messages := await consumer.poll():
+                bodies += [message.body for message in messages]
+        assert bodies == [b"%d" % n for n in range(50)]
+
+    simulate(story)

@@ -496,3 +496,30 @@ def test_a_broker_that_is_away_is_said_now_and_then_and_not_for_each_queue_and_s
             assert "more since the last line" in lines[-1]
 
     simulate(story)
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails first"])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_listener_may_take_its_messages_out_of_the_list(orderly: bool, fails: bool, batch: int) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8)
+        seen: list[bytes] = []
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            failed = fails and messages[0].body not in seen
+            while messages:
+                seen.append(messages.pop().body)
+            if failed:
+                raise ZeroDivisionError
+
+        consumer = make(
+            cluster, listen, orderly=orderly, consume_message_batch_max_size=batch, consume_thread_nums=2,
+            suspend_current_queue_time=10,
+        )  # fmt: skip
+        async with consumer:
+            await until(lambda: len(seen) >= (16 if fails else 8), "all of them, twice if they failed")
+        assert set(seen) == {b"%d" % n for n in range(8)}
+        assert cluster.broker.committed["G", Q0] == 8
+
+    simulate(story)

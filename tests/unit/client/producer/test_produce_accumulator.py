@@ -164,3 +164,20 @@ def test_bounds_are_named(setting: str, value: int) -> None:
             make(cluster, **{setting: value})
 
     simulate(story)
+
+
+def test_a_message_that_waits_is_sent_as_it_was_when_it_was_given() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster)
+        async with make(cluster) as producer:
+            message, futures = Message("T", b"", {"n": ""}), []
+            for n in range(3):
+                message.body, message.properties["n"] = b"%d" % n, str(n)
+                futures.append(producer.send_async(message))
+            message.body = b"x"
+            results = await asyncio.gather(*futures)
+        assert [stored.body for stored in cluster.broker.log] == [b"0", b"1", b"2"]
+        assert [stored.properties["n"] for stored in cluster.broker.log] == ["0", "1", "2"]
+        assert {result.msg_id for result in results} == {message.uniq_key}, "an object is one message, as always"
+
+    simulate(story)

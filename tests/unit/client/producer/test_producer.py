@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from maxq.client.client_config import ProducerConfig
 from maxq.client.errors import MessageRefusedError, NameIllegalError, NotRunningError, SendFailedError
 from maxq.client.producer.producer import Producer
-from maxq.client.results.send_result import SendStatus
+from maxq.client.results.send_result import SendResult, SendStatus
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, NoRouteError, RemotingTimeoutError
 from maxq.protocol.frame.remoting_command import RemotingCommand
@@ -595,5 +596,33 @@ def test_a_body_of_other_bytes_is_sent_as_it_is_now() -> None:
             await sending
             await producer.send(Message("T", memoryview(b"view")))  # type: ignore[arg-type]
         assert [stored.body for stored in cluster.broker.log] == [b"now", b"view"]
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("where", ["source", "on_result"])
+def test_send_many_ends_when_all_that_was_drawn_has_its_outcome_whatever_fails(where: str) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await cluster.start()
+        cluster.route("T")
+        told: list[int] = []
+
+        def source() -> Iterator[Message]:
+            for n in range(10):
+                yield Message("T", b"%d" % n)
+            if where == "source":
+                raise ZeroDivisionError
+
+        def on_result(result: SendResult) -> None:
+            told.append(result.queue_offset)
+            if where == "on_result" and len(told) == 3:
+                raise ZeroDivisionError
+
+        async with make(cluster) as producer:
+            with pytest.raises(ZeroDivisionError):
+                await producer.send_many(source(), in_flight=4, on_result=on_result)
+            assert len(told) == len(cluster.broker.log) == len(cluster.broker.requests(SEND))
+        if where == "source":
+            assert [message.body for message in cluster.broker.log] == [b"%d" % n for n in range(10)]
 
     simulate(story)

@@ -1,0 +1,242 @@
+"""Blocking clients and their threads: calls that meet a shutdown, two shutdowns, callbacks that end a client."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from maxq.api import (
+    Admin,
+    ConsumeContext,
+    ConsumeFromWhere,
+    LitePullConsumer,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    SendResult,
+    SimpleConsumer,
+)
+from maxq.client.errors import NotRunningError
+from maxq.errors import ClientError, MaxQError
+from maxq.protocol.body.topic_config import TopicConfig
+
+Name = Callable[[str], str]
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+
+@pytest.fixture
+def topic(namesrv: str, name: Name) -> str:
+    """A topic with one queue."""
+    with Admin(namesrv) as admin:
+        for address in admin.run(lambda one: one.brokers.masters_of_cluster("DefaultCluster")):
+            admin.topics.create(address, TopicConfig(name("T"), 1, 1))
+    return name("T")
+
+
+def _send(namesrv: str, topic: str, count: int) -> None:
+    with Producer("PG", namesrv) as producer:
+        producer.send_many([Message(topic, b"%d" % number) for number in range(count)])
+
+
+def _progress(namesrv: str, group: str, topic: str) -> int:
+    """How many messages a group has done."""
+    with Admin(namesrv) as admin:
+        queues = admin.offsets.queues(topic)
+        return sum(admin.offsets.committed(group, queue) or 0 for queue in queues)
+
+
+def _until(condition: Callable[[], object], what: str, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("kind", ["poll", "receive"])
+def test_who_waits_hears_of_a_shutdown(namesrv: str, topic: str, name: Name, kind: str) -> None:
+    consumer: Any = (LitePullConsumer if kind == "poll" else SimpleConsumer)(name("G"), namesrv)
+    consumer.subscribe(topic)
+    consumer.start()
+    with ThreadPoolExecutor() as threads:
+        waiting = (
+            threads.submit(consumer.poll, 60_000)
+            if kind == "poll"
+            else threads.submit(lambda: consumer.receive(wait_ms=15_000))
+        )
+        _until(waiting.running, "the call")
+        time.sleep(0.2)  # it waits at the broker, or in the client
+        consumer.shutdown()
+        with pytest.raises(NotRunningError):
+            waiting.result(5)
+
+
+def test_the_second_shutdown_waits_for_the_first(namesrv: str, topic: str, name: Name) -> None:
+    _send(namesrv, topic, 1)
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+        began.set()
+        assert go_on.wait(20)
+        ended.set()
+
+    consumer = PushConsumer(name("G"), namesrv, listen, consume_from_where=FIRST)
+    consumer.subscribe(topic)
+    consumer.start()
+    assert began.wait(20)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(consumer.shutdown)
+        _until(lambda: not consumer._is_started, "the first")
+        second = threads.submit(consumer.shutdown)
+        time.sleep(0.1)
+        assert not second.done()
+        go_on.set()
+        second.result(10)
+        assert ended.is_set()
+        first.result(10)
+    assert _progress(namesrv, name("G"), topic) == 1
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True], ids=["thread", "coroutine"])
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrently", "orderly"])
+def test_a_listener_shuts_its_consumer_down(
+    namesrv: str, topic: str, name: Name, is_coroutine: bool, orderly: bool
+) -> None:
+    _send(namesrv, topic, 2_000)
+    bodies: list[bytes] = []
+    asked = threading.Event()
+
+    def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+        bodies.extend(message.body for message in messages)
+        if len(bodies) == 3:
+            consumer.shutdown()
+            asked.set()
+
+    async def listen_on_the_loop(messages: list[MessageExt], context: ConsumeContext) -> None:
+        listen(messages, context)
+
+    consumer = PushConsumer(
+        name("G"), namesrv, listen_on_the_loop if is_coroutine else listen, orderly=orderly, consume_from_where=FIRST,
+        consume_thread_nums=1,
+    )  # fmt: skip
+    consumer.subscribe(topic)
+    consumer.start()
+    assert asked.wait(8)
+    consumer.shutdown()
+    assert 3 <= len(bodies) < 2_000
+    assert _progress(namesrv, name("G"), topic) == len(bodies)
+
+
+def test_a_callback_of_a_send_may_shut_its_producer_down(namesrv: str, topic: str, name: Name) -> None:
+    producer = Producer(name("P"), namesrv)
+    producer.start()
+    told: list[object] = []
+
+    def callback(result: SendResult | None, error: BaseException | None) -> None:
+        producer.shutdown()
+        told.append(result or error)
+
+    sending = producer.send_async(Message(topic, b"x"), callback)
+    assert sending.result(10).queue_offset == 0
+    _until(lambda: told, "the callback")
+    producer.shutdown()
+    assert told == [sending.result()]
+    with pytest.raises(NotRunningError):
+        producer.send(Message(topic, b"x"))
+
+
+def test_each_send_that_was_begun_has_an_outcome_that_its_callback_hears(namesrv: str, topic: str, name: Name) -> None:
+    outcomes: list[tuple[SendResult | None, BaseException | None]] = []
+    with Producer(name("P"), namesrv) as producer:
+        sends = [
+            producer.send_async(Message(topic, bytes(100_000)), lambda *outcome: outcomes.append(outcome))
+            for _ in range(500)
+        ]
+    assert all(send.done() for send in sends)
+    assert len(outcomes) == len(sends)
+    for result, error in outcomes:
+        assert (result is None) != (error is None)
+        assert error is None or isinstance(error, MaxQError)
+
+
+def test_a_shutdown_while_another_thread_starts_the_client_ends_it(namesrv: str, topic: str, name: Name) -> None:
+    for pause in (0, 0.001, 0.003, 0.01):
+        consumer = LitePullConsumer(name("G"), namesrv)
+        consumer.subscribe(topic)
+        with ThreadPoolExecutor() as threads:
+            starting = threads.submit(consumer.start)
+            _until(lambda: consumer._thread.is_running, "the start")  # noqa: B023
+            time.sleep(pause)
+            consumer.shutdown()
+            starting.result(20)
+        assert not consumer._thread.is_running
+        with pytest.raises(NotRunningError):
+            consumer.poll(0)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_threads_that_end_after_a_poll(
+    namesrv: str, topic: str, name: Name, commits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    _send(namesrv, topic, 1_000)
+    bodies: list[bytes] = []
+    with LitePullConsumer(name("L"), namesrv, consume_from_where=FIRST, pull_threshold_for_queue=100) as consumer:
+        consumer.subscribe(topic)
+
+        def work() -> None:
+            bodies.extend(message.body for message in consumer.poll(1_000))
+            if commits:
+                consumer.commit()
+
+        while len(bodies) < (1_000 if commits else 100):
+            worker = threading.Thread(target=work)
+            worker.start()
+            worker.join()
+    assert len(bodies) == len(set(bodies))
+    told = [record.getMessage() for record in caplog.records if "have ended after a poll" in record.getMessage()]
+    assert bool(told) != commits
+
+
+def test_a_forked_child_ends_its_copy_of_a_client_whatever_threads_of_the_parent_do(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    with LitePullConsumer(name("G"), namesrv) as consumer, ThreadPoolExecutor() as threads:
+        holds, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with consumer._life, consumer._thread._lock:
+                holds.set()
+                assert go_on.wait(20)
+
+        holding = threads.submit(hold)
+        assert holds.wait(20)
+        child = os.fork()
+        if not child:
+            try:
+                consumer.poll(0)
+            except NotRunningError:
+                consumer.shutdown()
+                os._exit(7)
+            os._exit(1)
+        go_on.set()
+        holding.result(20)
+        ended: list[int] = []
+
+        def has_ended() -> bool:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            ended.append(status)
+            return bool(pid)
+
+        _until(has_ended, "the child")
+        assert os.waitstatus_to_exitcode(ended[-1]) == 7
+
+
+def test_an_admin_that_is_given_wrong_settings_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(ClientError):
+        Admin("127.0.0.1:1", access_key="without its secret")
+    assert threading.active_count() == before
