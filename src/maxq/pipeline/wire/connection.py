@@ -6,7 +6,6 @@ request can be on its way before the body of this answer has come in. Bodies lan
 
 import socket
 import ssl
-import time
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -17,6 +16,7 @@ from maxq.errors import RemotingConnectError, RemotingSendError, RemotingTimeout
 from maxq.pipeline.options.read_options import ConnectionOptions
 from maxq.protocol.frame.client_connection import AnswerHead, ClientConnection
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.runtime.files.system import SystemClock
 
 _READ_AHEAD: Final = 64 * 1024
 
@@ -37,6 +37,7 @@ class BlockingConnection:
         """Connect. Raises RemotingConnectError: that failed, or took too long."""
         self.address = address
         self._options = options
+        self._clock = SystemClock()
         sign = None
         if options.access_key:
             credentials = Credentials(options.access_key, options.secret_key, options.security_token)
@@ -92,13 +93,13 @@ class BlockingConnection:
             RemotingTimeoutError, RemotingSendError: no answer in time, or the connection broke; it is of no more use.
             RemoteProtocolError: something else came.
         """
-        ends = time.monotonic() + self._options.request_timeout_ms / 1000
+        ends_ms = self._clock.monotonic_ms() + self._options.request_timeout_ms
         while True:
             event = self._requests.next_event()
             if isinstance(event, AnswerHead) and event.waiter is not None:
                 return event.command, event.body_size
             if event is None:
-                if time.monotonic() >= ends:
+                if self._clock.monotonic_ms() >= ends_ms:
                     raise self._timeout()
                 self._requests.receive_data(memoryview(self._window)[: self._receive_into(self._window)])
 
