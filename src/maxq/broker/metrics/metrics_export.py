@@ -1,6 +1,6 @@
 """MetricsExport: metrics that are not fetched but sent, `metricsExporterType` OTLP_GRPC, or written, LOG.
 
-The text of the registry is made in slices on the loop, as for a scrape. What becomes of it, happens in a thread.
+The numbers of the registry, or its text, are gathered on the loop, in turns. They are sent by a thread.
 
 Source:
     broker/metrics/BrokerMetricsManager.java.
@@ -8,7 +8,6 @@ Source:
 
 import importlib
 import logging
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from maxq.config.broker_config import BrokerConfig
@@ -18,6 +17,7 @@ from maxq.runtime.blocking import TOOLS
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics.registry import MetricsRegistry
 from maxq.runtime.periodic import PeriodicTasks
+from maxq.runtime.turns import Turns
 
 log = logging.getLogger(__name__)
 metrics_log: Final = logging.getLogger("maxq.metrics")
@@ -78,8 +78,9 @@ class MetricsExport:
         )
 
     async def _send(self) -> None:
-        text = b"".join([piece async for piece in self._text()]).decode()
-        why_not = await TOOLS.run(self._otlp.export, text, self._clock.wall_ms())
+        turns = Turns()
+        found = [family async for family in turns.over(self._registry.families()) if family is not None]
+        why_not = await TOOLS.run(self._otlp.export, found, self._clock.wall_ms())
         fails = why_not is not None
         if fails != self._fails:
             target = self._broker.metrics_grpc_exporter_target
@@ -89,11 +90,8 @@ class MetricsExport:
                 log.info("metrics are taken by %s again", target)
         self._fails = fails
 
-    def _text(self) -> AsyncIterator[bytes]:
-        return plain(slices(self._registry.lines(), self._clock))
-
     async def _write(self) -> None:
-        async for piece in self._text():
+        async for piece in plain(slices(self._registry.lines(), self._clock)):
             metrics_log.info("metrics\n%s", piece.decode().rstrip("\n"))
 
 

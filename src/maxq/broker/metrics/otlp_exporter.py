@@ -31,7 +31,8 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from maxq.broker.metrics.exposition import Buckets, Family, Growth, Point, families, portions
+from maxq.broker.metrics.growth import Growth
+from maxq.runtime.metrics.families import Buckets, Family, Point, portions
 
 _SCOPE_LABEL: Final = "otel_scope_name"
 _OVERFLOW_LABEL: Final = "otel_metric_overflow"
@@ -91,12 +92,11 @@ class OtlpExporter:
         _LIBRARY_LOG.addHandler(_SILENCE)
         _LIBRARY_LOG.propagate = False
 
-    def export(self, text: str, now_ms: int) -> str | None:
-        """Send the text of a registry. None: all of it was taken; else why not: what comes behind the request that was
-        not taken is not sent either."""
+    def export(self, found: list[Family], now_ms: int) -> str | None:
+        """Send the numbers of a registry. Returns None if all of it was taken; else why not: what comes behind the
+        request that was not taken is not sent either."""
         now_ns = now_ms * 1_000_000
-        found = (family for family in families(text.splitlines()) if family.name != _NOT_SENT)
-        for part in portions(found, self._most_points):
+        for part in portions([family for family in found if family.name != _NOT_SENT], self._most_points):
             if not self._sent(part, now_ns):
                 self._end_round(now_ns, complete=False)
                 return self._words.text

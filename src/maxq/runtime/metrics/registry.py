@@ -1,4 +1,5 @@
-"""MetricsRegistry: what a server counts and shows, in the text form that Prometheus reads.
+"""MetricsRegistry: what a server counts and shows, as the text that Prometheus reads (`lines`), or as numbers for other
+exporters (`families`).
 
 Whoever has something to show takes a registry and makes an instrument of it:
 
@@ -25,9 +26,10 @@ are the same, and what some numbers of an instrument do not have needs no instru
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Generic, Protocol, TypeVar
 
+from maxq.runtime.metrics.families import Buckets, Family, Point
 from maxq.runtime.metrics.metric_rows_cy import HistogramRows
 from maxq.runtime.metrics.packed_text import PackedText
 
@@ -35,12 +37,15 @@ from maxq.runtime.metrics.packed_text import PackedText
 Sample = tuple[tuple[str, ...], float]
 #: The same, with how many values each bucket has (the last one: above all bounds), and their sum.
 HistogramSample = tuple[tuple[str, ...], Sequence[int], float]
+#: Values of an instrument's labels, None for the label sets above the limit; and one number, or buckets and their sum.
+Row = tuple[tuple[str, ...] | None, float] | tuple[tuple[str, ...] | None, Sequence[int], float]
 #: Whole lines of the text form, or an empty piece where the loop may turn.
 Piece = str | PackedText
 
 CARDINALITY_LIMIT: Final = 50_000
 _LOOKS_KEPT: Final = 100  # for so many scrapes text of labels is kept: topics and groups come and go
-_OVERFLOW: Final = 'otel_metric_overflow="true"'
+_TURN_ROWS: Final = 500  # of a family; then the loop may turn
+_OVERFLOW: Final = "otel_metric_overflow"
 _EMPTY_LABEL: Final = re.compile(r'(?:(?<=,)|^)\w+="",?')
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -51,11 +56,14 @@ class Instrument(Protocol):
     name: str
 
     def lines(self) -> Iterator[Piece]:
-        """The text of the instrument; nothing if there is no number yet."""
+        """Yield the text of the instrument; nothing if there is no number yet."""
+
+    def family(self) -> Iterator[Family | None]:
+        """Yield the numbers of the instrument, if there are any; before them None wherever the loop may turn."""
 
 
 AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
-AnySample = TypeVar("AnySample")
+AnySample = TypeVar("AnySample", bound=Row)
 
 
 class _Rows:
@@ -70,20 +78,26 @@ class _Rows:
         texts: dict[str, dict[tuple[str, ...], str]],
         limit: int,
         about: str,
+        bounds: tuple[float, ...],
     ) -> None:
         """`texts` are those of all instruments, by pattern: instruments with the same labels share them."""
         self.name = name
         self.labels = labels
+        self.bounds = bounds
+        self._kind = kind
+        self._constant = dict(constant)
         self.head = f"# HELP {name} {about or f'default view for {kind}.'}\n# TYPE {name} {kind}\n"
         places = {label: index for index, label in enumerate(labels)}
         names = sorted({*labels, *constant})
+        self._names = names
+        self._places = places
         self.order = tuple(places[label] for label in names if label in places)
         fixed = {label: f'{label}="{_escaped(value)}"'.replace("%", "%%") for label, value in constant.items()}
         self.pattern = ",".join(f'{label}="%s"' if label in places else fixed[label] for label in names)
         self._texts = texts.setdefault(self.pattern, {})
         self._limit = limit
         self.overflow = ",".join(
-            sorted([f'{label}="{_escaped(value)}"' for label, value in constant.items()] + [_OVERFLOW])
+            sorted([f'{label}="{_escaped(value)}"' for label, value in constant.items()] + [f'{_OVERFLOW}="true"'])
         )
 
     def text(self, values: tuple[str, ...] | None) -> str:
@@ -99,6 +113,29 @@ class _Rows:
                 text = _EMPTY_LABEL.sub("", text).removesuffix(",")
             self._texts[values] = text
         return text
+
+    def family(self, rows: Iterable[Row]) -> Iterator[Family | None]:
+        """See Instrument; `rows` are the instrument's."""
+        family = Family(self.name, self._kind)
+        bounds = [float(bound) for bound in self.bounds]
+        for number, row in enumerate(rows, 1):
+            labels = self._labels(row[0])
+            if len(row) == 3:
+                family.buckets.append(Buckets(labels, bounds, list(row[1]), float(row[2])))
+            else:
+                family.points.append(Point(labels, float(row[1])))
+            if number % _TURN_ROWS == 0:
+                yield None
+        if family.points or family.buckets:
+            yield family
+
+    def _labels(self, values: tuple[str, ...] | None) -> dict[str, str]:
+        """Return name → value in the order of the names, without empty ones. None: those above the limit."""
+        if values is None:
+            return dict(sorted({**self._constant, _OVERFLOW: "true"}.items()))
+        places = self._places
+        found = ((name, values[places[name]] if name in places else self._constant[name]) for name in self._names)
+        return {name: value for name, value in found if value}
 
 
 def _escaped(value: str) -> str:
@@ -141,18 +178,21 @@ class Counter:
         for labels, value in list(self._values.items()):
             yield f"{self.name}{{{self._rows.text(labels)}}} {float(value)}\n"
 
+    def family(self) -> Iterator[Family | None]:
+        return self._rows.family(list(self._values.items()))
+
 
 class Histogram:
     """How many values were at most each bound, for each label set."""
 
-    def __init__(self, rows: _Rows, bounds: tuple[float, ...], limit: int) -> None:
+    def __init__(self, rows: _Rows, limit: int) -> None:
         self.name = rows.name
         self._rows = rows
-        self._bounds = bounds
+        self._bounds = rows.bounds
         self._limit = limit
         self._counts: dict[tuple[str, ...] | None, list[int]] = {}  # one for each bound, then the rest
         self._sums: dict[tuple[str, ...] | None, float] = {}
-        self._writer = HistogramRows(rows.name, bounds)
+        self._writer = HistogramRows(rows.name, rows.bounds)
 
     def observe(self, value: float, *labels: str, count: int = 1) -> None:
         """Count `value`, `count` times."""
@@ -177,25 +217,29 @@ class Histogram:
         for labels, counts in list(self._counts.items()):
             yield self._writer.text(self._rows.text(labels), counts, self._sums[labels])
 
+    def family(self) -> Iterator[Family | None]:
+        return self._rows.family([(labels, counts, self._sums[labels]) for labels, counts in self._counts.items()])
+
 
 class _ObservedHistogram:
     """Buckets that are asked for when they are shown."""
 
-    def __init__(
-        self, rows: _Rows, bounds: tuple[float, ...], observe: Callable[[], Iterable[HistogramSample]], limit: int
-    ) -> None:
+    def __init__(self, rows: _Rows, observe: Callable[[], Iterable[HistogramSample]], limit: int) -> None:
         self.name = rows.name
         self._rows = rows
         self._head = rows.head
         self._observe = observe
         self._limit = limit
-        self._writer = HistogramRows(rows.name, bounds)
+        self._writer = HistogramRows(rows.name, rows.bounds)
 
     def lines(self) -> Iterator[Piece]:
         head = self._head
         for labels, counts, total_value in islice(self._observe(), self._limit):
             yield head + self._writer.text(self._rows.text(labels), counts, total_value)
             head = ""
+
+    def family(self) -> Iterator[Family | None]:
+        return self._rows.family(islice(self._observe(), self._limit))
 
 
 class _InBlocks(Generic[AnySample]):
@@ -210,6 +254,7 @@ class _InBlocks(Generic[AnySample]):
     ) -> None:
         """`text` makes the lines of one sample."""
         self.name = rows.name
+        self._rows = rows
         self._head = rows.head
         self._observe = observe
         self._text = text
@@ -232,6 +277,9 @@ class _InBlocks(Generic[AnySample]):
             room -= len(block)
         self._kept = found
 
+    def family(self) -> Iterator[Family | None]:
+        return self._rows.family(islice(chain.from_iterable(self._observe()), self._limit))
+
 
 class _Observed:
     """Numbers that are asked for when they are shown."""
@@ -248,6 +296,9 @@ class _Observed:
         for labels, value in islice(self._observe(), self._limit):
             yield f"{head}{name}{{{text(labels)}}} {float(value)}\n"
             head = ""
+
+    def family(self) -> Iterator[Family | None]:
+        return self._rows.family(islice(self._observe(), self._limit))
 
 
 class MetricsRegistry:
@@ -280,7 +331,7 @@ class MetricsRegistry:
         about: str = "",
     ) -> Histogram:
         """A histogram; `bounds` ascend, `about` is for its HELP line."""
-        return self._add(Histogram(self._rows(name, "histogram", labels, constant, about), bounds, self._limit))
+        return self._add(Histogram(self._rows(name, "histogram", labels, constant, about, bounds), self._limit))
 
     def gauge(
         self,
@@ -319,8 +370,8 @@ class MetricsRegistry:
         about: str = "",
     ) -> None:
         """Buckets that are counted elsewhere already."""
-        rows = self._rows(name, "histogram", labels, constant, about)
-        self._add(_ObservedHistogram(rows, bounds, observe, self._limit))
+        rows = self._rows(name, "histogram", labels, constant, about, bounds)
+        self._add(_ObservedHistogram(rows, observe, self._limit))
 
     def counter_in_blocks(
         self, name: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
@@ -343,7 +394,7 @@ class MetricsRegistry:
         about: str = "",
     ) -> None:
         """A histogram whose samples come in blocks; a block is never changed, only replaced."""
-        rows = self._rows(name, "histogram", labels, None, about)
+        rows = self._rows(name, "histogram", labels, None, about, bounds)
         look = HistogramRows(name, bounds)
 
         def text(sample: HistogramSample) -> str:
@@ -361,7 +412,7 @@ class MetricsRegistry:
         return sorted(self._instruments)
 
     def lines(self) -> Iterator[Piece]:
-        """Returns the whole text."""
+        """Yield the whole text."""
         self._looks += 1
         if self._looks % _LOOKS_KEPT == 0:
             for texts in self._texts.values():
@@ -372,10 +423,25 @@ class MetricsRegistry:
         for name in self.names():
             yield from self._instruments[name].lines()
 
+    def families(self) -> Iterator[Family | None]:
+        """Yield the numbers of all instruments that have some, and None wherever the loop may turn."""
+        for prepare in self._preparations:
+            for _ in prepare():
+                yield None
+        for name in self.names():
+            yield from self._instruments[name].family()
+
     def _rows(
-        self, name: str, kind: str, labels: tuple[str, ...], constant: Mapping[str, str] | None, about: str = ""
+        self,
+        name: str,
+        kind: str,
+        labels: tuple[str, ...],
+        constant: Mapping[str, str] | None,
+        about: str = "",
+        bounds: tuple[float, ...] = (),
     ) -> _Rows:
-        return _Rows(name, kind, labels, {**self._constant, **(constant or {})}, self._texts, self._limit, about)
+        constants = {**self._constant, **(constant or {})}
+        return _Rows(name, kind, labels, constants, self._texts, self._limit, about, bounds)
 
     def _add(self, instrument: AnyInstrument) -> AnyInstrument:
         assert instrument.name not in self._instruments, f"there are two instruments named {instrument.name}"

@@ -1,6 +1,7 @@
 """What a collector is told in delta adds up to what was counted, whatever it takes and refuses."""
 
-from maxq.broker.metrics.exposition import Buckets, Family, Growth, Point
+from maxq.broker.metrics.growth import Growth
+from maxq.runtime.metrics.families import Buckets, Family, Point
 
 
 def counted(value: float, topic: str = "T") -> Family:
