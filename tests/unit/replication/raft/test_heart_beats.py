@@ -200,3 +200,24 @@ def test_operators_see_where_a_member_stands() -> None:
         "FOLLOWER", "n1", "", "9",
     )  # fmt: skip
     assert not any(name.startswith(("mark.", "live.", "frozen", "lacksRoom")) for name in status)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "term"),
+    [
+        (HeartBeatRequest(group="g", remote_id="n0", leader_id="n1", term=1), "EXPIRED_TERM", 2),
+        (HeartBeatRequest(group="h", remote_id="n0", leader_id="n1", term=9), "UNKNOWN_GROUP", -1),
+        (HeartBeatRequest(group="g", remote_id="n2", leader_id="n1", term=9), "UNKNOWN_MEMBER", -1),
+        (HeartBeatRequest(group="g", remote_id="n0", leader_id="n7", term=9), "UNKNOWN_MEMBER", -1),
+        (HeartBeatRequest(group="g", remote_id="n0", leader_id="n0", term=9), "UNEXPECTED_MEMBER", -1),
+        (HeartBeatRequest(group="g", remote_id="n0", leader_id="n1", term=2), "INCONSISTENT_LEADER", -1),
+    ],
+)
+def test_a_heart_beat_that_is_refused_is_told_why_and_a_term_only_if_its_own_is_over(
+    request_: HeartBeatRequest, code: str, term: int
+) -> None:
+    member = leader()
+    reply = member.ask(request_)
+    assert isinstance(reply, HeartBeatReply)
+    assert (reply.code.name, reply.term, reply.maxq, reply.group) == (code, term, "d1", "g")
+    assert (member.node.role, member.node.term) == (Role.LEADER, 2)

@@ -285,3 +285,24 @@ def test_java_leader_is_given_up_after_java_s_time() -> None:
         assert member.node.role is Role.FOLLOWER
         member.at(patience + 1)
         assert member.node.role is Role.CANDIDATE
+
+
+def wait_after(*answers: VoteResult) -> int:
+    """How long n0 waits when n1 and n2 have answered its probe so; what is drawn is the same each time."""
+    member = OneMember(1, 1)
+    member.at(50)
+    for peer, answer in zip(("n1", "n2"), answers, strict=True):
+        member.sent(peer, VoteRequest)
+        member.reply_last(VoteReply(term=member.node.term, vote_result=answer))
+    assert (member.node.role, member.node.term) == (Role.CANDIDATE, 1)
+    return member.node.next_tick() - member.now
+
+
+def test_who_has_lost_lets_those_with_longer_logs_and_a_leader_go_first() -> None:
+    lost = VoteResult.REJECT_EXPIRED_VOTE_TERM
+    usual = wait_after(lost, lost)
+    for behind in (VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM):
+        assert wait_after(lost, behind) == wait_after(behind, behind) == usual + 100
+    led = VoteResult.REJECT_ALREADY_HAS_LEADER
+    assert wait_after(lost, led) == wait_after(led, led) == usual + 100
+    assert wait_after(VoteResult.REJECT_SMALL_LEDGER_END_INDEX, led) == usual + 200
