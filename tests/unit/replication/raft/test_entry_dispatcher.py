@@ -199,3 +199,60 @@ def test_retention_spares_what_a_live_follower_lacks() -> None:
     assert (member.node.committed_index, member.node.retain_index) == (2, 2)
     append(member, 3)
     assert member.node.retain_index == 2
+
+
+def compared(member: OneMember, begin: int, end: int) -> list[tuple[str, int]]:
+    """What n1, whose log is begin..end and differs everywhere, is asked until it is told to cut."""
+    asked: list[tuple[str, int]] = []
+    for _ in range(20):
+        pushes = member.sent("n1", PushRequest)
+        asked += [(push.type.name, push.entries[0].index) for push in pushes]
+        if not asked or asked[-1][0] != "COMPARE":
+            break
+        member.reply_last(
+            PushReply(
+                term=member.node.term,
+                code=DLedgerResponseCode.INCONSISTENT_STATE,
+                index=asked[-1][1],
+                count=1,
+                begin_index=begin,
+                end_index=end,
+            )  # fmt: skip
+        )
+    return asked
+
+
+def test_logs_are_compared_where_both_have_entries() -> None:
+    member = OneMember(*([1] * 10))
+    member.elect()
+    assert compared(member, begin=5, end=9) == [
+        ("COMPARE", 9), ("COMPARE", 8), ("COMPARE", 6), ("COMPARE", 5), ("TRUNCATE", 0),
+    ]  # fmt: skip
+
+
+def test_a_follower_that_begins_with_the_leaders_last_entry_is_asked_for_that() -> None:
+    member = OneMember(1, 1)
+    member.elect()
+    assert compared(member, begin=2, end=2) == [("COMPARE", 1), ("COMPARE", 2), ("TRUNCATE", 0)]
+
+
+def test_a_follower_that_begins_behind_the_leaders_end_begins_anew() -> None:
+    member = OneMember(1, 1)
+    member.elect()
+    assert compared(member, begin=3, end=9) == [("COMPARE", 1), ("TRUNCATE", 0)]
+
+
+def test_what_was_acknowledged_is_not_cut_by_answers_that_crossed() -> None:
+    member = OneMember(1, 1, retry_ms=70)
+    join(member, "d1")
+    (barrier,) = member.sent("n1", PushRequest)
+    acknowledge(member, barrier)
+    append(member, 1)
+    member.sent("n1", PushRequest)
+    refused = DLedgerResponseCode.INCONSISTENT_STATE
+    member.reply_last(PushReply(term=2, code=refused, index=3, begin_index=0, end_index=2))
+    assert compared(member, begin=50, end=60) == [("COMPARE", 2)]
+    member.at(member.now + 69)
+    assert member.sent("n1", PushRequest) == []
+    member.at(member.now + 1)
+    assert [push.type for push in member.sent("n1", PushRequest)] == [PushType.COMPARE]
