@@ -217,7 +217,7 @@ def compared(member: OneMember, begin: int, end: int) -> list[tuple[str, int]]:
                 count=1,
                 begin_index=begin,
                 end_index=end,
-            )  # fmt: skip
+            )
         )
     return asked
 
