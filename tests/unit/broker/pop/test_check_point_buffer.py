@@ -179,3 +179,116 @@ def test_bits_of_a_batch_mark_what_the_acks_of_its_messages_would(
             mask = sum(buffer.mark(live, 100 + distance) for distance in batch)
         marked.append((mask, point.bit_map, live.ended, offsets.committed, buffer.in_flight))
     assert marked[0] == marked[1]
+
+
+def test_the_cursor_moves_behind_what_is_open_and_is_committed_when_that_has_ended() -> None:
+    buffer, offsets, _ = _buffer()
+    assert buffer.latest_offset(*QUEUE) == -1
+    buffer.move_cursor(QUEUE, 3)
+    assert (buffer.latest_offset(*QUEUE), offsets.committed) == (-1, 3)
+    point = _pop(buffer, 3, 2, 1_000)
+    assert buffer.latest_offset(*QUEUE) == 5
+    for next_begin in (7, 9):
+        buffer.move_cursor(QUEUE, next_begin)
+        assert (buffer.latest_offset(*QUEUE), offsets.committed) == (next_begin, 3)
+    assert buffer.hand_back() == [[*buffer.hand_back()[0][:-1], 0]], "a cursor that moved gave nothing away"
+    (live,) = buffer.those([point.key])
+    buffer.ack(live, [3, 4])
+    assert (buffer.latest_offset(*QUEUE), offsets.committed) == (-1, 9)
+
+
+def test_who_does_not_speak_for_the_group_finds_no_check_point_for_an_ack() -> None:
+    buffer, _, _ = _buffer()
+    point = _pop(buffer, 0, 2, 1_000)
+    assert buffer.is_known(point)
+    assert not buffer.is_known(PopCheckPoint("T", "G", 0, 5, 1_000, 60_000, "b", [0], 1))
+    assert buffer.find(point.key) is not None
+    buffer.is_open = False
+    assert buffer.find(point.key) is None
+    assert [live.point for live in buffer.those([point.key, (*point.key[:5], "other")])] == [point]
+
+
+def test_the_first_to_come_and_each_that_ends_are_told() -> None:
+    buffer, _, _ = _buffer()
+    filled: list[int] = []
+    ended: list[tuple[str, str, int]] = []
+    buffer.on_filled = lambda: filled.append(len(buffer))
+    buffer.on_ended = ended.append
+    first, second = _pop(buffer, 0, 1, 1_000), _pop(buffer, 1, 1, 1_001)
+    assert (filled, ended) == ([0], [])
+    for point in (second, first):
+        (live,) = buffer.those([point.key])
+        assert buffer.mark(live, point.start_offset) == 1
+        assert buffer.mark(live, point.start_offset) == 0, "it was acknowledged before"
+        assert buffer.mark(live, 99) == 0, "it is another one's"
+    assert ended == [QUEUE, QUEUE]
+    _pop(buffer, 2, 1, 1_002)
+    assert filled == [0, 0]
+
+
+def test_acks_say_how_many_messages_they_were_of_and_what_must_be_safe() -> None:
+    buffer, _, journal = _buffer()
+    point = _pop(buffer, 0, 3, 1_000)
+    (live,) = buffer.those([point.key])
+    assert buffer.ack(live, [0, 2, 9]) == (2, 2)
+    assert journal.records[1] == {"a": [[live.number, 0b101]]}
+    assert buffer.ack(live, [0, 2]) == (0, 2), "as safe as what was noted before"
+    assert buffer.ack(live, [1, 1]) == (1, 3)
+    assert len(buffer) == 0
+
+
+def test_what_the_journal_needs_begins_with_the_first_that_is_open() -> None:
+    buffer, _, _ = _buffer()
+    assert buffer.oldest_needed() == -1
+    points = [_pop(buffer, number, 1, 1_000 + number) for number in range(3)]
+    assert buffer.oldest_needed() == 0
+    lives = buffer.those([point.key for point in points])
+    buffer.finish([lives[1]])
+    assert buffer.oldest_needed() == 0
+    buffer.finish([lives[0]])
+    assert buffer.oldest_needed() == 2
+    buffer.finish(lives)
+    assert buffer.oldest_needed() == -1
+
+
+def test_deleted_topics_leave_nothing_behind() -> None:
+    buffer, offsets, journal = _buffer()
+    _pop(buffer, 0, 2, 1_000)
+    other = PopCheckPoint("U", "G", 1, 0, 1_000, 60_000, "b", [0], 1)
+    buffer.add([(other, 0, 1)])
+    assert buffer.queues() == {QUEUE, ("U", "G", 1)}
+    buffer.forget([QUEUE])
+    assert buffer.queues() == {("U", "G", 1)}
+    assert (offsets.committed, buffer.in_flight) == (0, {("U", "G", 1): 1})
+    assert list(journal.records[-1]) == ["e"]
+    buffer.clear()
+    assert (len(buffer), buffer.queues(), buffer.in_flight, buffer.oldest_needed()) == (0, set(), {}, -1)
+
+
+def test_one_message_gets_a_check_point_of_its_own() -> None:
+    buffer, offsets, journal = _buffer()
+    point = _pop(buffer, 0, 2, 1_000)
+    (live,) = buffer.those([point.key])
+    later = PopCheckPoint("T", "G", 0, 1, 2_000, 90_000, "b", [0], 1)
+    assert buffer.replace(later, 5, live, 1) == (1, 2)
+    assert (point.bit_map, buffer.in_flight, len(buffer)) == (0b10, {QUEUE: 2}, 2)
+    (made,) = buffer.those([later.key])
+    assert journal.records[-1] == {
+        "p": [[made.number, "T", "G", 0, 2_000, 90_000, 5, 1, [0], -1, 0, "b"]], "a": [[live.number, 0b10]],
+    }  # fmt: skip
+    assert buffer.replace(later, 5, live, 1) == (0, 2), "it was acknowledged there"
+    assert buffer.replace(later, 5, live, 7) == (0, 2), "it is another one's"
+    buffer.ack(live, [0])
+    assert (offsets.committed, buffer.latest_offset(*QUEUE)) == (2, -1), "the new one does not hold the offset"
+    buffer.ack(made, [1])
+    assert (len(buffer), buffer.in_flight) == (0, {})
+
+
+def test_most_check_points_and_their_age_are_bounded_at_the_border() -> None:
+    buffer, _, _ = _buffer()
+    for number in range(3):
+        _pop(buffer, number, 1, 1_000 + number)
+    starts = lambda *bounds: [live.point.start_offset for live in buffer.take_old(*bounds)]  # noqa: E731
+    assert starts(1_000, 3) == []
+    assert starts(1_001, 3) == [0]
+    assert starts(1_000, 2) == [0]
