@@ -14,6 +14,7 @@ from maxq.broker.identity.registration import BrokerRegistration
 from maxq.broker.metrics.rpc_latency import RpcLatency
 from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -69,11 +70,12 @@ class Tables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """Who is connected, what consumers filter by, and which queues they have locked."""
+    """The connected clients, what consumers subscribe to and filter by, and which queues they have locked."""
 
     consumers: ConsumerManager
     producers: ProducerManager
     filters: ConsumerFilterManager
+    subscriptions: PullSubscriptions
     locks: RebalanceLockManager
 
 

@@ -48,6 +48,7 @@ from maxq.broker.metrics.metrics_export import MetricsExport
 from maxq.broker.metrics.rpc_latency import rpc_latency_of
 from maxq.broker.metrics.status_pages import StatusPages
 from maxq.broker.pop.pop_messages import PopMessages
+from maxq.broker.processors.admin.admin_config import AdminConfigProcessor
 from maxq.broker.processors.admin.purge_topic import PurgeTopicProcessor
 from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import admin_processors
@@ -55,6 +56,7 @@ from maxq.broker.processors.clients.message_request_mode_manager import FILE_NAM
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.processors.pull.pull_message import PullMessageProcessor
 from maxq.broker.processors.pull.pull_read_rules import ReadRules
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.pull.query_message import QueryMessageProcessor
 from maxq.broker.processors.send.put_hooks import PutHooks
 from maxq.broker.processors.send.reply_message import ReplyMessageProcessor
@@ -237,11 +239,13 @@ class BrokerController:
             max_physical_offset=lambda: self.store.max_physical_offset,
         )  # fmt: skip
         self._clients = Clients(
-            consumers=self.consumers, producers=self.producers, filters=self.filters, locks=self.locks
+            consumers=self.consumers,
+            producers=self.producers,
+            filters=self.filters,
+            subscriptions=PullSubscriptions(settings, self.groups, self.consumers, self.filters),
+            locks=self.locks,
         )
-        self.table_changes = TableChangesProcessor(
-            topics=self.topics, groups=self.groups, offsets=self.offsets, clock=clock
-        )
+        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups, clock=clock)
         self.deleted_names = DeletedNames(self.env, self._tables, self._clients)
 
     def _make_store(self) -> None:
@@ -462,6 +466,9 @@ class BrokerController:
         self.schedule = BrokerSchedule(
             env, tables, clients, messages, limits, self.broker_stats, self.hold_service, self.ha_service
         )
+        self.config_processor = AdminConfigProcessor(
+            self.env, self._tables, self.runtime_info.collect, self.registration.register_all
+        )
         self.exports = MetricsExport(self._settings.broker, self.metrics, env.clock)
         self.pages = StatusPages(self._settings, self.metrics, clock=env.clock, not_ready=self._not_ready)
 
@@ -470,6 +477,7 @@ class BrokerController:
     def _connect(self) -> None:
         """Tell every part whom it calls. Those of a list are called in this order."""
         for topics_hear in (
+            self._clients.subscriptions,
             self.deleted_names,
             self.registration,
             self.compaction_topics,
@@ -486,7 +494,11 @@ class BrokerController:
         self.mappings.add_change_listener(self.static_topics.mappings_changed)
         for waiting in (self.hold_service, self.popping.polling, self.popping.notified):
             self.store.add_arrival_listener(waiting.messages_arrived)
+        self.consumers.add_change_listener(self.ids_notifier.group_changed)
         self.consumers.add_offline_listener(self.filters.unregister)
+        for table in (self.topics, self.groups):
+            table.when_changed.append(self.table_changes.table_changed)
+        self.offsets.when_set.append(self.table_changes.offsets_set)
         self.stats.add_source(self.topic_puts)
         self._connect_put_hooks()
         self._connect_master_only_services()
@@ -528,6 +540,7 @@ class BrokerController:
         settings.on_change(self.topic_tails.settings_changed)
         settings.on_change(lambda changes: self.quotas.users_changed())
         settings.on_change(lambda changes: self.log_care.config_changed())
+        settings.on_change(self.config_processor.settings_changed)
 
     def _connect_replication(self) -> None:
         self.acknowledgement.set_replicas(self.ha_service)
@@ -542,6 +555,11 @@ class BrokerController:
         )
         if self.dledger is not None and self.send_relay is not None:
             self.dledger.set_leader_listener(self.send_relay.leader_changed)
+        if (records := self.table_records) is not None:
+            self.store.set_table_listener(records.dispatched, records.persist)
+            for table in (self.topics, self.groups, self.mappings, self.request_modes):
+                table.when_changed.append(records.table_changed)
+            self.offsets.when_set.append(records.offsets_set)
 
     def _connect_server(self) -> None:
         server = self.server
@@ -572,11 +590,10 @@ class BrokerController:
                 self._tables,
                 self._clients,
                 self._messages,
-                runtime_info=self.runtime_info.collect,
                 ha_runtime_info=self.ha_service.runtime_info,
                 topic_route=self.outer_api.topic_route,
-                register_all=self.registration.register_all,
             ),
+            self.config_processor,
             self.table_changes,
             *self.features.in_order,
             self.send_back_processor,

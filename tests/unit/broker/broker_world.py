@@ -9,9 +9,11 @@ from typing import Any, cast
 from maxq.broker.bundles import Clients, Tables
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.acknowledgement import Acknowledgement
+from maxq.broker.processors.admin.admin_config import AdminConfigProcessor
 from maxq.broker.processors.admin.table_changes import TableChangesProcessor
 from maxq.broker.processors.assembly import admin_processors
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
+from maxq.broker.processors.pull.pull_subscription import PullSubscriptions
 from maxq.broker.processors.support import RequestProcessor
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
@@ -190,12 +192,14 @@ class BrokerWorld:
             self.disk, CONFIG_DIR / "subscriptionGroup.json", settings=settings, clock=clock
         )
         self.offsets = create_consumer_offset_manager(self.disk, CONFIG_DIR, settings=settings, clock=clock)
-        self.table_changes = TableChangesProcessor(
-            topics=self.topics, groups=self.groups, offsets=self.offsets, clock=clock
-        )
+        self.table_changes = TableChangesProcessor(topics=self.topics, groups=self.groups, clock=clock)
+        for table in (self.topics, self.groups):
+            table.when_changed.append(self.table_changes.table_changed)
+        self.offsets.when_set.append(self.table_changes.offsets_set)
         self.consumers = ConsumerManager(settings=settings, clock=clock)
         self.producers = ProducerManager(settings=settings, clock=clock)
         self.notifier = ConsumerIdsNotifier(self.consumers, settings=settings)
+        self.consumers.add_change_listener(self.notifier.group_changed)
         self.locks = RebalanceLockManager(clock=clock)
         self.modes = MessageRequestModeManager(self.disk, CONFIG_DIR / "messageRequestMode.json")
         self.stats = BrokerStatsManager(
@@ -215,12 +219,12 @@ class BrokerWorld:
         self.groups.create_system_groups()
         self.acknowledgement = Acknowledgement(cast(MessageStore, self.store))
         self.handlers: dict[int, Any] = {}
-        for processor in (*self._admin_processors(), self.table_changes):
+        for processor in (*self._processors(), self.table_changes):
             for code, handler in processor.routes().items():
                 assert code not in self.handlers, f"two processors for {code}"
                 self.handlers[int(code)] = handler
 
-    def _admin_processors(self) -> list[RequestProcessor]:
+    def _processors(self) -> list[RequestProcessor]:
         env = environment(
             self.settings,
             disk=self.disk,
@@ -228,23 +232,34 @@ class BrokerWorld:
             own=BrokerAddress("WireCluster", self.settings.broker.broker_name, 0, "127.0.0.2", 20911),
             stats=self.stats,
         )
-        return admin_processors(
-            env,
-            Tables(
-                topics=self.topics,
-                mappings=self.mappings,
-                groups=self.groups,
-                offsets=self.offsets,
-                request_modes=self.modes,
-                files=ReplicatedConfigFiles(self.disk, CONFIG_DIR),
-            ),
-            Clients(consumers=self.consumers, producers=self.producers, filters=self.filters, locks=self.locks),
-            messages(store=self.store, acknowledgement=self.acknowledgement),
-            runtime_info=lambda: self.runtime,
-            ha_runtime_info=lambda: self.ha_status,
-            topic_route=self._topic_route,
-            register_all=self._register,
+        tables = Tables(
+            topics=self.topics,
+            mappings=self.mappings,
+            groups=self.groups,
+            offsets=self.offsets,
+            request_modes=self.modes,
+            files=ReplicatedConfigFiles(self.disk, CONFIG_DIR),
         )
+        clients = Clients(
+            consumers=self.consumers,
+            producers=self.producers,
+            filters=self.filters,
+            subscriptions=PullSubscriptions(self.settings, self.groups, self.consumers, self.filters),
+            locks=self.locks,
+        )
+        config = AdminConfigProcessor(env, tables, lambda: self.runtime, self._register)
+        self.settings.on_change(config.settings_changed)
+        return [
+            *admin_processors(
+                env,
+                tables,
+                clients,
+                messages(store=self.store, acknowledgement=self.acknowledgement),
+                ha_runtime_info=lambda: self.ha_status,
+                topic_route=self._topic_route,
+            ),
+            config,
+        ]
 
     async def _topic_route(self, topic: str) -> TopicRouteData | None:
         self.routes_asked += 1

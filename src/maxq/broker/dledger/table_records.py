@@ -65,10 +65,6 @@ class TableRecords:
         self._modes: dict[str, Any] = {}
         self._set_offsets: dict[str, set[int]] = {}  # queues whose offsets operators have set since then
         self._took_offsets = False  # such offsets from the log, which are not on the disk yet
-        store.set_table_listener(self._dispatched, self._persist)
-        for table in (tables.topics, tables.groups, tables.mappings, tables.request_modes):
-            table.when_changed.append(self._changed)
-        tables.offsets.when_set.append(self._offsets_set)
 
     def start(self) -> None:
         """Apply the records read while the store was loaded, and begin."""
@@ -77,7 +73,7 @@ class TableRecords:
         offsets.set_up_to = min(offsets.set_up_to, log_end - 1)
         waiting, self._waiting = self._waiting, None
         for message in waiting or ():
-            self._dispatched(message)
+            self.dispatched(message)
         self._tasks.every("tables in the log", _LOOK, self.write)
 
     async def stop(self) -> None:
@@ -113,11 +109,12 @@ class TableRecords:
         outcome = self._acknowledgement.outcome(self._end)
         return outcome is None or await outcome is ResponseCode.SUCCESS
 
-    def _changed(self) -> None:
+    def table_changed(self) -> None:
+        """Write what changed in a table to the log, on the member that leads."""
         self._is_unsaid = True
         self.write()
 
-    def _offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
+    def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
         """Note them for the next record: that they are asked for one queue at a time makes no record for each."""
         self._set_offsets.setdefault(key, set()).update(queue_ids)
         self._is_unsaid = True
@@ -168,7 +165,7 @@ class TableRecords:
 
     # --- all members --------------------------------------------------------------------------------------------------
 
-    def _dispatched(self, message: MessageExt) -> None:
+    def dispatched(self, message: MessageExt) -> None:
         """Apply a committed record of the tables. A leader's own records tell what it did already and may be older
         than its tables."""
         if self._waiting is not None:
@@ -216,8 +213,8 @@ class TableRecords:
         if living and tables.offsets.take_set(living, at):
             self._took_offsets = True
 
-    def _persist(self) -> None:
-        """Whatever was taken is on the disk on return. Blocks."""
+    def persist(self) -> None:
+        """Make everything that was taken durable. Blocks."""
         tables = self._tables
         for table in (tables.mappings, tables.topics, tables.groups, tables.request_modes):
             table.persist_changes()

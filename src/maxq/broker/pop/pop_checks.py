@@ -76,7 +76,7 @@ class PopChecks:
     """
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
-        self.filters = PopFilters(env.settings, PullSubscriptions(env, tables, clients))
+        self.filters = PopFilters(env.settings, clients.subscriptions)
         self._settings = env.settings
         self._own = env.own
         self._topics = tables.topics

@@ -6,7 +6,6 @@ from typing import Final
 
 from maxq.broker.bundles import Clients, Environment, Messages, Tables
 from maxq.broker.processors.admin.admin_client import AdminClientProcessor
-from maxq.broker.processors.admin.admin_config import AdminConfigProcessor
 from maxq.broker.processors.admin.admin_consume_stats import AdminConsumeStatsProcessor
 from maxq.broker.processors.admin.admin_group import AdminGroupProcessor
 from maxq.broker.processors.admin.admin_offset import AdminOffsetProcessor
@@ -73,16 +72,13 @@ def admin_processors(
     clients: Clients,
     messages: Messages,
     *,
-    runtime_info: Callable[[], dict[str, str]],
     ha_runtime_info: Callable[[], HARuntimeInfo],
     topic_route: TopicRouteSource,
-    register_all: Callable[[], None],
 ) -> list[RequestProcessor]:
-    """One of each kind. No code is answered by two of them.
+    """Make the processors of admin requests that nobody calls otherwise. No code is answered by two of them.
 
     Args:
         ha_runtime_info: says how replication stands.
-        register_all: registers the broker anew at all name servers.
     """
     return [
         ClientManageProcessor(env, tables, clients),
@@ -96,7 +92,6 @@ def admin_processors(
         AdminConsumeStatsProcessor(env, tables, clients, messages),
         ResetOffsetProcessor(env, tables, clients, messages),
         AdminClientProcessor(env, tables, clients, messages),
-        AdminConfigProcessor(env, tables, runtime_info, register_all),
         AdminStoreProcessor(env, clients, messages, ha_runtime_info),
         UnsupportedProcessor(),
     ]

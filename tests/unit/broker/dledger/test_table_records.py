@@ -75,6 +75,10 @@ class Member:
             request_modes=world.modes, files=ReplicatedConfigFiles(world.disk, FOLDER), deletions=self.deletions,
         )  # fmt: skip
         self.records = TableRecords(cast(MessageStore, self.log), cast(Acknowledgement, Agreeing()), tables)
+        self.log.set_table_listener(self.records.dispatched, self.records.persist)
+        for table in (world.topics, world.groups, world.mappings, world.modes):
+            table.when_changed.append(self.records.table_changed)
+        world.offsets.when_set.append(self.records.offsets_set)
         self.records.start()
 
     def lead(self, term: int) -> None:

@@ -50,7 +50,6 @@ class AdminConfigProcessor(RequestProcessor):
         self._runtime_info = runtime_info
         self._on_permission_changed = on_permission_changed
         self._version = DataVersion(timestamp=env.clock.wall_ms())
-        env.settings.on_change(self._on_settings_changed)
 
     def routes(self) -> Mapping[int, Processor]:
         return {
@@ -83,7 +82,8 @@ class AdminConfigProcessor(RequestProcessor):
                 f"the settings are changed, but they are lost with the next start: {path} cannot be written: {error}",
             ) from error
 
-    def _on_settings_changed(self, changes: list[Change]) -> None:
+    def settings_changed(self, changes: list[Change]) -> None:
+        """Give the settings a new version; register the broker again if its permission changed."""
         self._version = next_version(self._version, self._clock.wall_ms())
         if any(change.name == "brokerPermission" for change in changes):
             self._topics.update_data_version()

@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
 from maxq.broker.processors.support import RequestProcessor
-from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.tables.topic.topic_config_manager import TopicConfigManager
 from maxq.codes import RequestCode
@@ -60,7 +59,6 @@ class TableChangesProcessor(RequestProcessor):
         *,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
         clock: Clock,
     ) -> None:
         self._topics = topics
@@ -70,9 +68,6 @@ class TableChangesProcessor(RequestProcessor):
         self._waiting = 0  # for copies
         self._asked: dict[Connection, _Versions] = {}  # what the slaves have that ask here
         self._heard = asyncio.Event()  # replaced by each question
-        topics.when_changed.append(self._wake)
-        groups.when_changed.append(self._wake)
-        offsets.when_set.append(self._note_offsets)
 
     def routes(self) -> Mapping[int, Processor]:
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}
@@ -111,9 +106,10 @@ class TableChangesProcessor(RequestProcessor):
     def _versions(self) -> _Versions:
         return _Versions(self._topics.data_version.copy(), self._groups.data_version.copy(), self._offsets_set)
 
-    def _note_offsets(self, key: str, queue_ids: Collection[int]) -> None:
+    def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
+        """Tell slaves that operators have set consumer offsets."""
         self._offsets_set += 1
-        self._wake()
+        self.table_changed()
 
     async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
         """Wait until that many slaves have the present tables. Returns False if they have not within `most_ms`.
@@ -123,7 +119,7 @@ class TableChangesProcessor(RequestProcessor):
         """
         wanted = self._versions()
         self._waiting += 1
-        self._wake()
+        self.table_changed()
         try:
             async with asyncio.timeout(most_ms / 1000):
                 while not self._have(wanted, wanted_slaves):
@@ -141,6 +137,7 @@ class TableChangesProcessor(RequestProcessor):
     def _forget_closed(self) -> None:
         self._asked = {one: asked for one, asked in self._asked.items() if not one.is_closed}
 
-    def _wake(self) -> None:
+    def table_changed(self) -> None:
+        """Tell slaves that topics or groups have changed."""
         self._changed.set()
         self._changed = asyncio.Event()

@@ -18,9 +18,6 @@ from maxq.broker.longpolling.pull_request_hold_service import HeldPull, PullRequ
 from maxq.broker.processors.pull.deferred_replies import DeferredReplies
 from maxq.broker.processors.pull.pull_checks import Pull, PullChecks
 from maxq.broker.processors.pull.pull_read_rules import AHEAD_WAIT_MS
-from maxq.broker.processors.pull.pull_subscription import (
-    PullSubscriptions,
-)
 from maxq.broker.processors.refusal import Refusal
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode
@@ -86,7 +83,7 @@ class PullMessageProcessor:
     ) -> None:
         self._settings = env.settings
         self._store = messages.store
-        self._checks = PullChecks(env, tables, PullSubscriptions(env, tables, clients))
+        self._checks = PullChecks(env, tables, clients.subscriptions)
         self._offsets = tables.offsets
         self._hold_service = hold_service
         self._stats = env.stats

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 
-from maxq.broker.bundles import Clients, Environment, Tables
 from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.broker.tables.client.consumer_group_info import ConsumerGroupInfo
+from maxq.broker.tables.client.consumer_manager import ConsumerManager
+from maxq.broker.tables.filter.consumer_filter_manager import ConsumerFilterManager
 from maxq.broker.tables.filter.filter_expressions import CLASS_FILTER_REMARK
+from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
 from maxq.broker.tables.topic.topic_validator import RETRY_PREFIX
 from maxq.codes import ResponseCode
+from maxq.config.settings import BrokerSettings
 from maxq.errors import FilterExpressionError, LocalProtocolError
 from maxq.filter.languages import compile_expression, compile_sql92
 from maxq.protocol.body.subscription import (
@@ -37,18 +40,24 @@ _TOOLS_GROUP = "TOOLS_CONSUMER"
 class PullSubscriptions:
     """Finds the subscription of a pull."""
 
-    def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
-        self._settings = env.settings
-        self._consumers = clients.consumers
-        self._groups = tables.groups
-        self._filters = clients.filters
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
+    ) -> None:
+        self._settings = settings
+        self._consumers = consumers
+        self._groups = groups
+        self._filters = filters
         #: By topic, expression and type.
         self._built: Kept[tuple[str, str, str], SubscriptionData] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
         #: By type and expression.
         self._header_filters: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
-        tables.topics.add_change_listener(self._topics_changed)
 
-    def _topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+    def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
+        """Forget what is kept of topics that were deleted."""
         if gone := frozenset(deleted):
             self._built.forget(lambda key, _: key[0] in gone)
 

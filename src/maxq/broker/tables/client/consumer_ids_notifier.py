@@ -27,7 +27,7 @@ _TOLD_AT_ONCE: Final = 100  # members
 
 
 class ConsumerIdsNotifier:
-    """Listens to a ConsumerManager. Needs a running loop when a group changes."""
+    """Notifies the members of consumer groups that change. Needs a running loop when one does."""
 
     def __init__(self, consumers: ConsumerManager, *, settings: BrokerSettings) -> None:
         self._consumers = consumers
@@ -36,7 +36,6 @@ class ConsumerIdsNotifier:
         self._changed: set[str] = set()  # … that changed since
         self._telling: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        consumers.add_change_listener(self._on_change)
 
     def close(self) -> None:
         """Stop notifying."""
@@ -48,7 +47,8 @@ class ConsumerIdsNotifier:
         for task in self._telling:
             task.cancel()
 
-    def _on_change(self, info: ConsumerGroupInfo) -> None:
+    def group_changed(self, info: ConsumerGroupInfo) -> None:
+        """Notify the members of a group that has changed, unless they were told of it shortly before."""
         broker = self._settings.broker
         if self._is_closed or not broker.notify_consumer_ids_changed_enable:
             return
