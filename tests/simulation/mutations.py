@@ -326,6 +326,12 @@ MUTATIONS: Final = {
     "what stands behind a check point that came late is not read at a start": Mutation(
         "pop-twins", 221, ((check_point_buffer, "_first_needed", lambda live: -1),)
     ),
+    "what a slave passed on to another check point counts as acknowledged": Mutation(
+        "pop-twins", 8, ((check_point_buffer, "_held", lambda rows: {}),)
+    ),
+    "the receipt from before a change of time names nothing": Mutation(
+        "pop-twins", 5, ((CheckPointBuffer, "_renew", _nothing),)
+    ),
     "an end in order hands over what two hold": Mutation("pop-twins", 13, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 4, ((SlaveToMasterSync, "take_pops", _take_nothing),)

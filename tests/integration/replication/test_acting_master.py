@@ -4,6 +4,8 @@ The master goes; the smallest slave serves readers with locks and offsets; the m
 """
 
 import asyncio
+import functools
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from maxq.api import async_push_consumer
 from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP
+from maxq.broker.failover.escape_bridge import RemoteQueue
 from maxq.broker.pop import hand_back
 from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.client.results.pop_result import handle_of
@@ -24,10 +27,11 @@ from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.message.message_queue import MessageQueue
+from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
-from maxq.store.store_results import PutMessageStatus
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from tests.integration.broker.harness import RunningBroker, until
-from tests.integration.broker.pop.pop_world import ack, batch_ack, bodies, pop, pop_all, popped
+from tests.integration.broker.pop.pop_world import ack, batch_ack, bodies, change_time, pop, pop_all, popped
 from tests.integration.client.helpers import FROM_FIRST, Collector
 from tests.integration.namesrv.harness import asking_route, name_server
 
@@ -355,6 +359,14 @@ async def _come_back(group: Group) -> RunningBroker:
     return master
 
 
+async def _cut_off(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slaves copy no more of the master's log."""
+    for slave in (group.brokers["one"], group.brokers["two"]):
+        slave.controller.ha_service.update_master_ha_address("")
+        monkeypatch.setattr(slave.controller.ha_service, "update_master_ha_address", lambda address: None)
+        await until(lambda slave=slave: not slave.controller.ha_service.is_client_connected)  # type: ignore[misc]
+
+
 async def test_pops_and_acks_at_the_acting_master_are_the_masters_when_it_is_back(make_group: Make) -> None:
     group = await make_group()
     master = group.brokers["master"]
@@ -584,16 +596,115 @@ async def test_acks_that_the_slave_delivers_meet_the_check_point_that_its_master
     assert bodies(await pop_all(master)) == _numbers(10, MESSAGES)
 
 
+async def test_a_slave_that_acts_again_revives_nothing_that_was_acknowledged_when_it_acted_before(
+    make_group: Make,
+) -> None:
+    """It reads the revive topic anew, and the acks that it keeps for its master are not there."""
+    group = await make_group(
+        enableRemoteEscape="true", timerWheelEnable="true", timerPrecisionMs="100", reviveInterval="100",
+        popCkStayBufferTime="300", popCkStayBufferTimeOut="100",
+    )  # fmt: skip
+    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
+    for topic in (TOPIC, retry_topic_v1(TOPIC, GROUP)):
+        other.create_topic(topic, queues=1)
+    master, one = group.brokers["master"], group.brokers["one"]
+    given = await popped(master, max_msg_nums=3, invisible_time=5_000)
+    await until(lambda: len(master.controller.popping.buffer) == 0)  # handed over
+    assert (await batch_ack(master, given[:2])).code == ResponseCode.SUCCESS
+    revive, queue_id = REVIVE_TOPIC_PREFIX + "DefaultCluster", handle_of(given[0]).revive_qid
+    await until(lambda: one.controller.store.max_offset(revive, queue_id) == 1)
+    await group.stop("master")
+    popping = one.controller.popping
+    await until(lambda: bool(popping.buffer.hand_back()))  # its timer has delivered the acks
+    assert popping.revive.waiting == 1
+    one.controller.failover.services.begin_again()
+    await until(lambda: popping.revive.revived == 1)
+    retry_topic = retry_topic_v1(TOPIC, GROUP)
+    revived = await other.pull_messages(retry_topic, 0, group=GROUP)
+    assert bodies(revived) == bodies(given[2:])
+    told = orjson.loads((await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))).body_bytes)
+    done = [row[12] for row in told["live"] if row[7] == handle_of(given[0]).start_offset]
+    assert functools.reduce(operator.or_, done) == 0b111, "else the master would deliver it once more"
+    master = await _come_back(group)
+    assert bodies(await pop_all(master)) == _numbers(10, MESSAGES)
+
+
+async def test_what_is_on_its_way_to_another_group_when_the_master_asks_is_told_when_it_is_there(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time was over at the slave; the master would deliver it once more."""
+    group = await make_group(enableRemoteEscape="true")
+    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
+    for topic in (TOPIC, retry_topic_v1(TOPIC, GROUP)):
+        other.create_topic(topic, queues=1)
+    one = await _take_over(group)
+    escape, taken = one.controller.failover.escape, asyncio.Event()
+    send = escape._send
+
+    async def slowly(message: MessageExtBrokerInner, queue: RemoteQueue) -> PutMessageResult:
+        result = await send(message, queue)
+        taken.set()
+        await asyncio.sleep(0.2)
+        return result
+
+    monkeypatch.setattr(escape, "_send", slowly)
+    given = await popped(one, max_msg_nums=2, invisible_time=300)
+    await asyncio.wait_for(taken.wait(), 20)
+    told = orjson.loads((await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))).body_bytes)
+    delivered = await other.pull_messages(retry_topic_v1(TOPIC, GROUP), 0, group=GROUP)
+    assert bodies(delivered) == bodies(given)[:1]
+    assert [row[12] for row in told["live"]] == [0b01]
+
+
+async def test_a_change_of_time_that_the_slave_refuses_leaves_the_message_to_who_has_it(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave acts for a master whose last pop it does not know."""
+    group = await make_group()
+    master, one = group.brokers["master"], group.brokers["one"]
+    await _cut_off(group, monkeypatch)
+    given = await popped(master, max_msg_nums=3, invisible_time=6_000)
+    await group.stop("master")
+    await until(lambda: one.controller.failover.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    assert (await change_time(one, given[0], 60_000)).code != ResponseCode.SUCCESS
+    monkeypatch.undo()
+    master = await _come_back(group)
+    again: list[bytes] = []
+
+    async def all_came() -> bool:
+        again.extend(bodies(await popped(master, invisible_time=60_000)))
+        return set(bodies(given)) <= set(again)
+
+    await until(all_came)
+
+
+async def test_a_message_of_which_the_slave_changed_the_time_is_acknowledged_by_the_masters_receipt(
+    make_group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await make_group()
+    master, one = group.brokers["master"], group.brokers["one"]
+    await _cut_off(group, monkeypatch)
+    of_the_master = await popped(master, max_msg_nums=1, invisible_time=60_000)
+    await group.stop("master")
+    await until(lambda: one.controller.failover.acting.is_acting_master)
+    await until(lambda: one.controller.popping.service.not_ready() is None)
+    of_the_slave = await popped(one, max_msg_nums=1)
+    assert bodies(of_the_slave) == bodies(of_the_master)
+    assert (await change_time(one, of_the_slave[0], 4_000)).code == ResponseCode.SUCCESS
+    monkeypatch.undo()
+    master = await _come_back(group)
+    assert (await ack(master, of_the_master[0])).code == ResponseCode.SUCCESS
+    assert len(master.controller.popping.buffer) == 0, "it would come again when the time is over"
+
+
 async def test_a_message_that_master_and_slave_gave_to_different_consumers_is_acknowledged_by_either(
     make_group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slave acted for a master whose last pop it does not know."""
     group = await make_group()
     master, one = group.brokers["master"], group.brokers["one"]
-    for slave in (one, group.brokers["two"]):
-        slave.controller.ha_service.update_master_ha_address("")
-        monkeypatch.setattr(slave.controller.ha_service, "update_master_ha_address", lambda address: None)
-        await until(lambda slave=slave: not slave.controller.ha_service.is_client_connected)  # type: ignore[misc]
+    await _cut_off(group, monkeypatch)
     of_the_master = await popped(master, max_msg_nums=3, invisible_time=2_000)
     await group.stop("master")
     await until(lambda: one.controller.failover.acting.is_acting_master)

@@ -17,6 +17,7 @@ from maxq.broker.pop.pop_journal import PopJournal
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Disk
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.log.deletions import Deletions
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_rng import SimRng
@@ -52,6 +53,12 @@ class _Journal:
     def noted_end(self) -> int:
         return self.end
 
+    def mark(self) -> LogMark:
+        return LogMark(self.end, 0)
+
+    def is_final(self, mark: LogMark) -> bool:
+        return True
+
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         if not self._may_write:
             return -1, 0
@@ -70,9 +77,12 @@ class _NoOrders:
 
 
 class _Receipt(NamedTuple):
+    """`is_old`: the message has another one since, of which its holder did not hear."""
+
     point: PopCheckPoint
     offset: int
     due_ms: int
+    is_old: bool = False
 
 
 class TwinStory:
@@ -139,7 +149,7 @@ class TwinStory:
         receipt = self._some_receipt()
         if receipt is None:
             return
-        live = buffer.find(receipt.point.key)
+        live = buffer.holder(receipt.point.key, receipt.offset)
         if live is not None:
             buffer.ack(live, [receipt.offset])
         elif who == "slave":
@@ -154,17 +164,23 @@ class TwinStory:
         in_time = [one for one in self._receipts if one.due_ms > self._clock.monotonic_ms() + _STEP_MS]
         return self._rng.choice(in_time) if in_time else None
 
-    def _change_time(self) -> None:
+    def _change_time(self, buffer: CheckPointBuffer, who: str) -> None:
+        """The answer may be lost, and the consumer go on with the receipt that it has."""
         receipt = self._some_receipt()
-        live = None if receipt is None else self._master.find(receipt.point.key)
+        live = None if receipt is None else buffer.holder(receipt.point.key, receipt.offset)
         if receipt is None or live is None:
             return
         self._clock.advance_ms(_STEP_MS)
         now_ms, invisible_ms = self._clock.wall_ms(), self._rng.choice((2_000, 30_000))
         point = PopCheckPoint("T", "G", 0, receipt.offset, now_ms, invisible_ms, "b", [0], 1)
-        self._master.replace(point, 0, live, receipt.offset)
-        self._tell(f"change of a time: {receipt.offset}, for {invisible_ms} ms")
-        self._receipts.remove(receipt)  # it is good no more
+        buffer.replace(point, 0, live, receipt.offset, by=receipt.point.key)
+        self._receipts.remove(receipt)
+        if self._rng.chance(0.3):
+            self._tell(f"change of a time at the {who}: {receipt.offset}, for {invisible_ms} ms, answer lost")
+            due_ms = self._clock.monotonic_ms() + invisible_ms
+            self._receipts.append(receipt._replace(due_ms=due_ms, is_old=True))
+            return
+        self._tell(f"change of a time at the {who}: {receipt.offset}, for {invisible_ms} ms")
         self._hold(point, range(receipt.offset, receipt.offset + 1))
 
     # --- what happens to the master ---------------------------------------------------------------------------------
@@ -174,7 +190,7 @@ class TwinStory:
         if chance < 4:
             self._ack(self._master, "master")
         elif chance < 6:
-            self._change_time()
+            self._change_time(self._master, "master")
         elif chance < 8:
             self._pass_time(self._rng.choice((1_000, 5_000, 25_000)))
         else:
@@ -209,6 +225,7 @@ class TwinStory:
                 due_ms = self._clock.monotonic_ms() + live.point.revive_time - self._clock.wall_ms()
                 self._revive_topic[live.point.key] = set(live.point.open_offsets()), due_ms
             self._master.finish(alone)
+            self._receipts = [one for one in self._receipts if not one.is_old]  # they name nothing in the revive topic
         needed = self._master.oldest_needed()
         offsets = _Offsets(self._master._offsets.query_offset("G", "T", 0))
         self._master = self._buffer(_Journal(self._records), offsets)
@@ -233,6 +250,8 @@ class TwinStory:
             self._pop(slave, "slave")
             if self._rng.chance(0.5):
                 self._ack(slave, "slave")
+            if self._rng.chance(0.3):
+                self._change_time(slave, "slave")
         self._start_again(in_order=False)
         body = hand_back.encode(known, slave, self._orders, 0)
         late = hand_back.take_in(body, len(self._records), self._master, self._orders, self._deletions)

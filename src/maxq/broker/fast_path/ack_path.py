@@ -122,10 +122,9 @@ class AckPath:
     def _mark(self, ext: dict[str, Any]) -> bool:
         try:
             start, pop_time, _, _, _, broker_name, _, _ = ext["extraInfo"].split(" ")
-            live = self._buffer.find(
-                (ext["topic"], ext["consumerGroup"], int(ext["queueId"]), int(start), int(pop_time), broker_name)
-            )
             offset = int(ext["offset"])
+            key = ext["topic"], ext["consumerGroup"], int(ext["queueId"]), int(start), int(pop_time), broker_name
+            live = self._buffer.holder(key, offset)
         except (ValueError, TypeError, AttributeError):
             return False
         if live is None or live.point.index_of(offset) < 0:
@@ -149,7 +148,7 @@ class AckPath:
 
     def _those(self, body: Any) -> list[tuple[LiveCheckPoint, int]] | None:
         """Returns the check points that a batch names, with bits for the distances of its messages; None if one is not
-        in memory."""
+        in memory, or a message of one is in another since its time was changed."""
         found = []
         try:
             broker_name = body.get("brokerName") or self._own.broker_name
@@ -157,8 +156,9 @@ class AckPath:
                 topic, group, retry = ack["t"], ack["c"], ack["r"]
                 if retry != NORMAL:
                     topic = real_topic(topic, group, retry)
-                live = self._buffer.find((topic, group, ack["q"], ack["so"], ack["pt"], broker_name))
-                if live is None or ack["rq"] == POP_ORDER_REVIVE_QUEUE:
+                key = topic, group, ack["q"], ack["so"], ack["pt"], broker_name
+                live = self._buffer.find(key)
+                if live is None or self._buffer.is_renewed(key) or ack["rq"] == POP_ORDER_REVIVE_QUEUE:
                     return None
                 found.append((live, int.from_bytes(binascii.a2b_base64(ack["b"], strict_mode=True), "little")))
         except (AttributeError, KeyError, TypeError, ValueError, RemoteProtocolError):

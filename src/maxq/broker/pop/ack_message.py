@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from maxq.broker.bundles import Environment, Messages
 from maxq.broker.fast_path.ack_path import NOT_STORED_REMARK, unsafe_remark
-from maxq.broker.pop.check_point_buffer import CheckPointBuffer
+from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LiveCheckPoint
 from maxq.broker.pop.order_service import OrderService
 from maxq.broker.pop.pop_checks import PopChecks
 from maxq.broker.pop.pop_journal import NOT_NOTED
@@ -125,9 +125,20 @@ class AckMessageProcessor(RequestProcessor):
         The check point of an ack that is repeated may have ended by the first one. That one is in the log before this
         one's record, for what the store did not take before is written first."""
         self._count(ack.group, ack.topic, len(ack.offsets))
-        live = self._buffer.find(ack.key)
-        if live is not None:
-            return self._buffer.ack(live, ack.offsets).end_offset
+        holders: dict[LiveCheckPoint, list[int]] = {}
+        for offset in ack.offsets:
+            live = self._buffer.holder(ack.key, offset)
+            if live is not None:
+                holders.setdefault(live, []).append(offset)
+        ends = [self._buffer.ack(live, offsets).end_offset for live, offsets in holders.items()]
+        held = {offset for offsets in holders.values() for offset in offsets}
+        ack.offsets = [offset for offset in ack.offsets if offset not in held]
+        if ack.offsets:
+            ends.append(await self._ack_elsewhere(ack, revive_qid, revive_time_ms))
+        return NOT_NOTED if NOT_NOTED in ends else max(ends)
+
+    async def _ack_elsewhere(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
+        """`_ack` of messages whose check point is not in memory."""
         if self._buffer.noted_end() == NOT_NOTED:
             return NOT_NOTED
         result = await self._records.put_ack(ack, revive_qid, revive_time_ms)
@@ -187,16 +198,19 @@ class AckMessageProcessor(RequestProcessor):
             header.topic, header.consumer_group, header.queue_id, handle.start_offset, handle.pop_time,
             handle.broker_name, [header.offset],
         )  # fmt: skip
-        live = self._buffer.find(old.key)
+        live = self._buffer.holder(old.key, header.offset)
         if live is not None:
             self._count(old.group, old.topic, 1)
-            end = self._buffer.replace(point, handle.revive_qid, live, header.offset).end_offset
+            end = self._buffer.replace(point, handle.revive_qid, live, header.offset, by=old.key).end_offset
+        elif self._buffer.has_ended(handle.pop_time):  # a check point more would make the message come once more
+            end = self._buffer.noted_end()
         else:
-            end = self._buffer.add([(point, handle.revive_qid, -1)])
+            end = self._buffer.add_renewed(point, handle.revive_qid, by=old.key)
+            self._count(old.group, old.topic, 1)
             try:
-                acked = await self._ack(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
+                acked = await self._ack_elsewhere(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
             except RequestRefusedError:
-                self._buffer.finish(self._buffer.those([point.key]))
+                self._buffer.take_away(point)
                 raise
             end = NOT_NOTED if NOT_NOTED in (end, acked) else max(end, acked)
         self._stats.add(names.GROUP_CK_NUMS, f"{header.topic}@{header.consumer_group}")

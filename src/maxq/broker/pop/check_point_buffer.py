@@ -11,11 +11,17 @@ bits. It ends in one of three ways:
 
 The group's committed offset moves over the messages of a check point when it has ended, in the order of the queue. So
 whatever is lost here (a crash of a broker that could not write its journal) is read again. Until then the next pop
-begins at the cursor (`latest_offset`).
+begins at the cursor (`latest_offset`). Where the end has put records into the log, the offset waits until these can be
+lost no more (`settle`): the table of offsets is written by itself, and a loss of power that takes the copy of a message
+would else take the message.
 
 Two check points may hold one message: a master answered a pop that its slave did not learn of, and the slave that acted
 for it gave the message to somebody else. They are *twins* then, and the message is one: an ack by either receipt
 acknowledges it, and it comes again when the later of both times is over.
+
+A change of a message's invisible time gives it a check point of its own, and its holder another receipt. The answer may
+be lost: then the consumer asks again with the receipt that it has, or acknowledges by it. That names the new check
+point as long as this is in memory (`holder`).
 """
 
 from collections import deque
@@ -29,6 +35,7 @@ from maxq.broker.pop.spans import Spans
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.runtime.interfaces import Clock
+from maxq.store.durability.log_marks import LogMark
 
 _SLOT_MS: Final = 100
 _NOBODY: Final = "PopBufferMergeService"
@@ -37,6 +44,9 @@ _NEIGHBOURS: Final = list(range(128))
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
+
+PointKey = tuple[str, str, int, int, int, str]
+"""PopCheckPoint.key"""
 
 
 class LiveCheckPoint:
@@ -52,12 +62,16 @@ class LiveCheckPoint:
             it; -1: there are none. They may have ended, and the group's offset is not beyond them.
         slot: when its time is over.
         ended: acknowledged, revived or handed over.
+        rests_on: the records that its end made (copies of its messages, of itself, of what it was replaced by) lie
+            before this; None: its end made none.
         twins: others that hold some of its messages, too.
+        earlier: keys of the receipts that its one message had before its time was changed: the one that the consumer
+            used, and the one that he may not have heard of.
     """
 
     __slots__ = (
-        "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point", "revive_qid", "slot",
-        "twins",
+        "earlier", "ended", "full", "journal_offset", "needed_from", "next_begin", "number", "point", "rests_on",
+        "revive_qid", "slot", "twins",
     )  # fmt: skip
 
     def __init__(self, number: int, point: PopCheckPoint, revive_qid: int, next_begin: int, slot: int) -> None:
@@ -68,9 +82,11 @@ class LiveCheckPoint:
         self.full = (1 << point.num) - 1
         self.journal_offset = -1
         self.needed_from = -1
+        self.rests_on: LogMark | None = None
         self.ended = False
         self.slot = slot
         self.twins: tuple[LiveCheckPoint, ...] = ()
+        self.earlier: tuple[PointKey, ...] = ()
 
     @property
     def queue(self) -> QueueKey:
@@ -117,11 +133,14 @@ class CheckPointBuffer:
         self._offsets = offsets
         self.journal = journal
         self._clock = clock
-        self._live: dict[tuple[str, str, int, int, int, str], LiveCheckPoint] = {}  # in the order of their pops
+        self._live: dict[PointKey, LiveCheckPoint] = {}  # in the order of their pops
         self._by_number: dict[int, LiveCheckPoint] = {}
         self._slots: dict[int, dict[LiveCheckPoint, None]] = {}  # by when their time is over, monotonic
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
         self._late: list[LiveCheckPoint] = []  # those with `needed_from`
+        self._resting: deque[LiveCheckPoint] = deque()  # that have ended, by `rests_on`
+        self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}  # by earlier receipt: key, queue offset
+        self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
         self._next_number = clock.wall_ms() * 1000
         self._ended_here: dict[QueueKey, Spans] | None = None  # of a slave that acts as master: messages
         self._passed_on: list[list[Any]] = []  # of such a slave: rows of what its master has handed over
@@ -164,10 +183,12 @@ class CheckPointBuffer:
         for live in added:
             live.journal_offset = offset if offset >= 0 else self.journal.end
 
-    def replace(self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int) -> Acked:
+    def replace(
+        self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int, *, by: PointKey
+    ) -> Acked:
         """One message of `old` gets a check point of its own, and is acknowledged there; one record of the journal, so
         that a kill leaves one of both. Whoever else holds the message has it together with the new one. A message that
-        was acknowledged is done, and gets none."""
+        was acknowledged is done, and gets none. `by`: key of the receipt of who asks."""
         index = old.point.index_of(queue_offset)
         bit = 1 << index if index >= 0 else 0
         if not bit & ~old.point.bit_map:
@@ -181,10 +202,37 @@ class CheckPointBuffer:
             entries["t"] = [[live.number, twin.number] for twin in twins]
         for twin in twins:
             _make_twins(live, twin)
-        self._mark_alone(old, bit)
+        self._renew(live, {by: None, old.point.key: None})
+        entries["h"] = _earlier(live)
         offset, end = self.journal.write(entries)
         self._noted([live], offset)
+        old.rests_on = self.journal.mark()
+        self._mark_alone(old, bit)
         return Acked(1, end)
+
+    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: PointKey) -> int:
+        """The same for a message whose check point was handed over, and is acknowledged there by the caller. Returns
+        the physical offset behind the record of the journal, or NOT_NOTED."""
+        if not self._live:
+            self.on_filled()
+        live = self._insert(self._number(), point, revive_qid, -1)
+        self._renew(live, {by: None})
+        offset, end = self.journal.write({"p": [_entry(live)], "h": _earlier(live)})
+        self._noted([live], offset)
+        return end
+
+    def take_away(self, point: PopCheckPoint) -> None:
+        """End a check point that was added and whose receipt is given to nobody: its messages are not done."""
+        live = self._live.get(point.key)
+        if live is not None:
+            self.in_flight[live.queue] -= (live.full & ~live.point.bit_map).bit_count()
+            self._end(live, is_done=False)
+            self.journal.write({"e": [live.number]})
+
+    def _renew(self, live: LiveCheckPoint, earlier: Iterable[PointKey]) -> None:
+        live.earlier = tuple(earlier)
+        for key in live.earlier:
+            self._renewed.setdefault(key, {})[live.point.start_offset] = live
 
     def move_cursor(self, queue: QueueKey, next_begin: int) -> None:
         """Move the group's position to `next_begin`; nothing before it is for the group."""
@@ -196,7 +244,7 @@ class CheckPointBuffer:
         nothing = PopCheckPoint(topic, group, queue_id, next_begin, self._clock.wall_ms(), 0, "")
         live = LiveCheckPoint(0, nothing, 0, next_begin, 0)
         live.ended = True
-        if cursor[-1].ended:
+        if cursor[-1].ended and self._is_settled(cursor[-1]):
             cursor.pop()  # what the new one says includes it
         cursor.append(live)
 
@@ -239,11 +287,27 @@ class CheckPointBuffer:
 
     # --- ack ---------------------------------------------------------------------------------------------------------
 
-    def find(self, key: tuple[str, str, int, int, int, str]) -> LiveCheckPoint | None:
+    def find(self, key: PointKey) -> LiveCheckPoint | None:
         """Returns the check point that an ack names, if it is in memory."""
         return self._live.get(key) if self.is_open else None
 
-    def those(self, keys: Iterable[tuple[str, str, int, int, int, str]]) -> list[LiveCheckPoint]:
+    def holder(self, key: PointKey, queue_offset: int) -> LiveCheckPoint | None:
+        """Returns the check point that holds a message for who has a receipt of this key: the one that it names, or
+        that which has the message since its time was changed. None: it is not in memory."""
+        if self._renewed and self.is_open and (renewed := self._renewed.get(key)) and queue_offset in renewed:
+            return renewed[queue_offset]
+        return self.find(key)
+
+    def is_renewed(self, key: PointKey) -> bool:
+        """Has the time of any message that a receipt of this key names been changed, and is it not over?"""
+        return key in self._renewed
+
+    def has_ended(self, pop_time: int) -> bool:
+        """Has a check point of that pop time ended if it is not in memory? Its messages are acknowledged, or come
+        again. Else it may be in the revive topic, or another broker of the group may know it."""
+        return self.is_open and self._ended_here is None and pop_time > self._handed_over_until
+
+    def those(self, keys: Iterable[PointKey]) -> list[LiveCheckPoint]:
         """Returns those of these check points that are in memory."""
         return [live for key in keys if (live := self._live.get(key)) is not None]
 
@@ -303,6 +367,7 @@ class CheckPointBuffer:
             if not (twin.ended or live.ended) and twin.slot >= live.slot:
                 bits = _bits_of(live.point, twin.point.open_offsets())
                 left |= bits
+                live.rests_on = self.journal.mark()
                 self._mark_alone(live, bits)
         if left:
             self.journal.write({"l": [[live.number, left]]})
@@ -345,6 +410,12 @@ class CheckPointBuffer:
             old.append(live)
         return old
 
+    def handed_over(self, lives: list[LiveCheckPoint]) -> None:
+        """Finish check points that are in the revive topic."""
+        latest = max((live.point.pop_time for live in lives), default=0)
+        self._handed_over_until = max(self._handed_over_until, latest)
+        self.finish(lives)
+
     def finish(self, lives: list[LiveCheckPoint]) -> None:
         """Finish check points that were revived or handed over, and note it in the journal."""
         open_ones = [live for live in lives if not live.ended]
@@ -353,12 +424,15 @@ class CheckPointBuffer:
         for live in open_ones:
             queue = live.queue
             self.in_flight[queue] -= (live.full & ~live.point.bit_map).bit_count()
+            live.rests_on = self.journal.mark()
             self._end(live)
         self.journal.write({"e": [live.number for live in open_ones]})
 
-    def _end(self, live: LiveCheckPoint) -> None:
+    def _end(self, live: LiveCheckPoint, *, is_done: bool = True) -> None:
         live.ended = True
-        if self._ended_here is not None:
+        for key in live.earlier:
+            self._forget_receipt(key, live)
+        if self._ended_here is not None and is_done:
             spans = self._ended_here.setdefault(live.queue, Spans())
             for offset in _offsets_of(live.point, live.full):
                 spans.add(offset, offset + 1)
@@ -373,8 +447,30 @@ class CheckPointBuffer:
         if self.in_flight.get(queue, 0) <= 0:
             self.in_flight.pop(queue, None)
         if live.next_begin >= 0:
+            if live.rests_on is not None and not self.journal.is_final(live.rests_on):
+                self._resting.append(live)
             self._commit(queue)
         self.on_ended(queue)
+
+    def _forget_receipt(self, key: PointKey, live: LiveCheckPoint) -> None:
+        renewed = self._renewed.get(key, {})
+        if renewed.get(live.point.start_offset) is live:
+            del renewed[live.point.start_offset]
+            if not renewed:
+                del self._renewed[key]
+
+    def settle(self) -> None:
+        """Move groups' offsets over the check points whose end can be lost no more by now."""
+        while self._resting and self._is_settled(self._resting[0]):
+            self._commit(self._resting.popleft().queue)
+
+    def _is_settled(self, live: LiveCheckPoint) -> bool:
+        return live.rests_on is None or self.journal.is_final(live.rests_on)
+
+    @property
+    def is_settled(self) -> bool:
+        """Returns whether no group's offset waits for the log."""
+        return not self._resting
 
     def _commit(self, queue: QueueKey) -> None:
         """The group's offset moves over the ended check points at the head of the queue."""
@@ -382,7 +478,7 @@ class CheckPointBuffer:
         if cursor is None:
             return
         next_begin = -1
-        while cursor and cursor[0].ended:
+        while cursor and cursor[0].ended and self._is_settled(cursor[0]):
             next_begin = cursor.popleft().next_begin
         if not cursor:
             del self._cursors[queue]
@@ -392,17 +488,20 @@ class CheckPointBuffer:
     # --- journal -----------------------------------------------------------------------------------------------------
 
     def oldest_needed(self) -> int:
-        """Queue offset of the first journal record that tells of a live check point, or of what stands behind one; -1:
-        there is none."""
+        """Queue offset of the first journal record that tells of a live check point, of what stands behind one, or of
+        one whose end may be lost yet; -1: there is none."""
         self._late = [live for live in self._late if not live.ended]
         first = next((live.journal_offset for live in self._live.values() if live.journal_offset >= 0), -1)
-        return min((at for at in (first, *(live.needed_from for live in self._late)) if at >= 0), default=-1)
+        others = (*(live.needed_from for live in self._late), *(live.journal_offset for live in self._resting))
+        return min((at for at in (first, *others) if at >= 0), default=-1)
 
     def clear(self) -> None:
         """Forget everything, because another broker of the group is active now."""
-        for table in (self._live, self._by_number, self._slots, self._cursors, self.in_flight):
+        for table in (self._live, self._by_number, self._slots, self._cursors, self._renewed, self.in_flight):
             table.clear()
+        self._handed_over_until = self._clock.wall_ms()
         self._late = []
+        self._resting.clear()
         self._ended_here = None
         self._passed_on = []
 
@@ -427,6 +526,10 @@ class CheckPointBuffer:
             number, revive_qid, next_begin = row[0], row[6], row[9]
             self._next_number = max(self._next_number, number)
             self._insert(number, point_of(row), revive_qid, next_begin).journal_offset = offset
+        for number, *receipt in entries.get("h", ()):
+            live = self._by_number.get(number)
+            if live is not None:
+                self._renew(live, (*live.earlier, _key_of(live, *receipt)))
         for number, mask in entries.get("a", ()):
             self._next_number = max(self._next_number, number)
             live = self._by_number.get(number)
@@ -462,12 +565,21 @@ class CheckPointBuffer:
         self._ended_here = {}
 
     def keep_for_master(self, late: LateAck) -> None:
-        """Keep an ack of a check point that the master had handed over before this slave began to act."""
+        """Keep what was acknowledged, or delivered to another broker group, of a check point that the master had handed
+        over before this slave began to act."""
         point = late.point
         if not point.diffs:
             point = replace(point, diffs=list(range(point.num)))
         bits = sum(1 << index for offset in late.offsets if (index := point.index_of(offset)) >= 0)
         self._passed_on.append([*_entry(LiveCheckPoint(_NO_NUMBER, point, late.revive_qid, -1, 0)), bits])
+
+    def kept_for_master(self) -> dict[PointKey, set[int]]:
+        """Return the queue offsets of `keep_for_master`, by check point."""
+        kept: dict[PointKey, set[int]] = {}
+        for row in self._passed_on:
+            point = point_of(row)
+            kept.setdefault(point.key, set()).update(_offsets_of(point, row[12]))
+        return kept
 
     def hand_back(self) -> list[list[Any]]:
         """Return the journal's rows of all check points that have not ended, with the bits of acknowledged messages at
@@ -479,6 +591,19 @@ class CheckPointBuffer:
             *([*_entry(live), live.point.bit_map] for live in self._live.values()),
             *([*_entry(live), live.full] for live in ended),
             *self._passed_on,
+        ]
+
+    def earlier_receipts(self) -> list[list[Any]]:
+        """Return the journal's rows of receipts that messages had before their time was changed."""
+        return [row for live in self._live.values() for row in _earlier(live)]
+
+    def pairs_of_twins(self) -> list[list[int]]:
+        """Return numbers of two check points each that hold the same message."""
+        return [
+            [live.number, twin.number]
+            for live in self._live.values()
+            for twin in live.twins
+            if not twin.ended and live.number < twin.number
         ]
 
     def noted_before(self, end: int) -> list[int]:
@@ -498,7 +623,13 @@ class CheckPointBuffer:
         ]
 
     def take_back(
-        self, known_end: int, rows: list[list[Any]], noted: Container[int], done: list[list[Any]]
+        self,
+        known_end: int,
+        rows: list[list[Any]],
+        noted: Container[int],
+        done: list[list[Any]],
+        earlier: list[list[Any]],
+        pairs: list[list[int]],
     ) -> list[LateAck]:
         """Take in what `hand_back` of a slave said.
 
@@ -509,12 +640,14 @@ class CheckPointBuffer:
                 that is not known here any more has ended since: it was handed over to the revive topic as this broker
                 ended, or revived.
             done: what `done_here` of the slave said.
+            earlier: what `earlier_receipts` of the slave said.
+            pairs: what `pairs_of_twins` of the slave said.
 
         Returns:
             What was acknowledged of those, for the revive topic. A slave that acts as master keeps it for its master.
         """
         late: list[LateAck] = []
-        theirs: dict[tuple[str, str, int, int, int, str], list[Any]] = {}
+        theirs: dict[PointKey, list[Any]] = {}
         for row in rows:
             point = point_of(row)
             if row[0] in noted and point.key not in self._live:
@@ -542,23 +675,45 @@ class CheckPointBuffer:
                 given.append(live)
                 for offset in _offsets_of(live.point, row[12] & live.full):
                     spans.setdefault(live.queue, Spans()).add(offset, offset + 1)
+        held = _held(theirs.values())
         for live in unknown:
-            is_done = spans.get(live.queue, Spans())
-            bits[live] = _bits_of(live.point, [at for at in live.point.open_offsets() if at in is_done])
-        bits = {live: mask for live, mask in bits.items() if mask}
-        twins = _twins(unknown, given, bits)
-        if added or bits or twins:
-            acks = [[live.number, mask] for live, mask in bits.items()]
-            pairs = [[one.number, other.number] for one, other in twins]
-            entries: dict[str, list[Any]] = {"p": [_entry(live) for live in added], "a": acks}
-            self._noted(added, self.journal.write(entries | ({"t": pairs} if pairs else {}))[0])
+            is_done, is_held = spans.get(live.queue, Spans()), held.get(live.queue, ())
+            of_done = [at for at in live.point.open_offsets() if at in is_done and at not in is_held]
+            bits[live] = _bits_of(live.point, of_done)
+        passed = {live: bits[live] & _bits_of(live.point, held.get(live.queue, ())) for live in bits}
+        bits = {live: mask & ~passed[live] for live, mask in bits.items()}
+        marked = {live: mask | passed[live] for live, mask in bits.items()}
+        by_number = {row[0]: self._live[key] for key, row in theirs.items()}
+        twins = list(dict.fromkeys([*_twins(unknown, given, marked), *_pairs(by_number, pairs)]))
+        if added or any(marked.values()) or twins:
+            self._take_receipts(by_number, set(added), earlier)
+            entries = {
+                "p": [_entry(live) for live in added],
+                "a": [[live.number, mask] for live, mask in bits.items() if mask],
+                "l": [[live.number, mask] for live, mask in passed.items() if mask],
+                "t": [[one.number, other.number] for one, other in twins],
+                "h": [row for live in added for row in _earlier(live)],
+            }
+            self._noted(added, self.journal.write({name: rows for name, rows in entries.items() if rows})[0])
         for live, mask in bits.items():
             if mask := mask & ~live.point.bit_map:  # else its twin, which came before it, is acknowledged
                 self._mark(live, mask)
+        for live, mask in passed.items():
+            if mask := mask & ~live.point.bit_map:
+                self._mark_alone(live, mask)
         for pair in twins:
             _make_twins(*pair)
         self._take_done(done)
         return late
+
+    def _take_receipts(
+        self, by_number: dict[int, LiveCheckPoint], added: set[LiveCheckPoint], earlier: list[list[Any]]
+    ) -> None:
+        """`by_number`: a slave's numbers of check points."""
+        for number, *receipt in earlier:
+            live = by_number.get(number)
+            if live is not None and live in added:
+                self._renew(live, (*live.earlier, _key_of(live, *receipt)))
 
     def _take_done(self, done: list[list[Any]]) -> None:
         for topic, group, queue_id, offset, bounds in done:
@@ -582,6 +737,17 @@ def _bits_of(point: PopCheckPoint, offsets: Iterable[int]) -> int:
     return bits & ~point.bit_map
 
 
+def _held(rows: Iterable[list[Any]]) -> dict[QueueKey, set[int]]:
+    """The queue offsets of messages that are open in a check point of a slave. They may count as done in another one of
+    the slave, which had them before their time was changed, or left them to its twin: they were passed on."""
+    held: dict[QueueKey, set[int]] = {}
+    for row in rows:
+        point = point_of(row)
+        open_offsets = _offsets_of(point, ~row[12])
+        held.setdefault((point.topic, point.group, point.queue_id), set()).update(open_offsets)
+    return held
+
+
 def _twins(
     unknown: list[LiveCheckPoint], given: list[LiveCheckPoint], bits: dict[LiveCheckPoint, int]
 ) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
@@ -599,6 +765,14 @@ def _twins(
         for other in holders.get((live.queue, offset), ())
     }
     return list(pairs)
+
+
+def _pairs(
+    by_number: dict[int, LiveCheckPoint], numbers: list[list[int]]
+) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
+    """Those of the pairs that are not twins yet."""
+    found = [(by_number.get(one), by_number.get(other)) for one, other in numbers]
+    return [(one, other) for one, other in found if one and other and other not in one.twins]
 
 
 def _first_needed(live: LiveCheckPoint) -> int:
@@ -626,3 +800,12 @@ def _entry(live: LiveCheckPoint) -> list[Any]:
         live.number, point.topic, point.group, point.queue_id, point.pop_time, point.invisible_time, live.revive_qid,
         point.start_offset, point.diffs, live.next_begin, int(point.suspend), point.broker_name,
     ]  # fmt: skip
+
+
+def _earlier(live: LiveCheckPoint) -> list[list[Any]]:
+    """The journal's rows of the receipts that the message of a check point had before its time was changed."""
+    return [[live.number, start_offset, pop_time, name] for *_, start_offset, pop_time, name in live.earlier]
+
+
+def _key_of(live: LiveCheckPoint, start_offset: int, pop_time: int, broker_name: str) -> PointKey:
+    return *live.queue, start_offset, pop_time, broker_name

@@ -21,10 +21,12 @@ The answer's body is a JSON object; empty from a slave that did not act as maste
     done     of each queue of which the slave gave something away, or in which something has ended: how far the group
              has come, and which messages are done (CheckPointBuffer.done_here). The master may have given such a
              message to somebody else before it was away, and its slave did not learn of that
+    earlier  receipts that messages had before the slave, or the master before it, changed their time (PopJournal, h)
+    twins    pairs of numbers of check points that hold the same message (PopJournal, t)
     log      physical end of the slave's log: rows of topics that were deleted behind it count for nothing
     orders   queues consumed in order (OrderService.hand_back)
 
-Slaves of earlier versions do not tell `done` and `log`.
+Slaves of earlier versions do not tell `done`, `earlier`, `twins` and `log`.
 
 RocketMQ's brokers do not know the question. A master that gets no answer gives again what was open at the slave.
 """
@@ -65,6 +67,8 @@ def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: in
             "live": buffer.hand_back(),
             "noted": buffer.noted_before(end),
             "done": buffer.done_here(),
+            "earlier": buffer.earlier_receipts(),
+            "twins": buffer.pairs_of_twins(),
             "log": log_end,
             "orders": orders.hand_back(),
         }
@@ -84,7 +88,7 @@ def take_in(
             # a journal that is shorter than the slave's has lost its end, and does not say what has ended
             noted = set(told.get("noted", ())) if told["end"] <= journal_end else set()
             live, done, in_order = (_living(told, *place, deletions) for place in _TOPIC_AT.items())
-            late = buffer.take_back(told["end"], live, noted, done)
+            late = buffer.take_back(told["end"], live, noted, done, told.get("earlier", []), told.get("twins", []))
             orders.take_back(in_order)
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
                      len(told["live"]), len(told["orders"]))  # fmt: skip
@@ -123,7 +127,7 @@ def _check(told: dict[str, Any]) -> None:
         bounds = row[4]
         if len(bounds) % 2 or not all(isinstance(bound, int) for bound in bounds):
             raise TypeError(f"{bounds!r:.80} are not starts and ends")
-    check_entries({"o": told["orders"]})
+    check_entries({"o": told["orders"], "h": told.get("earlier", []), "t": told.get("twins", [])})
     for row in told["orders"]:
         OrderInfo.from_json(row[4])
 
@@ -131,12 +135,16 @@ def _check(told: dict[str, Any]) -> None:
 class HandBackProcessor(RequestProcessor):
     """The slave's end."""
 
-    def __init__(self, hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, give_way: Callable[[], None], hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]
+    ) -> None:
         """
         Args:
-            hand_back: gives the answer's body to a `returnId`, and has the slave wait for its master.
+            give_way: has the slave wait for its master.
+            hand_back: gives the answer's body to a `returnId`.
             rest: returns when this slave delivers nothing to other broker groups any more while it waits.
         """
+        self._give_way = give_way
         self._hand_back = hand_back
         self._rest = rest
 
@@ -144,7 +152,8 @@ class HandBackProcessor(RequestProcessor):
         return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer}
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
-        """Answers when what the master asks next, how far delayed and timer messages are, is all that was done."""
-        body = self._hand_back(request.ext.get("returnId", ""))
+        """Answers when what this slave knows, and what the master asks next, how far delayed and timer messages are, is
+        all that was done: messages whose time is over may be on their way to another group."""
+        self._give_way()
         await self._rest()
-        connection.send(request.reply(body=body))
+        connection.send(request.reply(body=self._hand_back(request.ext.get("returnId", ""))))

@@ -12,6 +12,8 @@ was killed knows again what was given to whom and what was acknowledged. A recor
     t   numbers of two check points that hold the same message (see check_point_buffer.py)
     l   what such a one has left to the other, or was acknowledged by the other's receipt: [number of the check point,
         bits]
+    h   receipts that the one message of a check point had before its time was changed: [number of the check point,
+        startOffset, popTime, brokerName]
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
 
@@ -37,6 +39,7 @@ from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.record_layout import body_size_at, sys_flag_of
 from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "d": (int, int),
     "t": (int, int),
     "l": (int, int),
+    "h": (int, int, int, str),
     "r": (str, str, int, int),
     "o": (str, str, int, int, dict),
 }
@@ -104,6 +108,14 @@ class PopJournal:
         if the store has not taken all of it."""
         self.catch_up()
         return NOT_NOTED if self._late else self._written_end
+
+    def mark(self) -> LogMark:
+        """Return the mark of all that is in the log now."""
+        return self._store.marks.mark()
+
+    def is_final(self, mark: LogMark) -> bool:
+        """Return whether nothing before `mark` can be lost any more."""
+        return self._store.marks.is_final(mark)
 
     def takes_nothing(self) -> bool:
         """Returns whether this broker should write its journal and cannot."""

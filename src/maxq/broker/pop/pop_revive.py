@@ -10,7 +10,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any, Final
 
@@ -98,7 +98,8 @@ class PopReviveService:
         self._clock = env.clock
         self._own = env.own
         self._delivered_until = delivered_until
-        self._keep = buffer.keep_for_master
+        self._buffer = buffer
+        self._kept: dict[Key, set[int]] = {}  # what this slave, which acts as master, knew when it began to
         self._doubt = doubt
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
@@ -110,6 +111,7 @@ class PopReviveService:
     def start(self) -> None:
         """Go on from the committed offsets, or the queue's end if that lies before."""
         topic = self.records.topic
+        self._kept = self._buffer.kept_for_master()
         self._queues = [
             _Queue(
                 queue_id,
@@ -158,10 +160,12 @@ class PopReviveService:
         if not busy:
             return 0
         until_ms = await self._shown_until()
+        ends = [self._store.max_offset(self.records.topic, queue.queue_id) for queue in busy]
         done = 0
-        for queue in busy:
+        for queue, end in zip(busy, ends, strict=True):
             done += await self._read(queue)
-            done += await self._handle_due(queue, until_ms)
+            if queue.position >= end:  # else there may be acks that were not read
+                done += await self._handle_due(queue, until_ms)
         await self._commit(busy)
         return done
 
@@ -221,7 +225,9 @@ class PopReviveService:
                 return
             point.revive_offset = at
             queue.points.pop(point.key, None)
-            queue.points[point.key] = point
+            _mark(point, self._kept.get(point.key, ()))
+            if point.open_offsets():
+                queue.points[point.key] = point
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = AckMsg.decode(message.body, is_batch=message.tags == BATCH_ACK_TAG)
             self._counts.got[ack.group, ack.topic, str(queue.queue_id), "ACK"] += 1
@@ -233,10 +239,7 @@ class PopReviveService:
         found = queue.points.get(ack.key)
         if found is None:
             return
-        for offset in ack.offsets:
-            index = found.index_of(offset)
-            if index >= 0:
-                found.bit_map |= 1 << index
+        _mark(found, ack.offsets)
         if not found.open_offsets():
             del queue.points[ack.key]
 
@@ -260,7 +263,7 @@ class PopReviveService:
         if point is None:
             return None
         self._acked(queue, ack)
-        self._keep(LateAck(point, ack.offsets, queue.queue_id))
+        self._buffer.keep_for_master(LateAck(point, ack.offsets, queue.queue_id))
         return PutMessageResult(PutMessageStatus.PUT_OK, message_count=1)
 
     # --- reviving ----------------------------------------------------------------------------------------------------
@@ -270,11 +273,14 @@ class PopReviveService:
         for point in due:
             if not self._is_current(queue) or self._doubt() is not None:
                 break
-            failed = point.open_offsets()
+            given = failed = point.open_offsets()
             with self._passed_over("the check point at record %d of revive queue %d, which is tried again",
                                    point.revive_offset, queue.queue_id):  # fmt: skip
                 failed = await self.reviver.revive(point)
             left = [offset for offset in failed if not await self._put_again(point, offset, queue.queue_id)]
+            delivered = [offset for offset in given if offset not in left]
+            if delivered and not self._own.is_master:  # elsewhere: the master would deliver it once more
+                self._buffer.keep_for_master(LateAck(point, delivered, queue.queue_id))
             if left:  # its record stays the first one that is needed; what is revived is not revived again
                 point.leave_open(left)
                 break
@@ -309,3 +315,11 @@ class PopReviveService:
             if self._is_current(queue) and offset > self._committed(queue):
                 self._offsets.commit_offset("pop revive", REVIVE_GROUP, self.records.topic, queue.queue_id, offset)
                 queue.done = {at: journal for at, journal in queue.done.items() if at > offset}
+
+
+def _mark(point: PopCheckPoint, queue_offsets: Iterable[int]) -> None:
+    """These messages are acknowledged, as far as they are the check point's."""
+    for offset in queue_offsets:
+        index = point.index_of(offset)
+        if index >= 0:
+            point.bit_map |= 1 << index

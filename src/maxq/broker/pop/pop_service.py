@@ -137,24 +137,28 @@ class PopService:
         if refusal is not None:
             raise RequestRefusedError(refusal.code, refusal.remark)
 
+    def give_way(self) -> None:
+        """This slave promises nothing from now on, for its master comes back. What it knows is told when nothing is
+        under way any more (`hand_back`)."""
+        if self._task is None or self._acting.is_acting_master:
+            self._held_until_ms = self._clock.monotonic_ms() + hand_back.HELD_MS
+            self._ready.clear()
+            self._buffer.is_open = False
+
     def hand_back(self, return_id: str) -> bytes:
         """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
         the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
         still, and its sign of life was under way. One that begins to act only now, for no name server knows its master
         yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
-        now_ms = self._clock.monotonic_ms()
+        self.give_way()
         if self._task is None:
-            self._held_until_ms = now_ms + hand_back.HELD_MS
             was_told = self._asked_for is not None and self._asked_for != (return_id or None)
-            if now_ms >= self._kept_until_ms or was_told:
+            if self._clock.monotonic_ms() >= self._kept_until_ms or was_told:
                 return b""
             self._asked_for = return_id
             return self._kept
         if not self._acting.is_acting_master:
             return b""
-        self._ready.clear()
-        self._buffer.is_open = False
-        self._held_until_ms = now_ms + hand_back.HELD_MS
         if not self._knows:
             raise RequestRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "this slave reads what was popped before it began to act: ask again"
@@ -208,6 +212,7 @@ class PopService:
         if self._knows and self._journal.may_write:
             if self._settings.store.timer_wheel_enable:
                 await self._hand_over([live for live in self._buffer.take_old(1 << 62, 0) if not live.has_twins])
+            await self._settle()
             self._commit_journal(at_once=True)
         await self._save()
 
@@ -324,6 +329,7 @@ class PopService:
 
     async def _tick(self) -> None:
         self._journal.catch_up()
+        self._buffer.settle()
         now_ms = self._clock.monotonic_ms()
         if len(self._buffer) and now_ms >= self._again_ms:
             await self._revive_due()
@@ -331,6 +337,7 @@ class PopService:
             self._counts.scanned(self._clock.monotonic_ms() - now_ms)
         if now_ms - self._revived_ms >= self._settings.broker.revive_interval:
             self._revived_ms = now_ms
+            await self._settle()
             await self._revive.run_once()
             self._commit_journal()
         if now_ms - self._cleaned_ms >= _CLEAN_MS:
@@ -339,6 +346,12 @@ class PopService:
         if now_ms - self._saved_ms >= _SAVE_MS:
             self._saved_ms = now_ms
             await self._save()
+
+    async def _settle(self) -> None:
+        """See CheckPointBuffer.settle; with ASYNC_FLUSH the log would be long in coming."""
+        if not self._buffer.is_settled:
+            await self._store.marks.make_final(self._store.marks.mark())
+            self._buffer.settle()
 
     async def _revive_due(self) -> None:
         due = self._buffer.take_due()
@@ -396,10 +409,10 @@ class PopService:
                 if not result.ok:
                     log.warning("a check point could not be handed over: %s", result.remark or result.status.name)
                     self._again_ms = self._clock.monotonic_ms() + _AGAIN_MS
-                    self._buffer.finish(done)
+                    self._buffer.handed_over(done)
                     return
                 done.append(live)
-            self._buffer.finish(done)
+            self._buffer.handed_over(done)
             await asyncio.sleep(0)
 
     async def _put_acks(self, live: LiveCheckPoint, given: list[int]) -> PutMessageResult:

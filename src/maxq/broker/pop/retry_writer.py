@@ -93,6 +93,8 @@ class RetryWriter:
             if attempt.failed:
                 failed.append(offset)
         for offset, message in messages.items():
+            if not point.is_open(offset):  # it was acknowledged, or its time was changed, while others were awaited
+                continue
             with self._passed_over(*_named(point, offset)) as attempt:
                 for one in _singles(message):
                     await self._put_copy(point, one, retry_topic)

@@ -57,6 +57,8 @@ _RETRY: Final = 3.0
 #: A table that tells of more log than is here is waited for so many times so many seconds.
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.02
+#: … and one that no other can be taken for: a slave that is always behind by some seconds is to have offsets.
+_LONG_LOOKS: Final = 150
 #: Topics that one line of the log names.
 _NAMED: Final = 20
 
@@ -388,11 +390,30 @@ class SlaveSynchronize:
             )
             if "deletedTopics" in first:
                 self._tables.adopt_deletions(first["deletedTopics"])
-            offsets.take_from_master(first)
+            await self._take_page(first)
             while following:
                 page, following = await self._ask(self._api.consumer_offsets(address, following))
-                offsets.take_from_master(page)
+                await self._take_page(page)
             offsets.took_from_master(first)
+
+    async def _take_page(self, page: dict[str, Any]) -> None:
+        """Take a page of the master's consumer offsets when the log that it rests on is here: a pop group is beyond a
+        message that nobody acknowledged because the log has a copy of it.
+
+        Raises:
+            RemoteProtocolError: the log is far behind, or these are no offsets; nothing was changed.
+        """
+        end = page.get("logEnd", 0)
+        if not isinstance(end, int):
+            raise RemoteProtocolError(f"logEnd is {end!r:.80}")
+        if not await self._has_log(end, _LONG_LOOKS):
+            raise RemoteProtocolError(
+                f"they rest on the log up to {end}, and what is here ends at {self._log_end()}: they are taken when "
+                "this slave has caught up"
+            )
+        if not self._joins_master():
+            raise RemoteProtocolError("the link to its log ended before it was here")
+        self._tables.offsets.take_from_master(page)
 
     async def _ahead_of(self, address: str) -> list[SlaveCommit]:
         """Returns the offsets that clients committed here and the master's table lacks."""
@@ -439,8 +460,8 @@ class SlaveSynchronize:
         if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
             await TABLES.run(self._tables.files.write_delay_offsets, text)
 
-    async def _has_log(self, end: int) -> bool:
-        for _ in range(_LOOKS):
+    async def _has_log(self, end: int, looks: int = _LOOKS) -> bool:
+        for _ in range(looks):
             if self._log_end() >= end:
                 return True
             await asyncio.sleep(_LOOK_SECONDS)

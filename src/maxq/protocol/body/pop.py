@@ -86,6 +86,10 @@ class PopCheckPoint:
         except ValueError:
             return -1
 
+    def is_open(self, queue_offset: int) -> bool:
+        """Returns whether this message of its messages is not acknowledged."""
+        return not self.bit_map >> self.index_of(queue_offset) & 1
+
     def open_offsets(self) -> list[int]:
         """Queue offsets of the messages that are not acknowledged."""
         distances = self.diffs or range(self.num)

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from maxq.broker.pop.retry_writer import RetryWriter
 from maxq.broker.tables.topic.topic_validator import JOURNAL_TOPIC
 from maxq.client.results.pop_result import PopStatus, handle_of
 from maxq.codes import RequestCode, ResponseCode
+from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
 from maxq.protocol.message.message import MessageExt
@@ -40,6 +43,16 @@ async def _filled(broker: RunningBroker, count: int, queues: int = 4, topic: str
         reply = await broker.send(topic, b"%03d" % number, queue_id=number % queues, TAGS="AB"[number % 2])
         assert reply.code == 0, reply.remark
     return [b"%03d" % number for number in range(count)]
+
+
+def _under(message: MessageExt, reply: RemotingCommand) -> MessageExt:
+    """The message with the handle that a change of its invisible time has given it."""
+    old = handle_of(message)
+    handle = ExtraInfo(
+        old.queue_offset or 0, int(reply.ext["popTime"]), int(reply.ext["invisibleTime"]),
+        int(reply.ext["reviveQid"]), old.retry, old.broker_name, old.queue_id, old.queue_offset,
+    )  # fmt: skip
+    return replace(message, properties={**message.properties, "POP_CK": str(handle)})
 
 
 async def test_every_message_is_given_once_and_none_comes_after_its_ack(broker: RunningBroker) -> None:
@@ -159,7 +172,7 @@ async def test_a_changed_invisible_time_counts_and_the_old_handle_does_not(start
     (message,) = await popped(broker)
     reply = await change_time(broker, message, 200)
     assert reply.code == 0
-    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 1
+    await until(lambda: broker.controller.offsets.query_offset(GROUP, "T", 0) == 1)
     (again,) = await popped(broker, poll_time=20_000)
     assert again.reconsume_times == 1
     taken_ms = int(again.properties["POP_CK"].split()[1]) - int(reply.ext["popTime"])
@@ -179,22 +192,71 @@ async def test_the_new_handle_acknowledges(start_broker: Start) -> None:
     broker = await start_broker(**QUICK)
     await _filled(broker, 1)
     (message,) = await popped(broker)
-    reply = await change_time(broker, message, LONG_MS)
-    old = handle_of(message)
-    message.properties["POP_CK"] = str(
-        ExtraInfo(
-            old.queue_offset or 0,
-            int(reply.ext["popTime"]),
-            int(reply.ext["invisibleTime"]),
-            int(reply.ext["reviveQid"]),
-            old.retry,
-            old.broker_name,
-            old.queue_id,
-            old.queue_offset,
-        )
-    )
+    message = _under(message, await change_time(broker, message, LONG_MS))
     assert (await ack(broker, message)).code == 0
     assert len(broker.controller.popping.buffer) == 0
+
+
+@pytest.mark.parametrize("with_others", [False, True])
+@pytest.mark.parametrize("by_batch", [False, True])
+@pytest.mark.parametrize("by", ["first", "lost", "last"])
+async def test_a_change_of_time_that_is_asked_for_again_leaves_one_message(
+    start_broker: Start, with_others: bool, by_batch: bool, by: str
+) -> None:
+    """The first answer was lost, or late. The message does not come again after its ack, whichever handle names it."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 1 + with_others, queues=1)
+    message, *others = await popped(broker)
+    lost = _under(message, await change_time(broker, message, 2_000))
+    last = _under(message, await change_time(broker, message, 2_000))
+    acked = {"first": message, "lost": lost, "last": last}[by]
+    reply = await (batch_ack(broker, [acked]) if by_batch else ack(broker, acked))
+    assert reply.code == 0
+    assert broker.controller.popping.buffer.in_flight == ({("T", GROUP, 0): 1} if others else {})
+    assert await popped(broker, poll_time=4_000) == []
+
+
+async def test_a_message_that_was_acknowledged_does_not_come_because_its_time_is_changed_then(
+    start_broker: Start,
+) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 1)
+    (message,) = await popped(broker)
+    assert (await ack(broker, message)).code == 0
+    assert (await change_time(broker, message, 500)).code == 0
+    assert await popped(broker, poll_time=3_000) == []
+
+
+async def test_a_handle_of_what_was_handed_over_changes_the_time(start_broker: Start) -> None:
+    broker = await start_broker(popCkStayBufferTime="300", popCkStayBufferTimeOut="100", **QUICK)
+    await _filled(broker, 2, queues=1)
+    given = await popped(broker, invisible_time=4_000)
+    await until(lambda: len(broker.controller.popping.buffer) == 0)
+    later = _under(given[0], await change_time(broker, given[0], 60_000))
+    assert bodies(await popped(broker, poll_time=10_000)) == bodies(given[1:])
+    await ack(broker, later)
+
+
+async def test_a_message_that_is_acknowledged_while_it_is_made_ready_to_come_again_does_not_come(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others of its check point are read from a slow disk."""
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 2, queues=1)
+    real = RetryWriter._message
+    given: list[MessageExt] = []
+
+    async def message(writer: RetryWriter, point: PopCheckPoint, offset: int) -> MessageExt | None:
+        if offset == 1:
+            assert (await ack(broker, given[0])).code == 0
+        return await real(writer, point, offset)
+
+    monkeypatch.setattr(RetryWriter, "_message", message)
+    given += await popped(broker, invisible_time=500)
+    again: list[MessageExt] = []
+    while not again:
+        again += await popped(broker, poll_time=3_000)
+    assert bodies(again) == [b"001"]
 
 
 async def test_acks_of_one_arrival_share_a_record_and_odd_ones_among_them_are_answered_too(

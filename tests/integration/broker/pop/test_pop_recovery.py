@@ -1,9 +1,13 @@
 """Pop consumption over stops, kills and changes of hands: nothing lost, nothing acknowledged comes back."""
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from maxq.broker.pop import pop_revive
 from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
 from maxq.broker.pop.retry_writer import RetryWriter
@@ -16,6 +20,7 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import Message, MessageExt, encode_batch
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
+from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from tests.integration.broker.conftest import Start
 from tests.integration.broker.harness import RunningBroker, copy_as_killed, until
@@ -106,7 +111,7 @@ async def test_a_message_that_two_hold_is_acknowledged_by_either_also_after_a_st
     given = await popped(broker, invisible_time=4_000)
     (row,) = broker.controller.popping.buffer.hand_back()
     of_the_slave = [*row[:4], broker.controller.store.time.now_ms(), 5_000, *row[6:]]
-    broker.controller.popping.buffer.take_back(0, [of_the_slave], (), [])
+    broker.controller.popping.buffer.take_back(0, [of_the_slave], (), [], [], [])
     assert len(broker.controller.popping.buffer) == 2
     await broker.stop()
     broker = await start_broker(**QUICK)
@@ -119,9 +124,8 @@ async def test_what_is_open_for_long_is_handed_over_and_bounds_the_journal(start
     await _filled(broker, 4, queues=1)
     given = await popped(broker, invisible_time=60_000)
     buffer = broker.controller.popping.buffer
-    await until(lambda: len(buffer) == 0)
-    assert broker.controller.offsets.query_offset(GROUP, "T", 0) == 4
     offsets = broker.controller.offsets
+    await until(lambda: len(buffer) == 0 and offsets.query_offset(GROUP, "T", 0) == 4)
     await until(lambda: offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0) >= 2)
     await batch_ack(broker, given)
     assert broker.controller.store.max_offset("rmq_sys_wheel_timer", 0) == 2  # the check point, and its acks
@@ -155,6 +159,39 @@ async def test_javas_check_points_and_acks_are_read(start_broker: Start) -> None
     await until(lambda: broker.controller.offsets.query_offset(REVIVE_GROUP, REVIVE, 3) == 3)
     retried = _records(broker, retry_topic_v1("T", GROUP), 0)
     assert bodies(retried) == [b"000", b"004"]
+
+
+async def test_acks_that_stand_far_behind_their_check_point_are_read_before_it_is_revived(
+    start_broker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading takes longer than one turn may, as after a long pause."""
+    monkeypatch.setattr(pop_revive, "_UNITS", 1)
+    broker = await start_broker(reviveScanTime="2", **QUICK)
+    await _filled(broker, 2, queues=1)
+    await pop(broker)  # the group is known
+    revive, clock = broker.controller.popping.revive, broker.controller.env.clock
+    turns = itertools.count()
+    monkeypatch.setattr(revive, "_clock", SlowTurns(clock, turns))
+    _put(broker, "ck", PopCheckPoint("T", GROUP, 0, 0, 1_000, 500, "broker-a", [0, 1], 2).encode())
+    for _ in range(20):
+        _put(broker, "ck", b"not a check point")
+    _put(broker, BATCH_ACK_TAG, AckMsg("T", GROUP, 0, 0, 1_000, "broker-a", [0], is_batch=True).encode())
+    retry_topic = retry_topic_v1("T", GROUP)
+    await until(lambda: broker.controller.store.max_offset(retry_topic, 0) > 0 and revive.waiting == 0)
+    assert bodies(_records(broker, retry_topic, 0)) == [b"001"]
+
+
+class SlowTurns(NamedTuple):
+    """A clock by which everything takes a millisecond."""
+
+    real: Clock
+    turns: Iterator[int]
+
+    def wall_ms(self) -> int:
+        return self.real.wall_ms()
+
+    def monotonic_ms(self) -> int:
+        return next(self.turns)
 
 
 async def test_check_points_of_what_is_gone_are_passed_over(start_broker: Start) -> None:

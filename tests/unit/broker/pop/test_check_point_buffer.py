@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer
 from maxq.protocol.body.pop import PopCheckPoint
+from maxq.store.durability.log_marks import LogMark
 
 QUEUE = ("T", "G", 0)
 
@@ -26,10 +27,11 @@ class Offsets:
 
 
 class Journal:
-    """Remembers what it was told."""
+    """Remembers what it was told. `final`: so much of it can be lost no more."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, list[Any]]] = []
+        self.final = 1 << 62
 
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         self.records.append(entries)
@@ -37,6 +39,12 @@ class Journal:
 
     def noted_end(self) -> int:
         return len(self.records)
+
+    def mark(self) -> LogMark:
+        return LogMark(len(self.records), 0)
+
+    def is_final(self, mark: LogMark) -> bool:
+        return mark.end <= self.final
 
 
 class Clock:
@@ -270,14 +278,15 @@ def test_one_message_gets_a_check_point_of_its_own() -> None:
     point = _pop(buffer, 0, 2, 1_000)
     (live,) = buffer.those([point.key])
     later = PopCheckPoint("T", "G", 0, 1, 2_000, 90_000, "b", [0], 1)
-    assert buffer.replace(later, 5, live, 1) == (1, 2)
+    assert buffer.replace(later, 5, live, 1, by=point.key) == (1, 2)
     assert (point.bit_map, buffer.in_flight, len(buffer)) == (0b10, {QUEUE: 2}, 2)
     (made,) = buffer.those([later.key])
     assert journal.records[-1] == {
         "p": [[made.number, "T", "G", 0, 2_000, 90_000, 5, 1, [0], -1, 0, "b"]], "a": [[live.number, 0b10]],
+        "h": [[made.number, 0, 1_000, "b"]],
     }  # fmt: skip
-    assert buffer.replace(later, 5, live, 1) == (0, 2), "it was acknowledged there"
-    assert buffer.replace(later, 5, live, 7) == (0, 2), "it is another one's"
+    assert buffer.replace(later, 5, live, 1, by=point.key) == (0, 2), "it was acknowledged there"
+    assert buffer.replace(later, 5, live, 7, by=point.key) == (0, 2), "it is another one's"
     buffer.ack(live, [0])
     assert (offsets.committed, buffer.latest_offset(*QUEUE)) == (2, -1), "the new one does not hold the offset"
     buffer.ack(made, [1])
@@ -292,3 +301,79 @@ def test_most_check_points_and_their_age_are_bounded_at_the_border() -> None:
     assert starts(1_000, 3) == []
     assert starts(1_001, 3) == [0]
     assert starts(1_000, 2) == [0]
+
+
+def _change(buffer: CheckPointBuffer, by: PopCheckPoint, offset: int, pop_time: int) -> PopCheckPoint:
+    """The message at `offset` has a check point of its own since this moment; asked for with the receipt of `by`."""
+    point = PopCheckPoint("T", "G", 0, offset, pop_time, 60_000, "b", [0], 1)
+    live = buffer.holder(by.key, offset)
+    assert live is not None
+    buffer.replace(point, 0, live, offset, by=by.key)
+    return point
+
+
+def _replayed(journal: Journal) -> CheckPointBuffer:
+    again, _, _ = _buffer()
+    for at, record in enumerate(journal.records):
+        again.replay(at, record)
+    return again
+
+
+@pytest.mark.parametrize("messages", [1, 2])
+@pytest.mark.parametrize("changes", [1, 2, 3])
+def test_the_receipt_from_before_a_change_of_time_names_who_has_the_message_now(messages: int, changes: int) -> None:
+    """The answers were lost: the consumer asks once more with the receipt that it has, and acknowledges by it, or by
+    one of the answers that came late."""
+    for by_last in (False, True):
+        buffer, offsets, journal = _buffer()
+        first = _pop(buffer, 0, messages, 1_000)
+        for change in range(changes):
+            last = _change(buffer, first, 0, 2_000 + change)
+        for known in (buffer, _replayed(journal)):
+            assert len(known) == messages, "one check point has the message"
+            live = known.holder(last.key if by_last else first.key, 0)
+            assert live is not None
+            known.ack(live, [0])
+            assert len(known) == messages - 1
+            assert not known.is_renewed(first.key) and not known.is_renewed(last.key)
+        assert (offsets.committed == 1) is (messages == 1)
+
+
+def test_receipts_that_nobody_asks_with_are_forgotten() -> None:
+    buffer, _, _ = _buffer()
+    point = _pop(buffer, 0, 1, 1_000)
+    for change in range(5):
+        point = _change(buffer, point, 0, 2_000 + change)
+    assert len(buffer.earlier_receipts()) == len(buffer) == 1
+
+
+def test_a_check_point_that_is_not_here_has_ended_unless_it_was_handed_over() -> None:
+    clock = Clock()
+    buffer, _, _ = _buffer(clock)
+    handed_over, acknowledged = _pop(buffer, 0, 1, clock.wall_ms() + 1), _pop(buffer, 1, 1, clock.wall_ms() + 2)
+    assert not buffer.has_ended(clock.wall_ms()), "it may be of another process"
+    assert buffer.has_ended(handed_over.pop_time)
+    buffer.handed_over(buffer.those([handed_over.key]))
+    assert not buffer.has_ended(handed_over.pop_time)
+    assert buffer.has_ended(acknowledged.pop_time)
+
+
+@pytest.mark.parametrize("end", ["revived", "replaced"])
+def test_the_offset_waits_until_what_the_end_of_a_check_point_put_into_the_log_is_safe(end: str) -> None:
+    buffer, offsets, journal = _buffer()
+    journal.final = 1
+    first, second = _pop(buffer, 0, 1, 1_000), _pop(buffer, 1, 1, 1_001)
+    if end == "revived":
+        journal.records.append({})  # the copy
+        buffer.finish(buffer.those([first.key]))
+    else:
+        _change(buffer, first, 0, 2_000)
+    buffer.ack(buffer.those([second.key])[0], [1])
+    buffer.move_cursor(QUEUE, 5)
+    buffer.settle()
+    assert (offsets.committed, buffer.latest_offset(*QUEUE)) == (0, 5)
+    assert buffer.oldest_needed() == 0, "a start finds the message only there"
+    journal.final = len(journal.records)
+    buffer.settle()
+    assert offsets.committed == 5
+    assert buffer.oldest_needed() == (-1 if end == "revived" else 2)

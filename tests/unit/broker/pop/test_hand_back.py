@@ -206,7 +206,7 @@ def test_a_message_that_two_hold_is_acknowledged_by_either_though_one_has_change
     master = _buffer(OWN)
     _take_in(master, _encode(0, _acting(SLAVES)))
     (of_the_slave,) = master.those([SLAVES.key])
-    master.replace(replace(OF_ONE), 0, of_the_slave, 0)
+    master.replace(replace(OF_ONE), 0, of_the_slave, 0, by=SLAVES.key)
     started = _buffer()
     for at, record in enumerate(cast(Journal, master.journal).records):
         started.replay(at, record)
@@ -221,8 +221,34 @@ def test_a_message_that_was_acknowledged_by_one_of_two_does_not_come_because_the
     _take_in(master, _encode(0, _acting(SLAVES)))
     _ack(master, OWN, 0)
     (of_the_slave,) = master.those([SLAVES.key])
-    master.replace(replace(OF_ONE), 0, of_the_slave, 0)
+    master.replace(replace(OF_ONE), 0, of_the_slave, 0, by=SLAVES.key)
     assert _open(master) == [(OWN.pop_time, [1]), (SLAVES.pop_time, [1, 2])]
+
+
+@pytest.mark.parametrize("messages", [1, 3])
+def test_a_message_of_which_the_slave_changes_the_time_is_acknowledged_by_the_masters_receipt(messages: int) -> None:
+    """Also where the slave's check point has ended with that, for it held no other message."""
+    theirs = PopCheckPoint("T", "G", 0, 0, 9_000, 60_000, "b", list(range(messages)), messages)
+    slave = _acting(theirs)
+    (of_the_slave,) = slave.those([theirs.key])
+    slave.replace(replace(OF_ONE), 0, of_the_slave, 0, by=theirs.key)
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, slave))
+    assert (OF_ONE.pop_time, [0]) in _open(master) and (OWN.pop_time, [0, 1]) in _open(master)
+    _ack(master, OWN, 0)
+    assert not {0} & {at for _, open_offsets in _open(master) for at in open_offsets}
+
+
+def test_a_check_point_that_a_slave_takes_back_ends_no_message() -> None:
+    """Its receipt was given to nobody: the message is the master's, which gave it to somebody that the slave does not
+    know."""
+    slave = _acting()
+    slave.add([(replace(OF_ONE), 0, -1)])
+    slave.take_away(OF_ONE)
+    assert len(slave) == 0
+    master = _buffer(OWN)
+    _take_in(master, _encode(0, slave))
+    assert _open(master) == [(OWN.pop_time, [0, 1])]
 
 
 def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:

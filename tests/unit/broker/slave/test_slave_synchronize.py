@@ -59,6 +59,7 @@ class Client:
 class Scene:
     def __init__(self, **settings: str) -> None:
         self.master = BrokerWorld(settings)
+        self.master.store.max_physical_offset = 0
         self.slave = BrokerWorld({name: text for name, text in settings.items() if name == "enableLmq"})
         self.client = Client(self.master)
         self.own_address = "10.0.0.2:10911"
@@ -544,6 +545,37 @@ async def test_what_the_master_calls_delivered_is_believed_when_the_log_has_it()
     scene.log_end = 5000
     assert await scene.synchronize.sync_all()
     assert scene.files.read_delay_offsets() == table
+
+
+async def test_offsets_that_rest_on_more_log_than_is_here_are_taken_when_it_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group is beyond a popped message because the master's log has a copy of it."""
+    monkeypatch.setattr(slave_synchronize, "_LOOK_SECONDS", 0)
+    scene = Scene()
+    scene.master.offsets.commit_offset("c", "G", "T", 0, 1)
+    table = (await scene.master.send(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))).body_bytes
+    end, scene.log_end = 100, 99
+    row = {**json_dialect.loads(table), "logEnd": end}
+    scene.client.answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = lambda request: request.reply(
+        body=json_dialect.dumps(row)
+    )
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offsets("G", "T") == {}
+    scene.log_end = end
+    assert await scene.synchronize.sync_all()
+    assert scene.slave.offsets.query_offsets("G", "T") == {0: 1}
+
+
+async def test_a_master_says_how_far_its_log_went_when_its_offsets_were_so() -> None:
+    scene = Scene()
+    scene.master.store.max_physical_offset = 7
+    answer = await scene.master.send(
+        RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET, {"deletions": "false", "page": ""})
+    )
+    assert json_dialect.loads(answer.body_bytes)["logEnd"] == 7
+    of_java = await scene.master.send(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))
+    assert "logEnd" not in json_dialect.loads(of_java.body_bytes)
 
 
 async def test_where_the_masters_log_begins_is_known_or_is_not() -> None:

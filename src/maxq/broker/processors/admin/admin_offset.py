@@ -93,12 +93,13 @@ class AdminOffsetProcessor(RequestProcessor):
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer GET_ALL_CONSUMER_OFFSET (43). A MaxQ slave hears which deletions of topics the table knows, and, if it
-        asks, all of them (store/log/deletions.py). It asks for `page` after page, for the whole table may be longer
-        than a frame; RocketMQ's slaves know no pages."""
+        asks, all of them (store/log/deletions.py); and where the log ended when the table was like this. It asks for
+        `page` after page, for the whole table may be longer than a frame; RocketMQ's slaves know no pages."""
         body = self._offsets.head()
         mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:
             body["deletions"] = {"upTo": self._offsets.deleted_up_to}
+            body["logEnd"] = self._store.max_physical_offset
         if not mark and HeaderFields(request.ext).opt_bool("deletions"):
             body["deletedTopics"] = self._store.deletions.to_json()
         if mark is not None:
