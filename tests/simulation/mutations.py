@@ -324,7 +324,7 @@ MUTATIONS: Final = {
         "pop-twins", 0, ((CheckPointBuffer, "_mark_twins", _mark_none),)
     ),
     "what stands behind a check point that came late is not read at a start": Mutation(
-        "pop-twins", 221, ((check_point_buffer, "_first_needed", lambda live: -1),)
+        "pop-twins", 131, ((check_point_buffer, "_first_needed", lambda live: -1),)
     ),
     "what a slave passed on to another check point counts as acknowledged": Mutation(
         "pop-twins", 8, ((check_point_buffer, "_held", lambda rows: {}),)
@@ -332,7 +332,7 @@ MUTATIONS: Final = {
     "the receipt from before a change of time names nothing": Mutation(
         "pop-twins", 5, ((CheckPointBuffer, "_renew", _nothing),)
     ),
-    "an end in order hands over what two hold": Mutation("pop-twins", 13, ((LiveCheckPoint, "has_twins", False),)),
+    "an end in order hands over what two hold": Mutation("pop-twins", 3, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
         "promise-pair", 4, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
