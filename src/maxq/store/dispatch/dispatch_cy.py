@@ -28,6 +28,9 @@ _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 def _hash(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, h: cython.uint) -> cython.uint:
     """Continue Java's String.hashCode over UTF-8 bytes: 31*h + each UTF-16 code unit."""
     c: cython.uint
+    low: cython.uint
+    high: cython.uint
+    more: cython.int
     if not cython.compiled:
         units = bytes(buf[p:end]).decode("utf-8", "replace").encode("utf-16-be", "surrogatepass")
         for i in range(0, len(units), 2):
@@ -39,24 +42,32 @@ def _hash(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, h: 
             p += 4
             continue
         c = buf[p]
-        if c < 0x80:
-            p += 1
-        elif c < 0xE0 and p + 1 < end:
-            c = ((c & 0x1F) << 6) | (buf[p + 1] & 0x3F)
-            p += 2
-        elif c < 0xF0 and p + 2 < end:
-            c = ((c & 0x0F) << 12) | ((buf[p + 1] & 0x3F) << 6) | (buf[p + 2] & 0x3F)
-            p += 3
-        elif p + 3 < end:
-            c = ((c & 0x07) << 18) | ((buf[p + 1] & 0x3F) << 12) | ((buf[p + 2] & 0x3F) << 6) | (buf[p + 3] & 0x3F)
-            p += 4
+        p += 1
+        if c >= 0x80:
+            # what is no UTF-8 counts as U+FFFD, a sequence that breaks off once
+            low, high = 0x80, 0xBF
+            if c < 0xC2 or c > 0xF4:
+                more, c = 0, 0xFFFD
+            elif c < 0xE0:
+                more, c = 1, c & 0x1F
+            elif c < 0xF0:
+                low, high = 0xA0 if c == 0xE0 else 0x80, 0x9F if c == 0xED else 0xBF
+                more, c = 2, c & 0x0F
+            else:
+                low, high = 0x90 if c == 0xF0 else 0x80, 0x8F if c == 0xF4 else 0xBF
+                more, c = 3, c & 0x07
+            while more:
+                if p == end or buf[p] < low or buf[p] > high:
+                    c = 0xFFFD
+                    break
+                c = (c << 6) | (buf[p] & 0x3F)
+                p += 1
+                more -= 1
+                low, high = 0x80, 0xBF
             if c >= 0x10000:
                 c -= 0x10000
                 h = 31 * h + (0xD800 | (c >> 10))
                 c = 0xDC00 | (c & 0x3FF)
-        else:
-            c = 0xFFFD
-            p += 1
         h = 31 * h + c
     return h
 

@@ -54,6 +54,25 @@ def test_dispatch_indexes_unique_key_and_each_key(form: ModuleType) -> None:
     assert [entry[0] for entry in entries] == [558974775, 2746024, abs(form.jhash("TopicTest#Ж"))]
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"\xff", b"a\x80\x80b", b"\xc3", b"\xc3(", b"\xc1\x81", b"\xe2\x82", b"\xe2\x82(", b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf0\x90\x80", b"\xf0\x90\x80ab", b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80",
+        "é€𝄞".encode() + b"\xe2\x82\xac\xe2", b"abcd\xc3",
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_text_count_as_java_reads_them(form: ModuleType, key: bytes) -> None:
+    owner = Owner(form)
+    log = record(b"T", 0, 0, 0, b"x", b"KEYS\x01" + key + b"\x02TAGS\x01" + key)
+    form.Dispatcher(owner.topics, owner.index, owner).run(memoryview(log), 0, len(log), 0)
+    text = key.decode("utf-8", "replace")
+    assert owner.units("T", 0)[0][2] == form.jhash(text)
+    (entry,) = struct.iter_unpack(">iqii", bytes(owner.index_files[0][40 + 28 + 20 : 40 + 28 + 40]))
+    assert entry[0] == abs(form.jhash(f"T#{text}"))
+
+
 def test_watched_queues_are_reported_once(form: ModuleType) -> None:
     owner = Owner(form)
     queue = owner.open_queue(b"T", 0)
