@@ -14,7 +14,7 @@ from maxq.protocol.dledger.dledger_messages import (
     Reply,
 )
 from maxq.protocol.dledger.ledger import HardState
-from maxq.replication.raft.outputs import Alarm, Commit, Role
+from maxq.replication.raft.outputs import Alarm, Commit, Role, StoreTerm
 from tests.unit.replication.raft.support import OneMember, log
 
 APPEND, COMMIT, COMPARE, TRUNCATE = PushType.APPEND, PushType.COMMIT, PushType.COMPARE, PushType.TRUNCATE
@@ -57,6 +57,7 @@ def test_push_of_a_later_term_is_followed(kind: PushType) -> None:
     member = OneMember(1, 1, state=HardState(5))
     member.push(kind, *(log(1, 1)[1:] if kind is not COMMIT else ()), term=7)
     assert (member.node.role, member.node.term, member.node.leader_id) == (Role.FOLLOWER, 7, "n1")
+    assert [store.state for store in member.all_of(StoreTerm)] == [HardState(7)]
 
 
 @pytest.mark.parametrize("kind", [APPEND, COMPARE, TRUNCATE])

@@ -160,6 +160,22 @@ def test_copies_of_an_order_to_lead_are_answered_as_the_order_itself() -> None:
     assert codes == [DLedgerResponseCode.TAKE_LEADERSHIP_FAILED] * 3
 
 
+def test_who_is_ordered_to_lead_asks_for_votes_at_once_and_founds_nothing() -> None:
+    member = OneMember(1, 2)
+    member.follow("n1", 2)
+    member.ask(
+        TransferRequest(
+            group="g", remote_id="n0", term=2, transfer_id="n1", transferee_id="n0", take_leadership_ledger_index=1
+        )
+    )
+    for peer in ("n1", "n2"):
+        (asked,) = member.sent(peer, VoteRequest)
+        assert (asked.term, asked.ledger_end_index, asked.ledger_end_term) == (3, 1, 2)
+        assert (asked.is_transfer, asked.is_pre_vote, asked.is_founding) == (True, False, False)
+    member.reply_last(VoteReply(term=3, vote_result=VoteResult.ACCEPT))
+    assert (member.node.role, member.node.term) == (Role.LEADER, 3)
+
+
 def test_a_leader_promises_once_a_majority_has_answered_it_and_while_that_is_connected() -> None:
     """Votes are no answers, and who was started again since may vote for another one at once."""
     member = OneMember(1, 1)
