@@ -1,21 +1,25 @@
 """Repair writes into files of the log that group commits rely on: a sync of its own that fails is theirs, too."""
 
 import asyncio
-from pathlib import PurePath
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePath
 
 import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
-from maxq.errors import StoreFailedError
+from maxq.errors import LogRangeNotServedError, StoreFailedError
+from maxq.replication.ha import repair as repair_module
 from maxq.replication.ha.repair import LogRepair
 from maxq.store.context.store_context import StoreIdentity
 from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange
+from maxq.store.recovery.file_check import UNREADABLE
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
-from tests.unit.store.stores import message
+from tests.unit.store.stores import message, opened, small_config
 
 ROOT = PurePath("store")
 
@@ -75,3 +79,135 @@ def test_a_repair_whose_sync_fails_ends_the_flusher_before_it_calls_anything_dur
 
     run_simulation(main, seed=1, disk=disk, clock=clock)
     assert disk.exists(ROOT / "abort"), "the next start recovers"
+
+
+class Slave:
+    """A slave whose log is its master's; `asked` is what was fetched from whom."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = opened(small_config(root))
+        self.config = replace(self.store.config, broker_role="SLAVE", slave_timeout=1)
+        self.starts = [self.put(b"%03d" % number * 40) for number in range(400)]
+        self.log = bytes(self.store.log_bytes(0, 1 << 20) or b"") + bytes(self.store.log_bytes(65_536, 1 << 20) or b"")
+        self.asked: list[tuple[str, int, int]] = []
+        self.master = "master:1"
+        self.repair = LogRepair(self.store, lambda: self.config, lambda: self.master, self.fetch)
+
+    def put(self, body: bytes) -> int:
+        result = self.store.put_message(message(body=body))
+        assert result.ok, result.remark
+        return result.physical_offset
+
+    async def fetch(self, address: str, start: int, end: int) -> bytes:
+        self.asked.append((address, start, end))
+        return self.log[start:end]
+
+    def damage(self, first: int, behind: int, reason: str = "for the test") -> DamagedRange:
+        """Change a bit of each of these messages."""
+        start, end = self.starts[first], self.starts[behind]
+        for place in range(first, behind):
+            file = self.store.commit_log.files.find(self.starts[place])
+            assert file is not None
+            file.view[self.starts[place] - file.file_from_offset + 120] ^= 8
+        position = start % 65_536
+        return DamagedRange(start - position, position, end - start, reason)
+
+    def is_whole(self) -> bool:
+        own = bytes(self.store.log_bytes(0, 1 << 20) or b"") + bytes(self.store.log_bytes(65_536, 1 << 20) or b"")
+        return own == self.log
+
+
+@pytest.fixture
+def slave(tmp_path: Path) -> Iterator[Slave]:
+    slave = Slave(tmp_path)
+    yield slave
+    slave.store.close()
+
+
+async def test_a_damaged_range_is_fetched_from_the_master_and_written_in_its_place(slave: Slave) -> None:
+    damage = slave.damage(3, 5)
+    assert not slave.is_whole()
+    assert await slave.repair.repair(damage)
+    assert slave.is_whole()
+    assert slave.asked == [("master:1", slave.starts[3], slave.starts[5])]
+    assert (slave.repair.repaired, slave.repair.repaired_bytes) == (1, damage.size)
+    assert (slave.repair.refused, slave.repair.last_refusal) == (0, "")
+
+
+async def test_a_long_range_is_fetched_a_piece_at_a_time(slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = slave.starts[1] - slave.starts[0]
+    monkeypatch.setattr(repair_module, "_CHUNK", 2 * size + 10)
+    assert await slave.repair.repair(slave.damage(2, 7))
+    assert slave.is_whole()
+    end = slave.starts[7]
+    assert [(start, stop) for _, start, stop in slave.asked] == [
+        (slave.starts[at], min(end, slave.starts[at] + 2 * size + 10)) for at in (2, 4, 6)
+    ]
+
+
+async def test_a_record_larger_than_a_piece_is_fetched_whole(slave: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair_module, "_CHUNK", 100)
+    assert await slave.repair.repair(slave.damage(2, 3))
+    assert slave.is_whole()
+    start, end = slave.starts[2], slave.starts[3]
+    assert [(first, stop) for _, first, stop in slave.asked] == [(start, start + 100), (start, end)]
+
+
+async def test_the_rest_of_a_file_may_be_damaged(slave: Slave) -> None:
+    last = max(at for at, start in enumerate(slave.starts) if start < 65_536)
+    start = slave.starts[last]
+    damage = DamagedRange(0, start, 65_536 - start, "for the test")
+    file = slave.store.commit_log.files.files[0]
+    file.view[start:65_536] = bytes(65_536 - start)
+    assert await slave.repair.repair(damage)
+    assert slave.is_whole()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("master", "this broker is a master"),
+        ("off", "haRepairEnable is false"),
+        ("unreadable", "the device cannot read the place"),
+        ("unknown", "the master is not known"),
+        ("refused", "the master says no"),
+        ("damaged", "is no record either"),
+    ],
+)
+async def test_what_is_not_repaired_says_why_and_is_left_as_it_is(slave: Slave, change: str, says: str) -> None:
+    damage = slave.damage(3, 5, UNREADABLE if change == "unreadable" else "for the test")
+    if change == "master":
+        slave.config = replace(slave.config, broker_role="ASYNC_MASTER")
+    elif change == "off":
+        slave.config = replace(slave.config, ha_repair_enable=False)
+    elif change == "unknown":
+        slave.master = ""
+    elif change == "damaged":
+        changed = bytearray(slave.log)
+        changed[slave.starts[4] + 120] ^= 1
+        slave.log = bytes(changed)
+    elif change == "refused":
+
+        async def refuse(address: str, start: int, end: int) -> bytes:
+            raise LogRangeNotServedError("the master says no")
+
+        slave.repair._fetch = refuse
+    before = bytes(slave.store.log_bytes(0, 1 << 20) or b"")
+    assert not await slave.repair.repair(damage)
+    assert says in slave.repair.last_refusal
+    assert (slave.repair.repaired, slave.repair.repaired_bytes, slave.repair.refused) == (0, 0, 1)
+    assert bytes(slave.store.log_bytes(0, 1 << 20) or b"") == before
+    assert not await slave.repair.repair(damage)
+    assert slave.repair.refused == 2
+
+
+async def test_who_asks_from_an_offset_waits_until_no_sender_waits_for_what_is_below(slave: Slave) -> None:
+    slave.config = replace(slave.config, slave_timeout=50)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await slave.repair.repair(slave.damage(3, 4))
+    assert loop.time() - began >= 0.1
+    began = loop.time()
+    slave.config = replace(slave.config, slave_timeout=50_000)
+    assert await slave.repair.repair(slave.damage(9, 10)), "all that was there then is settled"
+    assert loop.time() - began < 100
