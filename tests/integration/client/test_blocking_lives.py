@@ -58,7 +58,9 @@ def _until(condition: Callable[[], object], what: str, seconds: float = 10) -> N
 
 
 @pytest.mark.parametrize("kind", ["poll", "receive"])
-def test_who_waits_hears_of_a_shutdown(namesrv: str, topic: str, name: Name, kind: str) -> None:
+def test_who_waits_hears_of_a_shutdown(
+    namesrv: str, topic: str, name: Name, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     consumer: Any = (LitePullConsumer if kind == "poll" else SimpleConsumer)(name("G"), namesrv)
     consumer.subscribe(topic)
     consumer.start()
@@ -73,6 +75,16 @@ def test_who_waits_hears_of_a_shutdown(namesrv: str, topic: str, name: Name, kin
         consumer.shutdown()
         with pytest.raises(NotRunningError):
             waiting.result(5)
+    assert "could not be asked" not in caplog.text, "a shutdown is no fault of a broker"
+
+
+def test_an_iteration_that_outlives_its_admin_ends_in_silence(namesrv: str, topic: str) -> None:
+    _send(namesrv, topic, 3)
+    with Admin(namesrv) as admin:
+        found = admin.messages.scan(topic)
+        assert next(found).body == b"0"
+    with pytest.raises(NotRunningError):
+        next(found)
 
 
 def test_the_second_shutdown_waits_for_the_first(namesrv: str, topic: str, name: Name) -> None:

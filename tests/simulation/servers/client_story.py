@@ -187,7 +187,10 @@ class Member:
 
     def _listen_at_once(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
         self._begin(messages)
-        return self._outcome(messages, context)
+        try:
+            return self._outcome(messages, context)
+        finally:
+            messages.clear()  # the list is the listener's own
 
     async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
         self._begin(messages)
@@ -197,7 +200,10 @@ class Member:
         elif rng.chance(0.1):
             # In a quiet round a shutdown waits long enough: what lies behind a call that did not end comes again, too.
             await asyncio.sleep(rng.uniform(1, 6 if self.story.is_quiet else 20))
-        return self._outcome(messages, context)
+        try:
+            return self._outcome(messages, context)
+        finally:
+            messages.clear()
 
     # --- who asks for messages ---
 
@@ -224,6 +230,7 @@ class Member:
         for message in messages:
             story.on_done(self, message)
         self.in_hand = {message.body for message in messages}
+        messages.clear()  # the list is the program's own
         if not story.auto_commit and rng.chance(0.5):
             await consumer.commit()
             self.certain |= self.finished | self.in_hand

@@ -9,6 +9,7 @@ Methods that are plain functions run on that loop as well; one that yields becom
 Type checkers and editors see the stub `calls.pyi`, which tests/unit/client/blocking/blocking_stubs.py writes.
 """
 
+import contextlib
 import functools
 import inspect
 from abc import ABC, abstractmethod
@@ -16,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from typing import Any, Generic, TypeVar
 
 from maxq.client.blocking.loop_thread import LoopThread
+from maxq.client.errors import NotRunningError
 
 Client = TypeVar("Client")
 Result = TypeVar("Result")
@@ -101,7 +103,8 @@ def _blocking(method: Callable[..., Any], *, is_early: bool) -> Callable[..., An
                 while (item := self._thread.run(_next(items))) is not _END:
                     yield item
             finally:
-                self._thread.run(items.aclose())
+                with contextlib.suppress(NotRunningError):  # the client was shut down, and ended it
+                    self._thread.run(items.aclose())
 
         return iterate
     begin = method if inspect.iscoroutinefunction(method) else _as_coroutine(method)

@@ -190,6 +190,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
                     init_mode=INIT_MIN if begin is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET else INIT_MAX,
                 )
             except (RemotingError, BrokerError) as error:
+                self._running()  # else the connection was closed by the shutdown
                 log.warning("%s could not be asked for messages of %s: %s", queue.broker_name, queue.topic, error)
                 failure = error
                 continue
