@@ -1,6 +1,7 @@
 """Blocking clients and their threads: calls that meet a shutdown, two shutdowns, callbacks that end a client."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -188,6 +189,30 @@ def test_a_shutdown_while_another_thread_starts_the_client_ends_it(namesrv: str,
         assert not consumer._thread.is_running
         with pytest.raises(NotRunningError):
             consumer.poll(0)
+
+
+def test_a_signal_handler_ends_a_client_that_the_same_thread_starts(
+    namesrv: str, topic: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = LitePullConsumer(name("G"), namesrv)
+    consumer.subscribe(topic)
+    run = consumer._thread.run
+
+    def interrupted(work: Any) -> Any:
+        monkeypatch.setattr(consumer._thread, "run", run)
+        signal.raise_signal(signal.SIGUSR1)
+        return run(work)
+
+    monkeypatch.setattr(consumer._thread, "run", interrupted)
+    before = signal.signal(signal.SIGUSR1, lambda *_: consumer.shutdown())
+    try:
+        with pytest.raises(NotRunningError, match="was shut down while it started"):
+            consumer.start()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not consumer._thread.is_running
+    with consumer:
+        assert consumer.poll(0) == []
 
 
 @pytest.mark.parametrize("commits", [False, True])

@@ -97,15 +97,15 @@ class _Started(Face[Client], ABC):
             self._is_starting, self._is_unwanted = True, False
             try:
                 self._thread.run(self._begin())
-                if self._is_unwanted:
-                    self._thread.run(self._end())
-                    raise NotRunningError(f"the {self._what} was shut down while it started")
             except BaseException:
                 self._thread.stop()
-                raise
-            finally:
                 self._is_starting = False
+                raise
             self._is_started = True
+            self._is_starting = False
+            if self._is_unwanted:
+                self._shut_down(self._lives)
+                raise NotRunningError(f"the {self._what} was shut down while it started")
 
     def shutdown(self) -> None:
         """Shut the client down and end its thread; nothing if it does not run. A second call waits for the first, and
