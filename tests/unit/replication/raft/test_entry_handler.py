@@ -136,6 +136,34 @@ def test_what_waits_for_the_disk_is_not_acknowledged_in_the_next_term() -> None:
     assert code_of(member.answer(3)) == "EXPIRED_TERM"
 
 
+def test_push_that_waited_too_long_for_those_before_it_is_refused() -> None:
+    member = OneMember(1, 1, buffered_push_overdue_ms=100)
+    member.follow("n1", 9)
+    member.push(COMPARE, log(1, 1)[1], term=9)
+    assert member.push(APPEND, log(1, 1, 9, 9)[3], term=9) is None
+    assert member.node.next_tick() == 100
+    member.at(99)
+    assert member.answer(3) is None
+    member.at(100)
+    assert code_of(member.answer(3)) == "INCONSISTENT_STATE"
+
+
+@pytest.mark.parametrize(("maxq", "code"), [("d1", "SUCCESS"), (None, "INCONSISTENT_STATE")])
+def test_log_that_was_compared_is_not_compared_again_when_the_same_leader_of_ours_is_heard_again(
+    maxq: str | None, code: str
+) -> None:
+    """Java's may lead a term again after it has lost a part of its log."""
+    member = OneMember(1, 1)
+    member.follow("n1", 9, maxq)
+    member.push(COMPARE, log(1, 1)[1], term=9)
+    member.at(member.now + 10_000)
+    assert (member.node.role, member.node.leader_id, member.node.term) == (Role.CANDIDATE, None, 9)
+    member.follow("n1", 9, maxq)
+    member.push(APPEND, log(1, 1, 9)[2], term=9)
+    member.sync()
+    assert code_of(member.answer(4)) == code
+
+
 def test_full_buffer_refuses() -> None:
     member = OneMember(1, 1, max_buffered_pushes=1)
     member.follow("n1", 9)

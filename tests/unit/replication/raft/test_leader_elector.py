@@ -287,10 +287,11 @@ def test_java_leader_is_given_up_after_java_s_time() -> None:
         assert member.node.role is Role.CANDIDATE
 
 
-def wait_after(*answers: VoteResult) -> int:
+def wait_after(*answers: VoteResult, has_room: bool = True) -> int:
     """How long n0 waits when n1 and n2 have answered its probe so; what is drawn is the same each time."""
     member = OneMember(1, 1)
     member.at(50)
+    member.node.room(has_room)
     for peer, answer in zip(("n1", "n2"), answers, strict=True):
         member.sent(peer, VoteRequest)
         member.reply_last(VoteReply(term=member.node.term, vote_result=answer))
@@ -301,6 +302,7 @@ def wait_after(*answers: VoteResult) -> int:
 def test_who_has_lost_lets_those_with_longer_logs_and_a_leader_go_first() -> None:
     lost = VoteResult.REJECT_EXPIRED_VOTE_TERM
     usual = wait_after(lost, lost)
+    assert wait_after(lost, lost, has_room=False) == usual + 100, "its disk is full"
     for behind in (VoteResult.REJECT_SMALL_LEDGER_END_INDEX, VoteResult.REJECT_EXPIRED_LEDGER_TERM):
         assert wait_after(lost, behind) == wait_after(behind, behind) == usual + 100
     led = VoteResult.REJECT_ALREADY_HAS_LEADER
