@@ -65,8 +65,8 @@ from maxq.broker.processors.send.send_back import SendBackProcessor
 from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProcessor
 from maxq.broker.processors.support import Registers
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
-from maxq.broker.slave.gone_master import GoneMaster
 from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.master_loss_listener import GoneMaster
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.slave.role_service import RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables

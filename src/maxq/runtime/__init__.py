@@ -2,6 +2,7 @@
 
 `interfaces.py` has Clock, Disk, Rng and MappedRegion; `files` and `metrics` are rooms of their own. `blocking.py`
 takes work off the loop, `background.py` and `periodic.py` run tasks on it, `turns.py` cuts long work, `holds.py`
-finds what held it up. `refusals.py` is the form of every "not now". `kept.py`, `log_limits.py` and `passed_over.py`
-keep others from using up memory, log lines or a service. `buffers.py` and `cython.py` serve the compiled modules.
+finds what held it up. `refusals.py` is the form of every "not now". `bounded_cache.py`, `log_limits.py` and
+`passed_over.py` keep others from using up memory, log lines or a service. `buffers.py` and `cython.py` serve the
+compiled modules.
 """

@@ -13,7 +13,7 @@ from maxq.codes import CURRENT_VERSION
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.runtime.kept import Kept
+from maxq.runtime.bounded_cache import Kept
 from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import tags_codes
 

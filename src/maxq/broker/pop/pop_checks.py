@@ -14,7 +14,7 @@ from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupC
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.remoting.server import Connection
-from maxq.runtime.kept import Kept, text_size
+from maxq.runtime.bounded_cache import Kept, text_size
 from maxq.store.queue.property_filter import PropertyFilter
 
 _CACHED_FILTERS: Final = 1_000

@@ -21,7 +21,7 @@ from maxq.protocol.body.subscription import (
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PULL_FLAG_CLASS_FILTER, PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.remoting.server import Connection
-from maxq.runtime.kept import Kept, text_size
+from maxq.runtime.bounded_cache import Kept, text_size
 from maxq.store.queue.property_filter import PropertyFilter
 
 #: Why a reader is turned away, for clients (ForbiddenType.java).

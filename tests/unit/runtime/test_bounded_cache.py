@@ -1,4 +1,4 @@
-from maxq.runtime.kept import Kept, text_size
+from maxq.runtime.bounded_cache import Kept, text_size
 
 
 def test_of_many_entries_the_bound_is_kept_and_the_newest_is_there() -> None:
