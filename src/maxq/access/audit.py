@@ -18,7 +18,7 @@ from maxq.codes import ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log: Final = logging.getLogger("maxq.audit")
 
@@ -51,13 +51,13 @@ class Audit:
 
     def __init__(self, clock: Clock) -> None:
         self.refused = dict.fromkeys(DenialCause, 0)
-        self._seldom = Seldom(clock)
+        self._throttle = LogThrottle(clock)
 
     def note_refusal(self, connection: Connection, command: RemotingCommand, refused: Refused, source_ip: str) -> None:
         """Count a refusal, and log it unless a similar one was logged lately."""
         self.refused[refused.cause] += 1
         user = "" if refused.cause is DenialCause.UNKNOWN_USER else refused.user
-        left_out = self._seldom.admits((refused.cause, user, source_ip), otherwise=refused.cause)
+        left_out = self._throttle.admits((refused.cause, user, source_ip), otherwise=refused.cause)
         if left_out is None:
             return
         log.warning(

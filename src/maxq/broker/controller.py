@@ -66,7 +66,7 @@ from maxq.broker.processors.send.send_message import BATCH_CQ, SendMessageProces
 from maxq.broker.processors.support import Registers
 from maxq.broker.schedule_message.delayed_messages import DelayedMessages
 from maxq.broker.slave.master_api import MasterApi
-from maxq.broker.slave.master_loss_listener import GoneMaster
+from maxq.broker.slave.master_loss_listener import MasterLossListener
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.slave.role_service import RoleService
 from maxq.broker.slave.slave_synchronize import SlaveSynchronize, SlaveTables
@@ -551,7 +551,7 @@ class BrokerController:
         self.registration.set_result_listener(self.role.registered)
         self.client.on_lost = self.registration.connection_lost
         self.client.add_listener(
-            GoneMaster(lambda: self.slave_synchronize.master_address, self.ha_service.client.begin_again)
+            MasterLossListener(lambda: self.slave_synchronize.master_address, self.ha_service.client.begin_again)
         )
         if self.dledger is not None and self.send_relay is not None:
             self.dledger.set_leader_listener(self.send_relay.leader_changed)

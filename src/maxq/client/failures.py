@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Failures:
 
     def __init__(self, on_failure: OnFailure | None, clock: Clock) -> None:
         self._on_failure = on_failure
-        self._seldom = Seldom(clock)
+        self._throttle = LogThrottle(clock)
 
     def report(self, error: Exception, what: str, *of: object) -> None:
         """Log an error with its traceback, unless the same was logged a moment ago, and tell the application.
@@ -35,7 +35,7 @@ class Failures:
         Args:
             what: what failed, as logging formats it with `of`: "pulling %s".
         """
-        left_out = self._seldom.admits((what, type(error)))
+        left_out = self._throttle.admits((what, type(error)))
         if left_out is not None:
             log.error(what + " failed%s", *of, and_more(left_out), exc_info=error)
         if self._on_failure is None:

@@ -10,7 +10,7 @@ from typing import Final
 from maxq.config.host import is_loopback
 from maxq.remoting.addresses import address_list
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log: Final = logging.getLogger("maxq.remoting")
 
@@ -32,7 +32,7 @@ class PeerAddresses:
         """
         self._text = text.strip()
         self._is_listed = address_list("peerAddresses", text)
-        self._seldom = Seldom(clock)
+        self._throttle = LogThrottle(clock)
         self.refused = 0
 
     def admits(self, address: str, port: str) -> bool:
@@ -45,7 +45,7 @@ class PeerAddresses:
         if not self._text or (address and self._is_listed(address)):
             return True
         self.refused += 1
-        left_out = self._seldom.admits(address)
+        left_out = self._throttle.admits(address)
         if left_out is not None:
             log.warning(
                 "%s is disconnected from %s: peerAddresses=%.200s does not list it; add it there if it is a broker of "

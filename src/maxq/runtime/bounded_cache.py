@@ -1,4 +1,4 @@
-"""Kept: a cache of what is costly to make, bounded by entries and by the text of its keys.
+"""BoundedCache: a cache of what is costly to make, bounded by entries and by the text of its keys.
 
 Others choose the keys, and a key may be a quarter of a megabyte (an expression in a request). When the next entry would
 pass a bound, the cache begins anew: what is still used comes again.
@@ -11,7 +11,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Kept(dict[Key, Value]):
+class BoundedCache(dict[Key, Value]):
     """Look up with `get`, add with `keep`.
 
     Args:

@@ -1,9 +1,9 @@
-"""Seldom, LineLimit: what others can cause at will is said now and then, with the number of times it was not.
+"""LogThrottle, LineLimit: what others can cause at will is said now and then, with the number of times it was not.
 
 A line of the log costs the disk, and hides other lines. One that each request, queue or connection may cause is said
 once an interval for each kind:
 
-    if (left_out := self._seldom.admits(("pull failed", broker))) is not None:
+    if (left_out := self._throttle.admits(("pull failed", broker))) is not None:
         log.warning("pull of %s failed: %s%s", queue, error, and_more(left_out))
 
 All lines of a server go through a LineLimit, so none of them is without a bound.
@@ -21,7 +21,7 @@ _LINES: Final = 100  # of one kind in an interval; a server that starts or fails
 _CHARACTERS: Final = 4000  # of a line
 
 
-class Seldom:
+class LogThrottle:
     """How often each kind of thing was said lately.
 
     Args:
@@ -72,14 +72,14 @@ class LineLimit(logging.Filter):
 
     def __init__(self, clock: Clock, complete: frozenset[str] = frozenset()) -> None:
         super().__init__()
-        self._seldom = Seldom(clock, _LINES)
+        self._throttle = LogThrottle(clock, _LINES)
         self._complete = complete
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Is it to be written? A line that is too long is cut."""
         left_out: int | None = 0
         if record.name not in self._complete:
-            left_out = self._seldom.admits((record.pathname, record.lineno))
+            left_out = self._throttle.admits((record.pathname, record.lineno))
         if left_out is None:
             return False
         text = record.getMessage()

@@ -48,7 +48,7 @@ GROWS: Final = frozenset(
         "maxq.broker.transaction.transaction_ledger.TransactionLedger._marks",  # 64 KiB behind the first open one
         "maxq.broker.metrics.rpc_latency._Counts",  # by request and response code
         "maxq.broker.metrics.rpc_latency._Counts.buckets",
-        "maxq.runtime.log_limits.Seldom._kinds",  # 1,000 kinds
+        "maxq.runtime.log_limits.LogThrottle._kinds",  # 1,000 kinds
         "maxq.runtime.metrics.registry._Rows._texts",  # a hundred looks
         "maxq.runtime.metrics.registry.MetricsRegistry._texts",
     }

@@ -1,8 +1,8 @@
-from maxq.runtime.bounded_cache import Kept, text_size
+from maxq.runtime.bounded_cache import BoundedCache, text_size
 
 
 def test_of_many_entries_the_bound_is_kept_and_the_newest_is_there() -> None:
-    kept: Kept[tuple[str, str], int] = Kept(10, 1000, text_size)
+    kept: BoundedCache[tuple[str, str], int] = BoundedCache(10, 1000, text_size)
     for number in range(1000):
         kept.keep(("topic", str(number)), number)
         assert len(kept) <= 10
@@ -10,14 +10,14 @@ def test_of_many_entries_the_bound_is_kept_and_the_newest_is_there() -> None:
 
 
 def test_keys_of_much_text_are_bounded_in_sum() -> None:
-    kept: Kept[tuple[str, str], int] = Kept(1000, 10_000, text_size)
+    kept: BoundedCache[tuple[str, str], int] = BoundedCache(1000, 10_000, text_size)
     for number in range(100):
         kept.keep(("t" * 900, f"{number:100}"), number)
         assert kept.size == sum(map(text_size, kept)) <= 10_000
 
 
 def test_what_is_replaced_or_forgotten_counts_no_more() -> None:
-    kept: Kept[tuple[str], int] = Kept(10, 100, text_size)
+    kept: BoundedCache[tuple[str], int] = BoundedCache(10, 100, text_size)
     for _ in range(100):
         kept.keep(("a" * 60,), 1)
     kept.keep(("b" * 40,), 2)

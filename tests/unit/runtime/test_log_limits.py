@@ -2,7 +2,7 @@
 
 import logging
 
-from maxq.runtime.log_limits import INTERVAL_MS, LineLimit, Seldom
+from maxq.runtime.log_limits import INTERVAL_MS, LineLimit, LogThrottle
 from maxq.testing.sim_clock import SimClock
 
 
@@ -12,22 +12,22 @@ def line(text: str, place: int = 1, name: str = "maxq.broker") -> logging.LogRec
 
 def test_one_of_a_kind_an_interval_and_the_next_tells_of_those_left_out() -> None:
     clock = SimClock()
-    seldom = Seldom(clock)
-    assert [seldom.admits("a") for _ in range(5)] == [0, None, None, None, None]
-    assert seldom.admits("b") == 0
+    throttle = LogThrottle(clock)
+    assert [throttle.admits("a") for _ in range(5)] == [0, None, None, None, None]
+    assert throttle.admits("b") == 0
     clock.advance_ms(INTERVAL_MS)
-    assert [seldom.admits("a"), seldom.admits("a")] == [4, None]
+    assert [throttle.admits("a"), throttle.admits("a")] == [4, None]
 
 
 def test_kinds_that_a_peer_makes_up_are_one_kind_in_the_end_and_not_kept_for_ever() -> None:
     clock = SimClock()
-    seldom = Seldom(clock)
-    said = sum(seldom.admits(name) is not None for name in range(100_000))
+    throttle = LogThrottle(clock)
+    said = sum(throttle.admits(name) is not None for name in range(100_000))
     assert said == 1001
-    assert len(seldom._kinds) == 1001
+    assert len(throttle._kinds) == 1001
     clock.advance_ms(INTERVAL_MS)
-    seldom.admits("new")
-    assert len(seldom._kinds) == 1
+    throttle.admits("new")
+    assert len(throttle._kinds) == 1
 
 
 def test_a_place_of_the_program_that_floods_the_log_is_cut_and_others_are_heard() -> None:

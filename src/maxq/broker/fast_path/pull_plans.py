@@ -13,7 +13,7 @@ from maxq.codes import CURRENT_VERSION
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PullMessageRequestHeader
-from maxq.runtime.bounded_cache import Kept
+from maxq.runtime.bounded_cache import BoundedCache
 from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import tags_codes
 
@@ -44,7 +44,9 @@ class PullPlans:
         self._groups = tables.groups
         self._is_static = tables.mappings.is_static
         self._filters = clients.filters
-        self._plans: Kept[bytes, PullPlan] = Kept(_MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY))
+        self._plans: BoundedCache[bytes, PullPlan] = BoundedCache(
+            _MAX_PLANS, _LONG_KEYS, lambda key: max(0, len(key) - _SHORT_KEY)
+        )
         self.rules = rules
 
     def get(self, key: bytes) -> PullPlan | None:

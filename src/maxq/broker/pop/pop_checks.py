@@ -14,7 +14,7 @@ from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupC
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
 from maxq.protocol.message.pop_extra_info import retry_topic_v1
 from maxq.remoting.server import Connection
-from maxq.runtime.bounded_cache import Kept, text_size
+from maxq.runtime.bounded_cache import BoundedCache, text_size
 from maxq.store.queue.property_filter import PropertyFilter
 
 _CACHED_FILTERS: Final = 1_000
@@ -34,7 +34,9 @@ class PopFilters:
     def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings
         self._subscriptions = subscriptions
-        self._built: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_FILTERS, _CACHED_TEXT, text_size)
+        self._built: BoundedCache[tuple[str, str], PropertyFilter] = BoundedCache(
+            _CACHED_FILTERS, _CACHED_TEXT, text_size
+        )
 
     def of(
         self, topic: str, expression: str | None, kind: str | None

@@ -1,4 +1,4 @@
-"""GoneMaster: what a slave knows of its master's log ends with the process that it knew it from.
+"""MasterLossListener: what a slave knows of its master's log ends with the process that it knew it from.
 
 A master that loses its power says nothing, and its slaves' links to its log stand until they have been silent for long.
 Another process may answer at its address long before, with another log. A slave asks that one over a new connection,
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from maxq.remoting.connection import Connection
 
 
-class GoneMaster:
+class MasterLossListener:
     """Connection listener of a slave: makes the link to the log anew when the connection to the master ends."""
 
     def __init__(self, master_address: Callable[[], str], begin_again: Callable[[], None]) -> None:

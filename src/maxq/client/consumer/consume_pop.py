@@ -33,7 +33,7 @@ from maxq.protocol.enums import ConsumeFromWhere
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Clock
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
         super().__init__(caller, config, stats, clock, failures)
         self._api = api
         self._send_back = send_back
-        self._failed_pops = Seldom(clock)  # of pops: each queue tries again every few seconds
+        self._failed_pops = LogThrottle(clock)  # of pops: each queue tries again every few seconds
         self._subscription_of = subscription_of
         self._is_paused = is_paused
         self._queues: dict[MessageQueue, PopProcessQueue] = {}

@@ -41,7 +41,7 @@ from maxq.protocol.body.subscription import TAG, build_subscription_data
 from maxq.protocol.enums import ConsumeType
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._buffer = FetchBuffer()
         self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
-        self._ended_threads = Seldom(environment.clock)  # what the log says of them
+        self._ended_threads = LogThrottle(environment.clock)  # what the log says of them
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
         self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
 

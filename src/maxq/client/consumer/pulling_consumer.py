@@ -26,7 +26,7 @@ from maxq.codes import CURRENT_VERSION, ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemoteProtocolError
 from maxq.protocol.body.consumer_info import ConsumerRunningInfo
 from maxq.protocol.message.message_queue import MessageQueue
-from maxq.runtime.log_limits import Seldom, and_more
+from maxq.runtime.log_limits import LogThrottle, and_more
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class PullingConsumer(GroupConsumer[Config]):
     def __init__(self, config: Config, environment: ClientEnvironment, manager: MQClientManager | None) -> None:
         super().__init__(config, environment, manager)
         self._rebalance: RebalanceImpl
-        self._failed_pulls = Seldom(environment.clock)  # each queue tries again every few seconds
+        self._failed_pulls = LogThrottle(environment.clock)  # each queue tries again every few seconds
         self._moved_offsets = MovedOffsets(self.group)
         self._assignment_waiters: set[asyncio.Future[None]] = set()
 

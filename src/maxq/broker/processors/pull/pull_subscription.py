@@ -21,7 +21,7 @@ from maxq.protocol.body.subscription import (
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.header.pull import PULL_FLAG_CLASS_FILTER, PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.remoting.server import Connection
-from maxq.runtime.bounded_cache import Kept, text_size
+from maxq.runtime.bounded_cache import BoundedCache, text_size
 from maxq.store.queue.property_filter import PropertyFilter
 
 #: Why a reader is turned away, for clients (ForbiddenType.java).
@@ -52,9 +52,13 @@ class PullSubscriptions:
         self._groups = groups
         self._filters = filters
         #: By topic, expression and type.
-        self._built: Kept[tuple[str, str, str], SubscriptionData] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
+        self._built: BoundedCache[tuple[str, str, str], SubscriptionData] = BoundedCache(
+            _CACHED_EXPRESSIONS, _CACHED_TEXT, text_size
+        )
         #: By type and expression.
-        self._header_filters: Kept[tuple[str, str], PropertyFilter] = Kept(_CACHED_EXPRESSIONS, _CACHED_TEXT, text_size)
+        self._header_filters: BoundedCache[tuple[str, str], PropertyFilter] = BoundedCache(
+            _CACHED_EXPRESSIONS, _CACHED_TEXT, text_size
+        )
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
         """Forget what is kept of topics that were deleted."""

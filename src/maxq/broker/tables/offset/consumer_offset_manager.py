@@ -18,7 +18,7 @@ from maxq.broker.identity.role import SLAVE
 from maxq.broker.tables.offset.offset_table import (
     KeyIndex,
     OffsetTable,
-    Places,
+    PageMarks,
     group_topic_map,
     offset_file,
     offset_row,
@@ -76,7 +76,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.when_set: list[Callable[[str, Collection[int]], None]] = []
         self.set_up_to = -1
         self._commits = 0
-        self._places = Places()
+        self._places = PageMarks()
         self._is_dirty = True
 
     # --- commit and query ---------------------------------------------------------------------------------------------
@@ -471,7 +471,7 @@ class ConsumerOffsetManager(PeriodicManager):
     def from_json(self, value: dict[str, Any]) -> None:
         self.offset_table = read_offset_table(value)
         self._keys = KeyIndex(self.offset_table)
-        self._places = Places()
+        self._places = PageMarks()
         up_to = _deleted_up_to(value)
         self._says_deletions, self.deleted_up_to = up_to is not None, up_to or 0
         self.set_up_to = _set_up_to(value)

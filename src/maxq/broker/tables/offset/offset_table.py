@@ -1,5 +1,5 @@
 """OffsetTable: queue offsets of groups, as files and answers have them: {"topic@group": {queue id: offset}}; with its
-index by group and topic (KeyIndex), and the pages in which slaves take it (Places)."""
+index by group and topic (KeyIndex), and the pages in which slaves take it (PageMarks)."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from maxq.protocol.json.json_dialect import dumps_pretty
 OffsetTable = dict[str, dict[int, int]]
 
 
-# Places: where a page of a table begins that changes from one page to the next.
+# PageMarks: where a page of a table begins that changes from one page to the next.
 #
 # The rows are counted in the order of the table's dict. A new key comes to the end; a key that goes moves all behind it
 # forward by one. So a page that begins as many rows earlier as keys have gone since the page before passes over no row
@@ -22,7 +22,7 @@ OffsetTable = dict[str, dict[int, int]]
 _TABLES: Final = itertools.count(1)
 
 
-class Places:
+class PageMarks:
     """Marks of pages: `table.gone.position`, of which the reader only knows that it sends them back."""
 
     def __init__(self) -> None:
