@@ -1,4 +1,4 @@
-"""Answers to plain sends, a batch at a time, from the rows that were appended (send_rows.py)."""
+"""Answers to fast-path sends, a batch at a time, from the rows that were appended (send_rows.py)."""
 
 try:
     import cython

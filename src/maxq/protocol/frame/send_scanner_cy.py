@@ -1,9 +1,9 @@
-"""Plain sends, straight from the receive buffer to rows of integers: no Python object per message.
+"""Fast-path sends, straight from the receive buffer to rows of integers: no Python object per message.
 
-A send is **plain** when it is request 310, 320 or 10, a request and not an answer, names a topic and queue, carries a
-UNIQ_KEY (a batch: its messages do), and none of its properties makes the broker do more than store it (SPECIAL). A
-message that opens a transaction is plain, too, while `takes_halves` is set: its row says so (F_HALF). All else is left
-to the SendMessageProcessor. Columns of a row: send_rows.py, R_….
+A send is for the **fast path** when it is request 310, 320 or 10, a request and not an answer, names a topic and
+queue, carries a UNIQ_KEY (a batch: its messages do), and none of its properties makes the broker do more than store it
+(SPECIAL). A message that opens a transaction is for it, too, while `takes_halves` is set: its row says so (F_HALF).
+All else is left to the SendMessageProcessor. Columns of a row: send_rows.py, R_….
 
 Properties: name 0x01 value 0x02 ….
 """
@@ -159,7 +159,8 @@ class SendScanner(FrameScanner):
         end: cython.Py_ssize_t,
         left: cython.longlong,
     ) -> cython.Py_ssize_t:
-        """Rows of the leading plain sends of [p, end) that have none of the flags `left`; the position behind them."""
+        """Rows of the leading fast-path sends of [p, end) that have none of the flags `left`; the position behind
+        them."""
         length: cython.longlong
         while self.count < self._capacity and end - p >= 8:
             length = u32(buf, p)

@@ -1,7 +1,7 @@
 """Final messages: what a committed transaction delivers, from the record of its half message to the end of the log.
 
-Body, hosts, born time and properties are copied from record to record. A half message that is not plain (a property
-that the store acts on, a topic that the compiled path does not know) is left to the general way, which decodes it.
+Body, hosts, born time and properties are copied from record to record. A half message that needs more (a property
+that the store acts on, a topic that the compiled path does not know) is left to the slow path, which decodes it.
 """
 
 try:

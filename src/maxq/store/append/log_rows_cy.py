@@ -1,7 +1,7 @@
-"""Rows of plain sends → records at the end of the CommitLog, without a Python object a message.
+"""Rows of fast-path sends → records at the end of the CommitLog, without a Python object a message.
 
 The rows are what protocol/send_scanner_cy read straight from the receive buffer (protocol/send_rows). A row becomes one
-record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the general way.
+record, those of a batch, or a half message; a row that needs anything else ends the run, and takes the slow path.
 """
 
 from maxq.protocol.message.message_const import NOT_IN_BATCHES

@@ -2,7 +2,7 @@
 
 Two copies are made by the thousand: that of a message a consumer gave back (it waits in a delay level), and that of a
 delayed message that is due (it goes where its properties say). Both keep body, hosts, born time and properties. A
-record that is anything but plain is left to the general way, which decodes it: one with a property that the store or
+record that needs anything more is left to the slow path, which decodes it: one with a property that the store or
 the broker act on, with a pair that is not well formed or is there twice, a damaged one, part of a transaction that is
 not committed, an inner batch.
 
