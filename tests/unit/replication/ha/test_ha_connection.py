@@ -8,7 +8,7 @@ from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.replication.ha.frames import HEAD, encode_filled_ranges, encode_name
-from maxq.replication.ha.ha_connection import HAConnection, HAConnectionState
+from maxq.replication.ha.ha_connection import LEAST_BYTES_A_SECOND, HAConnection, HAConnectionState
 from maxq.store.recovery.filled_ranges import FilledRange
 from tests.unit.replication.ha.logs import FILE, BytesLog, config
 
@@ -274,3 +274,67 @@ def test_a_slave_that_may_be_a_java_broker_hears_nothing_of_fillers(offset_chang
 def test_without_fillers_there_is_nothing_to_hear() -> None:
     log, offset = record_log()
     assert frames_of(asked(log, offset).next_pieces(1 << 20, 0)) == [(offset, bytes(log.data[offset:]))]
+
+
+def test_when_the_next_heartbeat_or_the_end_of_patience_is_due() -> None:
+    settings = config(ha_send_heartbeat_interval=500, ha_housekeeping_interval=700)
+    one = connection(BytesLog(b"a" * 100), settings)
+    assert one.next_deadline_ms() == 701, "before it has asked it gets no heartbeat"
+    one.on_report(100)
+    assert one.next_deadline_ms() == 500
+    one.last_read_ms = 300
+    one.heartbeat(500)
+    assert one.next_deadline_ms() == 1000
+    one.heartbeat(1000)
+    assert one.next_deadline_ms() == 1001
+
+
+def test_a_slave_that_takes_next_to_nothing_does_not_read() -> None:
+    one = connection(BytesLog(), config(ha_housekeeping_interval=2000))
+    least = 2 * LEAST_BYTES_A_SECOND
+    assert [one.is_read(taken) for taken in (0, least - 1, least, 10 * least)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "start", "began_at"),
+    [(0, 0, 2 * FILE + 100), (0, 2 * FILE, 0), (1, 0, 0), (2 * FILE, 0, 0)],
+    ids=["the last file of three", "the only file", "everything", "what follows"],
+)
+def test_an_empty_slave_that_begins_with_the_last_file_lacks_what_is_before(
+    asked_for: int, start: int, began_at: int
+) -> None:
+    log = BytesLog(b"a" * (2 * FILE + 100 - start), start=start)
+    assert asked(log, asked_for).began_at == began_at
+
+
+def test_what_was_not_sent_yet_is_known_once_it_is_known_where_to_begin() -> None:
+    log = BytesLog(b"a" * 100)
+    one = connection(log)
+    assert one.behind_bytes == 0
+    one.on_report(40)
+    assert one.behind_bytes == 60
+    one.next_pieces(ROOM, 0)
+    assert one.behind_bytes == 0
+    assert (one.host, one.client_address) == ("10.0.0.2", "10.0.0.2:40001")
+
+
+def test_a_connection_that_reports_is_a_slave_of_its_own_again() -> None:
+    one = asked(BytesLog(b"a" * 100), 40)
+    one.is_distinct = False
+    one.on_report(40)
+    assert one.is_distinct
+
+
+def test_a_slave_that_began_with_its_last_record_has_shown_it() -> None:
+    log, joint = record_log()
+    assert asked(log, joint).has_shown_record
+    assert not asked(log, joint - 4).has_shown_record
+    assert not asked(log, 1).has_shown_record
+
+
+def test_which_first_reports_only_slaves_of_maxq_say() -> None:
+    log, joint = record_log()
+    one = connection(log)
+    assert [one.is_of_maxq(offset) for offset in (0, 1, joint, joint - 4, 7)] == [False, True, True, False, False]
+    log.start = FILE
+    assert one.is_of_maxq(FILE)
