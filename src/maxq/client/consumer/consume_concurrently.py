@@ -275,7 +275,12 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         gone, kept = [], []
         for message in failed:
             level = request.context.delay_level_when_next_consume
-            if await self._send_back(message, level, request.queue.broker_name):
+            try:
+                is_taken = await self._send_back(message, level, request.queue.broker_name)
+            except Exception as error:
+                self._failures.report(error, "giving back a message of %s", request.queue)
+                is_taken = False
+            if is_taken:
                 gone.append(message)
             else:
                 message.reconsume_times += 1

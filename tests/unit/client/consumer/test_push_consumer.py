@@ -9,14 +9,14 @@ from maxq.client.client_config import PushConsumerConfig
 from maxq.client.consumer.push_consumer import PushConsumer
 from maxq.client.errors import NameIllegalError
 from maxq.client.instance.mq_client_manager import MQClientManager
-from maxq.client.results.consume_result import ConsumeContext
+from maxq.client.results.consume_result import ConsumeContext, ConsumeResult
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError
 from maxq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.protocol.message.message_queue import MessageQueue
-from tests.unit.client.consumer.push_consumers import COMMIT, FIRST, PULL, Q0, Got, make, start
+from tests.unit.client.consumer.push_consumers import COMMIT, FIRST, PULL, Q0, SEND_BACK, Got, make, start
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
 # --- starting and stopping ---
@@ -521,5 +521,34 @@ def test_a_listener_may_take_its_messages_out_of_the_list(orderly: bool, fails: 
             await until(lambda: len(seen) >= (16 if fails else 8), "all of them, twice if they failed")
         assert set(seen) == {b"%d" % n for n in range(8)}
         assert cluster.broker.committed["G", Q0] == 8
+
+    simulate(story)
+
+
+def test_a_message_that_a_fault_of_the_program_keeps_from_being_given_back_is_tried_again_here() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 3)
+        seen: list[bytes] = []
+        told: list[Exception] = []
+
+        class Hook:
+            """Fails whenever a message is given back."""
+
+            def do_before_request(self, address: str, request: RemotingCommand) -> None:
+                if request.code == SEND_BACK:
+                    raise ZeroDivisionError
+
+            def do_after_response(self, address: str, request: RemotingCommand, response: object) -> None:
+                """Do nothing."""
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult | None:
+            seen.extend(message.body for message in messages)
+            return ConsumeResult.RECONSUME_LATER if seen.count(b"1") == 1 and messages[0].body == b"1" else None
+
+        async with make(cluster, listen, rpc_hooks=[Hook()], on_failure=told.append):
+            await until(lambda: len(seen) == 4, "the second try", 20)
+        assert sorted(seen) == [b"0", b"1", b"1", b"2"]
+        assert [type(error) for error in told] == [ZeroDivisionError]
+        assert cluster.broker.committed["G", Q0] == 3
 
     simulate(story)
