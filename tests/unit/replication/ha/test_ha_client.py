@@ -247,3 +247,43 @@ async def test_what_an_earlier_master_had_in_common_is_forgotten() -> None:
     log.filled_ranges.as_on_master = frozenset({(0, 9)})
     await connected(log)
     assert log.filled_ranges.as_on_master == frozenset()
+
+
+async def test_when_the_next_report_or_the_end_of_patience_is_due() -> None:
+    log = BytesLog(LOG[:900])
+    client = await connected(log, None, ha_send_heartbeat_interval=500, ha_housekeeping_interval=700)
+    assert client.next_deadline_ms() == 500
+    client.receive_data(frame(400, LOG[400:900]), 300)
+    assert client.next_deadline_ms() == 500
+    assert REPORT.unpack(client.heartbeat(500)) == (400,), "what was asked for: nobody has taken the report of 900"
+    assert client.next_deadline_ms() == 1000
+    client.heartbeat(1000)
+    assert client.next_deadline_ms() == 1001
+
+
+async def test_of_bytes_that_differ_within_the_last_record_none_is_taken_and_equal_ones_say_how_far() -> None:
+    log = BytesLog(LOG[:900])
+    client = await connected(log)
+    client.receive_data(frame(400, LOG[400:700]), 0)
+    assert not client.is_joined
+    with pytest.raises(ReplicationDivergedError, match="offset 700 and behind; this slave's log ends at 900"):
+        client.receive_data(frame(700, b"?" + LOG[701:900]), 0)
+    assert bytes(log.data) == LOG[:900]
+    assert client.ahead_bytes == 0
+
+
+async def test_how_far_a_slave_is_ahead_of_an_idle_master_is_known_until_it_sends_that() -> None:
+    log = BytesLog(LOG[:900])
+    client = await connected(log)
+    client.receive_data(frame(400, b""), 0)
+    assert client.ahead_bytes == 500
+    client.receive_data(frame(400, LOG[400:600]), 0)
+    client.receive_data(frame(600, b""), 0)
+    assert client.ahead_bytes == 300
+    client.receive_data(frame(600, LOG[600:950]), 0)
+    assert (client.ahead_bytes, client.is_joined, bytes(log.data)) == (0, True, LOG[:950])
+    client.on_closed()
+    assert (client.is_joined, client.reported_offset, client.state) == (False, -1, HAConnectionState.READY)
+    client.state = HAConnectionState.SHUTDOWN
+    client.on_closed()
+    assert client.state is HAConnectionState.SHUTDOWN
