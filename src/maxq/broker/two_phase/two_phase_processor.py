@@ -140,7 +140,7 @@ class TwoPhaseProcessor(RequestProcessor):
 def _json(request: RemotingCommand) -> dict[str, Any]:
     try:
         found = json.loads(request.body_bytes)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise RemoteProtocolError("the body is no JSON object")

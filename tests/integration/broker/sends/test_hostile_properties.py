@@ -37,7 +37,7 @@ def hostile_send(rng: random.Random) -> RemotingCommand:
     def properties(least: int) -> dict[str, str]:
         return {name: rng.choice(VALUES) for name in rng.sample(NAMES, rng.randint(least, 5))}
 
-    topic, code, batch = rng.choice([*KINDS, "%RETRY%G"]), rng.choice(SENDS), rng.random() < 0.3
+    topic, code, batch = rng.choice([*KINDS, "%RETRY%G", "rmq_sys_wheel_timer"]), rng.choice(SENDS), rng.random() < 0.3
     body = encode_batch([Message(topic, b"x", properties(0)) for _ in range(3)]) if batch else rng.randbytes(9)
     header = SendMessageRequestHeader(
         "PG", topic, "TBW102", 4, rng.choice([0, 0, -1]), rng.choice(FLAGS), rng.choice([0, -1, 2**62]),

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 BATCH_CQ = "BatchCQ"
 _UNIQUE_KEY = const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_MOST_DIGITS = 18  # of a time in ms that no clock says yet
 _ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properties, whose sizes are theirs"
 
 
@@ -243,12 +244,14 @@ class SendMessageProcessor:
         return header.encode() | self._own_properties.for_reply()
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
-        """Returns the handle with which a timer message can be recalled before it is due."""
+        """Returns the handle with which a timer message can be recalled before it is due; None of a message of a retry
+        topic, and of one that a client sent to the timer's topic itself."""
         properties = message.properties
-        topic = properties[const.PROPERTY_REAL_TOPIC]
-        if is_retry_topic(topic):
+        topic, out_ms = properties.get(const.PROPERTY_REAL_TOPIC, ""), properties.get(const.PROPERTY_TIMER_OUT_MS, "")
+        is_timed = topic and out_ms.isascii() and out_ms.isdigit() and len(out_ms) <= _MOST_DIGITS
+        if not is_timed or is_retry_topic(topic):
             return None
-        deliver_ms = int(properties[const.PROPERTY_TIMER_OUT_MS]) + 1  # a moment within the slot
+        deliver_ms = int(out_ms) + 1  # a moment within the slot
         return RecallHandle(topic, self._broker.broker_name, deliver_ms, properties[_UNIQUE_KEY]).encode()
 
     def _answer_later(
