@@ -134,6 +134,7 @@ class SlaveSynchronize:
         self._task: asyncio.Task[None] | None = None
         self._watch_task: asyncio.Task[None] | None = None
         self._taking = asyncio.Lock()  # a table: an older answer does not replace a newer one
+        self._taking_offsets = asyncio.Lock()  # which wait for the log, and topics do not
         self._compaction = compaction
         self._failing: dict[str, str] = {}  # what cannot be taken just now, and why
         self.rounds = 0  # finished without a failure
@@ -380,7 +381,7 @@ class SlaveSynchronize:
 
     async def _sync_consumer_offsets(self, address: str) -> None:
         offsets, deletions = self._tables.offsets, self._tables.deletions
-        async with self._taking:
+        async with self._taking_offsets:
             if offsets.owns_offsets:
                 return
             if offsets.slave_commits:
