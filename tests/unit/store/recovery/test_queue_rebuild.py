@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from maxq.runtime.files.system import SystemDisk
 from maxq.store.message_store import MessageStore
+from maxq.store.queue.consume_queue import ConsumeQueue
+from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
+from maxq.store.recovery.queue_rebuild import cut_point
 from maxq.store.recovery.recovery import Recovery
 from tests.unit.store.stores import TestClock, message, new_store, small_config
 
@@ -156,3 +160,56 @@ def test_numbering_goes_on_in_a_queue_whose_messages_are_no_longer_in_the_log(tm
     assert not (tmp_path / "consumequeue" / "Old").exists()
     assert store.put_message(message("Old")).queue_offset == 5
     store.close()
+
+
+# --- where a queue is cut
+
+
+def queue_of(root: Path, *units: tuple[int, int, int], first: int = 0) -> ConsumeQueue:
+    """A queue of files of 20 units, as a start finds it: nobody has looked for its end."""
+    queue = ConsumeQueue(SystemDisk(), root, "T", 0, FILE_SIZE, lambda queue: None)
+    for number, unit in enumerate(units, first):
+        if number == first or not queue.tail.append(*unit):
+            queue.roll(number, unit[0], unit[1])
+            assert queue.tail.append(*unit)
+    queue.release()
+    found = ConsumeQueue(SystemDisk(), root, "T", 0, FILE_SIZE, lambda queue: None)
+    found.files.load(SystemDisk().list(root / "T" / "0"), setting="mappedFileSizeConsumeQueue")
+    return found
+
+
+UNITS = [(100 * number, 90, 5) for number in range(50)]
+
+
+@pytest.mark.parametrize("most", [None, 50, 60, 27])
+def test_a_queue_is_cut_behind_the_last_record_below_an_offset(tmp_path: Path, most: int | None) -> None:
+    queue = queue_of(tmp_path, *UNITS)
+    bound = 50 if most is None else min(most, 50)
+    for offset in (0, 1, 100, 101, 1999, 2000, 2001, 2600, 2601, 4900, 4901, 1 << 40):
+        count = min(bound, sum(unit[0] < offset for unit in UNITS))
+        assert cut_point(queue, offset, most) == (count, UNITS[count - 1][0] + 90 if count else -1)
+
+
+def test_a_queue_without_files_is_cut_where_it_is(tmp_path: Path) -> None:
+    queue = ConsumeQueue(SystemDisk(), tmp_path, "T", 0, FILE_SIZE, lambda queue: None)
+    assert cut_point(queue, 1 << 40, None) == (0, -1)
+
+
+def test_a_queue_that_begins_late_is_cut_no_lower_than_its_first_file(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *[(5000 + 100 * number, 90, 5) for number in range(30)], first=40)
+    assert cut_point(queue, 4000, None) == (40, -1)
+    assert cut_point(queue, 5001, None) == (41, 5090)
+    assert cut_point(queue, 5001, 10) == (40, -1)
+
+
+def test_a_queue_of_nothing_but_pre_blank_units_begins_with_its_first_message(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *[(5000 + 100 * number, 90, 5) for number in range(10)], first=45)
+    assert cut_point(queue, 5000, None) == (40, -1)
+    assert cut_point(queue, 5001, None) == (46, 5090)
+
+
+def test_the_place_of_a_damaged_message_ends_where_the_next_one_begins(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, (100, 90, 5), (300, 90, DAMAGED_TAGS_CODE), (300, 90, 5))
+    assert cut_point(queue, 1000, 2) == (2, 300)
+    assert cut_point(queue, 1000, 3) == (3, 390)
+    assert cut_point(queue, 300, None) == (1, 190)
