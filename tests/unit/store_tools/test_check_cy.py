@@ -148,11 +148,16 @@ def test_java_s_messages_are_confirmed_too() -> None:
     assert Counting.done > 1443 * 0.9
 
 
+def _used(content: bytes | bytearray) -> int:
+    """How many bytes there are up to the last one that is not zero; 1 if all are."""
+    return max(len(content.rstrip(b"\0")), 1)
+
+
 def _flip(disk: SimDisk, rng: SimRng, kind: str) -> None:
     """Change one bit of what is used."""
     path = rng.choice(_paths(disk, kind))
     content = disk.read(ROOT.parent / path)
-    used = max((at for at, byte in enumerate(content) if byte), default=0) + 1
+    used = _used(content)
     disk.flip_bit(PurePath(path), rng.below(min(used + 8, len(content))), rng.below(8))
 
 
@@ -160,7 +165,7 @@ def _blank(disk: SimDisk, rng: SimRng, kind: str) -> None:
     """Zeros, as a sector that was lost."""
     path = rng.choice(_paths(disk, kind))
     content = bytearray(disk.read(ROOT.parent / path))
-    used = max((at for at, byte in enumerate(content) if byte), default=0) + 1
+    used = _used(content)
     start = rng.below(used)
     length = min(rng.between(1, 600), len(content) - start)
     content[start : start + length] = bytes(length)
@@ -171,7 +176,7 @@ def _swap(disk: SimDisk, rng: SimRng, kind: str) -> None:
     """Bytes of one place at another one."""
     path = rng.choice(_paths(disk, kind))
     content = bytearray(disk.read(ROOT.parent / path))
-    used = max((at for at, byte in enumerate(content) if byte), default=0) + 1
+    used = _used(content)
     size = 20 if kind != "commitlog" else 100
     source, target = (rng.below(max(used // size, 1)) * size for _ in range(2))
     content[target : target + size] = content[source : source + size][: len(content) - target]
