@@ -118,8 +118,7 @@ def infer_geometry(files: StoreFiles, file: DataFile) -> Geometry | None:
         return default
     empty = True
     for other in (file, *(other for other in files.index if other.size == file.size and other is not file)):
-        probes = [(_probe(files, other, geometry), geometry) for geometry in _candidates(file.size, slots)]
-        best = sorted(probe for probe in probes if probe[0])
+        best = sorted(probe for probe in _probes(files, other, slots) if probe[0])
         if best and (len(best) == 1 or best[-2][0] < best[-1][0]):
             return best[-1][1]
         empty = empty and not best and not any(files.disk.read(other.path)[32:HEADER_SIZE])
@@ -143,21 +142,30 @@ def _candidates(size: int, slots: int) -> Iterator[Geometry]:
         yield Geometry(count, (room - SLOT_SIZE * count) // ENTRY_SIZE)
 
 
-def _probe(files: StoreFiles, file: DataFile, geometry: Geometry) -> int:
-    """How many of the first entries hang in the chains of their slots; 0 if one does not."""
-    reader = IndexReader(files, file, geometry)
+def _probes(files: StoreFiles, file: DataFile, slots: int) -> list[tuple[int, Geometry]]:
+    """The geometries that a file may have, each with what `_probe` finds of it; with `slots` only those of so many."""
+    candidates = [*_candidates(file.size, slots)]
+    if not candidates:
+        return []
+    reader = IndexReader(files, file, candidates[0])
     try:
-        newest_of_slot: dict[int, int] = {}
-        good = 0
-        for number, entry in reader.entries():
-            slot = entry.key_hash % geometry.slots
-            newest = _SLOT.unpack_from(reader.view, geometry.slot_position(slot))[0]
-            if entry.key_hash < 0 or entry.previous != newest_of_slot.get(slot, 0) or newest < number:
-                return 0
-            newest_of_slot[slot] = number
-            good += 1
-            if number >= _PROBE:
-                break
-        return good
+        claimed = reader.header.index_count - 1
+        return [(_probe(reader.view, claimed, geometry), geometry) for geometry in candidates]
     finally:
         reader.close()
+
+
+def _probe(view: memoryview, claimed: int, geometry: Geometry) -> int:
+    """How many of the first entries hang in the chains of their slots; 0 if one does not. `claimed`: entries that the
+    header speaks of."""
+    count = max(0, min(claimed, geometry.entries - 1, _PROBE))
+    start = geometry.entry_position(1)
+    newest_of_slot: dict[int, int] = {}
+    entries = _ENTRY.iter_unpack(view[start : start + ENTRY_SIZE * count])
+    for number, (key_hash, _, _, previous) in enumerate(entries, start=1):
+        slot = key_hash % geometry.slots
+        newest = _SLOT.unpack_from(view, geometry.slot_position(slot))[0]
+        if key_hash < 0 or previous != newest_of_slot.get(slot, 0) or newest < number:
+            return 0
+        newest_of_slot[slot] = number
+    return count
