@@ -70,6 +70,46 @@ def test_a_shorter_timeout_given_later_keeps_the_order() -> None:
     assert senders.told == {"a": False, "b": False}
 
 
+def test_a_sender_that_comes_with_less_waits_with_who_came_before() -> None:
+    senders = Outcomes()
+    senders.wait("a", 200)
+    senders.wait("b", 100)
+    senders.transfer.on_acknowledged([150])
+    assert senders.told == {}
+    senders.transfer.on_acknowledged([200])
+    assert senders.told == {"a": True, "b": True}
+
+
+def test_what_is_waited_for_first_is_known_over_all_numbers_of_copies() -> None:
+    senders = Outcomes()
+    assert (senders.transfer.first_end_offset(), senders.transfer.next_deadline_ms(), len(senders.transfer)) == (
+        None, None, 0,
+    )  # fmt: skip
+    senders.wait("a", 300, needed=2, deadline=5000)
+    senders.wait("b", 100, needed=3, deadline=7000)
+    senders.wait("c", 400, needed=3, deadline=8000)
+    assert (senders.transfer.first_end_offset(), senders.transfer.next_deadline_ms(), len(senders.transfer)) == (
+        100, 5000, 3,
+    )  # fmt: skip
+    senders.transfer.on_acknowledged([300, 0])
+    assert senders.told == {"a": True}
+    assert (senders.transfer.first_end_offset(), senders.transfer.next_deadline_ms()) == (100, 7000)
+    senders.transfer.on_time(8000)
+    assert (senders.transfer.first_end_offset(), senders.transfer.next_deadline_ms(), len(senders.transfer)) == (
+        None, None, 0,
+    )  # fmt: skip
+
+
+def test_a_sender_that_is_told_may_wait_again() -> None:
+    transfer = GroupTransfer()
+    told: list[bool] = []
+    transfer.wait(100, 2, 3000, lambda outcome: transfer.wait(200, 3, 3000, told.append))
+    transfer.on_acknowledged([100, 100])
+    assert (len(transfer), told) == (1, [])
+    transfer.on_acknowledged([200, 200])
+    assert told == [True]
+
+
 def test_release_lets_everybody_go() -> None:
     senders = Outcomes()
     senders.wait("a", 100)
