@@ -28,6 +28,7 @@ RETENTION_BYTES: Final = "retention.bytes"
 PURGED: Final = "purged.offsets"
 
 _LONG_MAX: Final = (1 << 63) - 1
+_WHOLE: Final = re.compile(r"-?[0-9]{1,20}")
 _PLACES: Final = re.compile(r"[0-9]{1,5}:[0-9]{1,18}( [0-9]{1,5}:[0-9]{1,18})*")
 
 
@@ -115,10 +116,9 @@ def _one_of(*names: str) -> Callable[[str], str | None]:
 
 def _in_range(low: int, high: int) -> Callable[[str], str | None]:
     def verify(value: str) -> str | None:
-        try:
-            number = int(value)
-        except ValueError:
+        if not _WHOLE.fullmatch(value):
             return f"value is not a whole number in range({low}, {high})"
+        number = int(value)
         return None if low <= number <= high else f"value is not in range({low}, {high})"
 
     return verify

@@ -57,6 +57,15 @@ async def test_the_same_topic_again_changes_nothing() -> None:
         ({"perm": "99"}, 29, "perm of topic T is 99"),
         ({"topicFilterType": "OTHER"}, 29, "OTHER"),
         ({"perm": "x"}, 1, "the custom field <perm> is null"),
+        ({"attributes": "+quota.bytes=1_000"}, 1, "quota.bytes=1_000: value is not a whole number in range(1, "),
+        ({"attributes": "+retention.ms= 5000"}, 1, "value is not a whole number in range(1000, "),
+        ({"attributes": "+quota.messages=\u0665"}, 1, "value is not a whole number"),
+        (
+            {"attributes": "+purged.offsets=0:1"},
+            29,
+            "is 1 for queue 0, which ends at 0: what is stored there next would",
+        ),
+        ({"attributes": "+purged.offsets=" + "9" * 5000 + ":1"}, 1, "queue offsets have the form queueId:offset"),
     ],
 )
 async def test_what_cannot_be_made_is_refused_with_the_reason(change: dict[str, str], code: int, remark: str) -> None:

@@ -20,8 +20,16 @@ from maxq.broker.processors.support import (
     topic_not_exist,
 )
 from maxq.broker.stats.names import TOPIC_PUT_NUMS
-from maxq.broker.tables.attributes import CLEANUP_POLICY, MESSAGE_TYPE, QUEUE_TYPE, parse_attributes
+from maxq.broker.tables.attributes import (
+    CLEANUP_POLICY,
+    MESSAGE_TYPE,
+    PURGED,
+    QUEUE_TYPE,
+    TOPIC_ATTRIBUTES,
+    parse_attributes,
+)
 from maxq.broker.tables.topic.compaction_topics import COMPACTION
+from maxq.broker.tables.topic.topic_retention import purged_offsets
 from maxq.broker.tables.topic.topic_validator import pop_retry_topics, validate_topic
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import RequestRefusedError
@@ -127,9 +135,22 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"perm of topic {topic} is {config.perm}, allowed is 0 to {_MAX_PERM}: 4 read + 2 write")
         if config.attributes.get("+" + MESSAGE_TYPE) == "MIXED" and not broker.enable_mixed_message_type:
             refuse_if("MIXED message type is not supported. Set enableMixedMessageType=true to allow it.")
+        self._refuse_future_purge(topic, config.attributes.get("+" + PURGED, ""))
         is_compacted = config.attributes.get("+" + CLEANUP_POLICY) == COMPACTION
         if is_compacted and config.attributes.get("+" + QUEUE_TYPE) == "BatchCQ":
             refuse_if(f"{CLEANUP_POLICY}=COMPACTION needs {QUEUE_TYPE}=SimpleCQ: a batch is kept or dropped as a whole")
+
+    def _refuse_future_purge(self, topic: str, places: str) -> None:
+        """Refuse to hide messages that are not stored yet; whether `places` are any is looked at when they are set."""
+        if TOPIC_ATTRIBUTES[PURGED].verify(places) is not None:
+            return
+        for queue_id, offset in purged_offsets(TopicConfig(topic, attributes={PURGED: places})).items():
+            end = max(self._store.max_offset(topic, queue_id), 0)
+            if offset > end:
+                refuse_if(
+                    f"{PURGED} of topic {topic} is {offset} for queue {queue_id}, which ends at {end}: what is stored "
+                    "there next would be hidden, too; purge it with purgeTopic"
+                )
 
     def _refuse_system_topic(self, topic: str) -> None:
         if self._settings.broker.validate_system_topic_when_update_topic and self._topics.is_system_topic(topic):
