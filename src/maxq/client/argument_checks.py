@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 from maxq.client.errors import WrongArgumentError
 from maxq.errors import LocalProtocolError
 from maxq.protocol.message.message import MessageExt
+from maxq.protocol.message.message_const import PROPERTY_POP_CK
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.remoting.client import split_address
 
@@ -146,6 +147,11 @@ def check_received(messages: object) -> None:
     for message in messages if isinstance(messages, Sequence) and not isinstance(messages, str) else (messages,):
         if not isinstance(message, MessageExt):
             raise WrongArgumentError(f"give a message that `receive` returned, not {message!r:.80}")
+        if PROPERTY_POP_CK not in message.properties:
+            raise WrongArgumentError(
+                f"a message of {message.topic} has no receipt handle (its property {PROPERTY_POP_CK}): "
+                "give one that `receive` of a SimpleConsumer returned, with its properties"
+            )
 
 
 def check_callable(name: str, value: object, usage: str) -> None:

@@ -100,6 +100,8 @@ async def test_wrong_use_is_told(namesrv: str, name: Name) -> None:
         await consumer.subscribe("T")
         with pytest.raises(ClientError, match="1 to 32"):
             await consumer.receive(33)
+        with pytest.raises(ClientError, match="has no receipt handle"):
+            await consumer.ack(MessageExt("T", b"made here"))
 
 
 async def test_the_blocking_face(namesrv: str, name: Name) -> None:

@@ -246,7 +246,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 
         Raises:
             RemotingError, BrokerError: it may come again.
-            RemoteProtocolError: it was not received here.
+            WrongArgumentError: it is no message that `receive` returned.
         """
     def ack_all(self, messages: Sequence[MessageExt]) -> None:
         """Acknowledge many messages, in one request for each broker. Raises as `ack`."""

@@ -128,7 +128,7 @@ class LoopThread:
 
     def _checked(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            raise NotRunningError("the client is not running: start it first")
+            raise NotRunningError("the client is not running: it was closed, or not started")
         if self.is_current:
             raise NotRunningError("a blocking client must not be called from its own event loop")
         return self._loop

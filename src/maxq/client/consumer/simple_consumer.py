@@ -211,7 +211,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
         Raises:
             RemotingError, BrokerError: it may come again.
-            RemoteProtocolError: it was not received here.
+            WrongArgumentError: it is no message that `receive` returned.
         """
         self._running()
         check_received(message)

@@ -20,6 +20,7 @@ from maxq.protocol.body.static_topic import NO_BROKER, global_queues, is_mock_br
 from maxq.protocol.body.topic_config import PERM_WRITE
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.runtime.interfaces import Rng
+from maxq.runtime.refusals import Cause, cause_of
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,16 @@ class TopicRoutes:
             if known is None or not publish_queues(topic, known):  # perhaps the template's, from before it had a master
                 if create_topic_key is None:
                     raise
-                await self.update_route_from_default(topic, create_topic_key, queue_nums)
+                try:
+                    await self.update_route_from_default(topic, create_topic_key, queue_nums)
+                except NoRouteError as error:
+                    if cause_of(error.remark) == Cause.NO_BROKER:
+                        raise
+                    text = (
+                        f"topic {topic} does not exist, and no broker makes topics of itself (autoCreateTopicEnable): "
+                        f"create it, as with `maxq topic create`; the name server says: {error.remark}"
+                    )
+                    raise NoRouteError(error.code, text, address=error.address) from None
         except (RemotingError, BrokerError):
             if topic not in self.table:
                 raise

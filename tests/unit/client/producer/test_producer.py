@@ -211,7 +211,7 @@ def test_without_a_template_an_unknown_topic_is_refused() -> None:
     async def story(cluster: MockCluster) -> None:
         await cluster.start()
         async with make(cluster) as producer:
-            with pytest.raises(NoRouteError):
+            with pytest.raises(NoRouteError, match=r"topic NEW does not exist.*`maxq topic create`"):
                 await producer.send(Message("NEW", b"x"))
 
     simulate(story)
