@@ -5,7 +5,7 @@ DEFAULT_EPOCH_MS = 1_700_000_000_000
 
 
 class SimClock:
-    """Virtual time behind the `Clock` seam, shared by a `SimLoop` (which advances it) and the code under test.
+    """Virtual time behind the interface `Clock`, shared by a `SimLoop` (which advances it) and the code under test.
 
     Monotonic time starts at 1 000 s, so that code which mistakes it for wall time or for zero is found.
     """

@@ -83,7 +83,7 @@ class BitFlip:
 
 
 class SimDisk:
-    """Files in memory behind the `Disk` seam.
+    """Files in memory behind the interface `Disk`.
 
     Args:
         rng: what a crash keeps, and when the kernel writes back.

@@ -10,7 +10,7 @@ _MASK = (1 << 64) - 1
 
 
 class SimRng:
-    """SplitMix64 behind the `Rng` seam.
+    """SplitMix64 behind the interface `Rng`.
 
     Not `random.Random`: the order in which its helpers draw is not promised from one Python release to the next, and
     a failing seed must fail everywhere.
