@@ -7,8 +7,9 @@ offsets and locks are refused, and may be asked of the master a moment later. If
 slave goes on as before. A slave that did not act when it was asked, and begins to before its master has registered,
 waits as well. A slave that ended to act before it was asked, because a name server knew of the master first,
 answers what it knew then, for HELD_MS, and again to the master that has not had the answer: the question's field
-`returnId` is the same each time that a master asks during one return. It has had the answer when it comes back for
-another time, and much of what the slave knew has ended since.
+`returnId` is the same each time that a master asks during one return. When it comes back for another time, and has
+written its journal since, it has had the answer, and much of what the slave knew has ended. A master that is told twice
+all the same finds in its journal what it took over before.
 
 The answer's body is a JSON object; empty from a slave that did not act as master:
 
@@ -105,9 +106,22 @@ def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions
     return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
 
 
+def known_end(body: bytes) -> int | None:
+    """How far the slave that gave an answer had read the journal, by queue offset; None: the answer is malformed."""
+    try:
+        end = orjson.loads(body)["end"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return end if isinstance(end, int) else None
+
+
 def without(body: bytes, ended: Container[Key]) -> bytes:
-    """An answer of `encode` without these check points."""
+    """An answer of `encode` without these check points; one that is malformed as it is."""
     told: dict[str, Any] = orjson.loads(body)
+    try:
+        _check(told)
+    except (ValueError, TypeError, KeyError, AttributeError, RemoteProtocolError):
+        return body
     told["live"] = [row for row in told["live"] if point_of(row).key not in ended]
     return orjson.dumps(told)
 

@@ -152,7 +152,8 @@ class PopService:
         yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
         self.give_way()
         if self._task is None:
-            was_told = self._asked_for is not None and self._asked_for != (return_id or None)
+            has_asked = self._asked_for is not None and self._asked_for != (return_id or None)
+            was_told = has_asked and self._journal.end > self._kept_end  # else it has ended before it noted anything
             if self._clock.monotonic_ms() >= self._kept_until_ms or was_told:
                 return b""
             self._asked_for = return_id
@@ -228,7 +229,8 @@ class PopService:
             self._finish_interrupted()
         if self._stood_in:
             self._buffer.keep_ended()
-        for body in filter(None, (*self._handed_back(), await self._still_known())):
+        for told in filter(None, (*self._handed_back(), self._still_known())):
+            body = await self._untaken(told)
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
                 await self._ack_late(late)
             with self._passed_over("offsets that a slave told, which are written again later"):
@@ -246,18 +248,23 @@ class PopService:
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
-    async def _still_known(self) -> bytes:
-        """What this slave knew when it last ended to act, unless its master has led since. What the master has taken
-        over the journal tells, also where a start needs it no more, for it has ended."""
+    def _still_known(self) -> bytes:
+        """What this slave knew when it last ended to act, unless its master has led since."""
         is_passed = self._kept_end != self._read_end and self._clock.monotonic_ms() >= self._kept_until_ms
-        if not self._kept or not self._stood_in or is_passed:
-            return b""
+        return b"" if not self._stood_in or is_passed else self._kept
+
+    async def _untaken(self, told: bytes) -> bytes:
+        """What a slave told, without what the master has taken over before: the journal tells of that, also where a
+        start needs it no more, for it has ended."""
+        begin = hand_back.known_end(told)
+        if begin is None:
+            return told
         taken: set[Key] = set()
-        for batch in self._journal.read(self._kept_end):
+        for batch in self._journal.read(begin):
             taken.update(point_of(row).key for _, entries in batch for row in entries.get("p", ()))
             await asyncio.sleep(0)
         taken.difference_update([live.point.key for live in self._buffer.those(taken)])
-        return hand_back.without(self._kept, taken)
+        return hand_back.without(told, taken) if taken else told
 
     async def _ack_late(self, late: LateAck) -> None:
         """The check point is in the revive topic, or has been revived."""

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
 import pytest
 
-from maxq.broker.pop import pop_revive
+from maxq.broker.pop import hand_back, pop_revive
+from maxq.broker.pop.check_point_buffer import LiveCheckPoint, point_of
 from maxq.broker.pop.pop_journal import JOURNAL_GROUP
 from maxq.broker.pop.pop_revive import REVIVE_GROUP
 from maxq.broker.pop.retry_writer import RetryWriter
@@ -117,6 +119,29 @@ async def test_a_message_that_two_hold_is_acknowledged_by_either_also_after_a_st
     broker = await start_broker(**QUICK)
     assert (await batch_ack(broker, given)).code == ResponseCode.SUCCESS
     assert await popped(broker, poll_time=9_000) == []
+
+
+async def test_what_a_slave_tells_twice_is_taken_over_once_though_it_has_ended_since(start_broker: Start) -> None:
+    broker = await start_broker(**QUICK)
+    await _filled(broker, 3, queues=1)
+    await popped(broker, max_msg_nums=1)
+    buffer, failover = broker.controller.popping.buffer, broker.controller.failover
+    told = orjson.loads(hand_back.encode(buffer.journal.end, buffer, broker.controller.popping._orders, 1 << 40))
+    (row,) = told["live"]
+    of_the_slave = {**told, "noted": [], "live": [row, [row[0] + 1, *row[1:7], 1, [0], 2, *row[10:]]]}
+    for _ in range(2):
+        failover.metadata._pops.append(orjson.dumps(of_the_slave))
+        failover.services.begin_again()
+        await until(lambda: broker.controller.popping.service.not_ready() is None)
+        (live, *more) = sorted(buffer.those([point_of(row).key for row in of_the_slave["live"]]), key=_start)
+        assert [_start(one) for one in more] == [1] * len(more)
+        if more:
+            buffer.finish(more)
+    assert _start(live) == 0 and not more, "it was acknowledged at the master"
+
+
+def _start(live: LiveCheckPoint) -> int:
+    return live.point.start_offset
 
 
 async def test_what_is_open_for_long_is_handed_over_and_bounds_the_journal(start_broker: Start) -> None:
