@@ -377,3 +377,41 @@ def test_the_offset_waits_until_what_the_end_of_a_check_point_put_into_the_log_i
     buffer.settle()
     assert offsets.committed == 5
     assert buffer.oldest_needed() == (-1 if end == "revived" else 2)
+
+
+def test_of_three_that_hold_a_message_each_acknowledges_it_for_all() -> None:
+    buffer, offsets, _ = _buffer()
+    points = [_pop(buffer, 0, 1, 1_000 + number) for number in range(3)]
+    lives = buffer.those([point.key for point in points])
+    buffer.replay(9, {"t": [[lives[0].number, lives[2].number], [lives[1].number, lives[2].number]]})
+    assert [live.has_twins for live in lives] == [True] * 3
+    buffer.ack(lives[2], [0])
+    assert (len(buffer), buffer.in_flight, offsets.committed) == (0, {}, 1)
+
+
+def test_messages_are_left_only_to_those_that_hold_them_for_longer_and_have_not_ended() -> None:
+    def left(*ends: int, invisible: int) -> list[int]:
+        """What is open of a check point after it left what it may to one with that invisible time."""
+        buffer, _, _ = _buffer()
+        point = _pop(buffer, 0, 2, 1_000, invisible=50_000)
+        other = PopCheckPoint("T", "G", 0, 1, 1_000, invisible, "b", [0, 1], 2)
+        buffer.add([(other, 0, 3)])
+        live, twin = buffer.those([point.key, other.key])
+        buffer.replay(9, {"t": [[live.number, twin.number]]})
+        if ends:
+            buffer.finish([twin])
+        buffer.leave_to_twins(live)
+        return point.open_offsets()
+
+    assert left(invisible=60_000) == [0]
+    assert left(invisible=50_000) == [0], "as long as that one"
+    assert left(invisible=40_000) == [0, 1]
+    assert left(1, invisible=60_000) == [0, 1], "it has been handed over"
+
+
+def test_a_deleted_group_of_which_nothing_is_here_is_forgotten_too() -> None:
+    buffer, _, journal = _buffer()
+    _pop(buffer, 0, 1, 1_000)
+    noted = len(journal.records)
+    buffer.forget([("U", "G", 1)])
+    assert (len(buffer), len(journal.records)) == (1, noted)
