@@ -214,7 +214,8 @@ def make_mutants(tree: Path, source: str) -> None:
     with in_tree(tree):
         from mutmut.__main__ import create_file_mutants
 
-        made = create_file_mutants(Path(source))
+        with contextlib.redirect_stdout(None):
+            made = create_file_mutants(Path(source))
         if made.error:
             raise made.error
 

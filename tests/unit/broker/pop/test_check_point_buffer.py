@@ -20,9 +20,11 @@ class Offsets:
         self.committed = 0
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        assert (type(group), type(topic), type(queue_id)) == (str, str, int)
         return self.committed
 
     def commit_offset(self, host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        assert (type(group), type(topic), type(queue_id)) == (str, str, int)
         self.committed = offset
 
 
@@ -385,6 +387,8 @@ def test_of_three_that_hold_a_message_each_acknowledges_it_for_all() -> None:
     lives = buffer.those([point.key for point in points])
     buffer.replay(9, {"t": [[lives[0].number, lives[2].number], [lives[1].number, lives[2].number]]})
     assert [live.has_twins for live in lives] == [True] * 3
+    numbers = [live.number for live in lives]
+    assert sorted(map(list, buffer.pairs_of_twins())) == [[numbers[0], numbers[2]], [numbers[1], numbers[2]]]
     buffer.ack(lives[2], [0])
     assert (len(buffer), buffer.in_flight, offsets.committed) == (0, {}, 1)
 
