@@ -703,6 +703,17 @@ class BrokerController:
             await self._close()
             raise
         self._running = True
+        try:
+            self._start_services()
+            await self._register_first()
+            self._refuse_to_go_on()
+        except BaseException:  # told to end while a name server takes its time
+            await self.shutdown()
+            raise
+        self.failover.acting.start()
+        log.info("%s", self.start_line())
+
+    def _start_services(self) -> None:
         load_sql92()
         self.hold_service.start()
         self.schedule.start(
@@ -726,14 +737,6 @@ class BrokerController:
             self.log_care.start()
         else:
             self.dledger.follow(self.change_to_master, self.change_to_slave)
-        try:
-            await self._register_first()
-            self._refuse_to_go_on()
-        except BaseException:  # told to end while a name server takes its time
-            await self.shutdown()
-            raise
-        self.failover.acting.start()
-        log.info("%s", self.start_line())
 
     def _refuse_to_go_on(self) -> None:
         if self._why_not is not None:
@@ -875,6 +878,7 @@ class BrokerController:
         await self.access.shutdown()
         await self.ha_service.shutdown()
         await self.log_care.shutdown()
+        self.timed.service.release()  # if the start failed behind its load
         if self.table_records is not None:
             await self.table_records.stop()
         if self.dledger is not None:

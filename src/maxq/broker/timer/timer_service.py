@@ -163,6 +163,12 @@ class TimerService:
         await self.checkpoints.write(dequeues=dequeued, is_last=True)
         self.timer.release()
 
+    def release(self) -> None:
+        """Unmap the files, and write nothing: a broker whose start failed has changed nothing in them."""
+        if self.is_loaded:
+            self.is_loaded = False
+            self.timer.release()
+
     def wake(self) -> None:
         """Something has come, or changed."""
         self._poll()

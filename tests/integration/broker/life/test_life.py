@@ -260,6 +260,27 @@ async def _nothing() -> None:
     """Nobody has the name of this broker."""
 
 
+@pytest.mark.parametrize("step", ["role.listen", "operations.start"])
+async def test_a_start_that_fails_late_leaves_no_task_no_port_and_no_file(tmp_path: Path, step: str) -> None:
+    port, mapped = free_port_base(), Path("/proc/self/maps")
+    before = asyncio.all_tasks()
+    first = controller_of(tmp_path / "store", listenPort=str(port))
+    part = getattr(first, step.partition(".")[0])
+
+    def fails() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    setattr(part, step.partition(".")[2], fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        await first.start()
+    assert asyncio.all_tasks() == before
+    assert str(tmp_path) not in mapped.read_text()
+    second = controller_of(tmp_path / "store", listenPort=str(port))
+    await second.start()
+    assert second.store.report.clean_exit
+    await second.shutdown()
+
+
 async def test_a_service_that_fails_while_the_broker_starts_fails_the_start(tmp_path: Path) -> None:
     first = controller_of(tmp_path / "store")
     listen = first.role.listen
