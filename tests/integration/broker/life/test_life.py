@@ -314,14 +314,14 @@ async def test_who_shuts_down_a_second_time_waits_for_the_first(start_broker: St
 
 async def test_what_was_purged_is_shown_to_nobody_while_the_broker_starts(start_broker: Start) -> None:
     """Loading what the timer has can take long."""
-    broker = await start_broker()
+    port = str(free_port_base())
+    broker = await start_broker(listenPort=port)
     broker.create_topic("T", queues=1)
     for _ in range(3):
         assert (await broker.send("T", b"purged")).code == 0
     assert (await broker.invoke(RemotingCommand(RequestCode.MAXQ_PURGE_TOPIC, {"topic": "T"}))).code == 0
-    port = broker.controller.port
     await broker.stop()
-    second = RunningBroker(broker.folder, {"listenPort": str(port)})
+    second = RunningBroker(broker.folder, {"listenPort": port})
     load, shown = second.controller.timed.load, []
 
     async def slowly() -> None:
