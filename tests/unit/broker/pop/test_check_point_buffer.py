@@ -419,3 +419,30 @@ def test_a_deleted_group_of_which_nothing_is_here_is_forgotten_too() -> None:
     noted = len(journal.records)
     buffer.forget([("U", "G", 1)])
     assert (len(buffer), len(journal.records)) == (1, noted)
+
+
+def test_no_number_in_the_journal_is_given_twice_also_after_a_start() -> None:
+    clock = Clock()
+    buffer, _, journal = _buffer(clock)
+    points = [_pop(buffer, number, 1, 1_000 + number) for number in range(3)]
+    numbers = [live.number for live in buffer.those([point.key for point in points])]
+    assert numbers == sorted(set(numbers))
+    clock.set_by_ms -= 3_600_000  # the next process begins to count below them
+    again, _, _ = _buffer(clock)
+    for at, record in enumerate(journal.records):
+        again.replay(at, record)
+    point = _pop(again, 3, 1, 1_003)
+    (live,) = again.those([point.key])
+    assert live.number > numbers[-1]
+
+
+def test_what_a_slave_gave_and_tells_of_late_takes_its_place_in_the_queue() -> None:
+    buffer, offsets, _ = _buffer()
+    points = [_pop(buffer, start, count, 1_000 + start) for start, count in ((0, 2), (2, 2), (5, 1))]
+    late = PopCheckPoint("T", "G", 0, 4, 900, 60_000, "b", [0], 1)
+    buffer.add([(late, 0, 5)])
+    assert buffer.latest_offset(*QUEUE) == 6
+    for point, committed in ((points[0], 2), (points[1], 4), (points[2], 4), (late, 6)):
+        (live,) = buffer.those([point.key])
+        buffer.ack(live, point.open_offsets())
+        assert offsets.committed == committed
