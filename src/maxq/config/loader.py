@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from maxq.config.setting import Setting, Value, settings_of
@@ -68,6 +69,7 @@ def texts(configs: Iterable[Any], *, secrets: bool = False) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+@cache
 def _rows_by_name(config: type) -> dict[str, list[Setting]]:
     found: dict[str, list[Setting]] = {}
     for row in settings_of(config):
