@@ -23,7 +23,7 @@ MODULES ?=
 SHARE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run demo-ha demo-dledger check test lint types affected collected fmt sim torture hostile fuzz mutants interop bench wheel clean
+.PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected collected fmt sim torture hostile fuzz mutants interop bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,8 +59,11 @@ check: setup ## for the loop of work, 90 s: lint, types, unit tests of what chan
 	@$(MAKE) --no-print-directory -j3 lint types affected
 
 test: setup java ## set up and run every check in its short form
+	@# mypy keeps one core busy for a minute, and the tests need not wait for it.
+	@$(MAKE) --no-print-directory -j3 lint types pytest
+
+pytest: collected
 	@# Three processes on two cores: many tests wait, for clocks, disks and each other.
-	@$(MAKE) --no-print-directory -j2 lint types collected
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not interop and not slow' tests
 
 lint: setup ## ruff and the import contracts
