@@ -54,8 +54,9 @@ class HiddenMessages:
     # ---- the bound --------------------------------------------------------------------------------------------
 
     def hide_below(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Show nothing below `queue_offset`. A bound that is there already is not lowered."""
-        queue = self._queues.find(topic, queue_id)
+        """Show nothing below `queue_offset`, also of a queue whose messages a slave or a member has still to get. A
+        bound that is there already is not lowered."""
+        queue = self._queues.open(topic, queue_id) if queue_offset > 0 else self._queues.find(topic, queue_id)
         if queue is not None and queue.hidden_below < queue_offset:
             queue.hidden_below = queue_offset
             self.is_used = True
