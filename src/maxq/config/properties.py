@@ -6,6 +6,7 @@ escapes; any other escaped character stands for itself. Later keys win. Text is 
 from files unless given a reader; UTF-8 is what editors write).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
 from maxq.errors import ConfigError
@@ -13,6 +14,7 @@ from maxq.errors import ConfigError
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_TO_LOOK_AT = re.compile(r"[\\\t\n\r\f =:#!]")  # what `_escape` may change
 
 
 def parse_properties(data: bytes | str, *, source: str = "properties") -> dict[str, str]:
@@ -181,6 +183,8 @@ def _unescape(text: str, where: str) -> str:
 
 
 def _escape(text: str, *, key: bool = False) -> str:
+    if not _TO_LOOK_AT.search(text):
+        return text
     out = []
     for position, letter in enumerate(text):
         if letter in _WRITTEN:
