@@ -334,7 +334,7 @@ MUTATIONS: Final = {
     ),
     "an end in order hands over what two hold": Mutation("pop-twins", 3, ((LiveCheckPoint, "has_twins", False),)),
     "what a slave that acted was told is thrown away": Mutation(
-        "promise-pair", 4, ((SlaveToMasterSync, "take_pops", _take_nothing),)
+        "promise-pair", 8, ((SlaveToMasterSync, "take_pops", _take_nothing),)
     ),
     "recalls are answered before disk and slave have them": Mutation(
         "promise-pair", 1, ((RecallMessageProcessor, "cancel", _cancel_at_once),)
