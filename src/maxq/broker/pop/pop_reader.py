@@ -262,6 +262,7 @@ class PopReader:
     ) -> None:
         topic, group = config.topic_name, ask.group.group_name
         offsets = self._offsets_of(config, queue_id, offset, result)
+        start = min(offset, offsets[0])  # of a batch, which is given whole, some may be behind the group
         if ask.order:
             counts, end_offset = self.orders.delivered(
                 topic, group, queue_id,
@@ -272,14 +273,14 @@ class PopReader:
             found.noted(end_offset)
         else:
             point = PopCheckPoint(
-                topic, group, queue_id, offset, found.pop_time, ask.invisible_time, self._own.broker_name,
-                [at - offset for at in offsets], len(offsets),
+                topic, group, queue_id, start, found.pop_time, ask.invisible_time, self._own.broker_name,
+                [at - start for at in offsets], len(offsets),
             )  # fmt: skip
             if self._buffer.is_known(point):
                 return
             found.points.append((point, found.revive_qid, result.next_begin_offset))
         mark = retry_mark(topic)
-        found.start_offset_info.append(f"{mark} {queue_id} {offset}")
+        found.start_offset_info.append(f"{mark} {queue_id} {start}")
         found.msg_offset_info.append(f"{mark} {queue_id} {offsets_text(offsets)}")
         found.count += len(offsets)
         if result.cold:
@@ -288,7 +289,7 @@ class PopReader:
         counter.add_popped(result.message_count, result.total_bytes, bool(result.cold))
         counter.fall_behind_bytes = max(0, self._store.max_physical_offset - result.last_physical_offset)
         if is_retry_topic(topic) and not self._settings.broker.pop_response_return_actual_retry_topic:
-            found.buffers += self._under_own_topic(ask, topic, offset, result, found)
+            found.buffers += self._under_own_topic(ask, topic, start, result, found)
         else:
             found.buffers += result.buffers
 

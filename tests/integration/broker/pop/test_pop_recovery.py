@@ -467,6 +467,21 @@ async def test_messages_of_a_topic_that_only_the_log_knows_come_again(start_brok
     assert bodies(_records(broker, retry_topic, 0)) == [b"000"]
 
 
+async def test_a_batch_of_which_a_group_has_consumed_a_part_is_acknowledged(start_broker: Start) -> None:
+    """Whoever acknowledges many at once counts from the start of the check point."""
+    broker = await start_broker(**QUICK)
+    broker.create_topic("B", 1, attributes={"+queue.type": "BatchCQ"})
+    for count in (4, 3):
+        batch = encode_batch([Message("B", b"%d" % number, {}) for number in range(count)])
+        assert (await broker.invoke(broker.send_request("B", batch, batch=True))).code == 0
+    broker.controller.offsets.commit_offset("c", GROUP, "B", 0, 2)
+    given = await popped(broker, "B", invisible_time=1_000)
+    assert [(handle_of(one).start_offset, handle_of(one).queue_offset) for one in given] == [(0, 0), (0, 4)]
+    assert (await batch_ack(broker, given)).code == 0
+    await until(lambda: broker.controller.offsets.query_offset(GROUP, "B", 0) == 7)
+    assert await popped(broker, "B", poll_time=1_500) == []
+
+
 async def test_messages_of_a_batch_that_were_popped_come_again(start_broker: Start) -> None:
     """An inner batch is one message of its queue; and a plain batch may have messages with properties of such a one."""
     broker = await start_broker(**QUICK)
