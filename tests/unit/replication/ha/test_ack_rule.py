@@ -80,3 +80,27 @@ def test_a_live_change_counts_for_the_next_send() -> None:
 )
 def test_the_start_up_line_says_the_rule(store: dict[str, Any], words: str) -> None:
     assert words in rule(**store).sentence()
+
+
+@pytest.mark.parametrize(
+    ("acting", "store", "sentence"),
+    [
+        (False, {"brokerRole": "ASYNC_MASTER"}, "ASYNC_MASTER: sends wait for no slave"),
+        (False, {"inSyncReplicas": "1"}, "SYNC_MASTER, inSyncReplicas=1: sends wait for no slave"),
+        (False, {"inSyncReplicas": "2"}, "SYNC_MASTER, inSyncReplicas=2: sends wait for one slave"),
+        (
+            False,
+            {"inSyncReplicas": "3", "enableAutoInSyncReplicas": "true"},
+            "SYNC_MASTER, inSyncReplicas=3: sends wait for 2 slaves",
+        ),
+        (True, {"inSyncReplicas": "3"}, "SYNC_MASTER, inSyncReplicas=3: sends wait for 2 slaves"),
+        (
+            True,
+            {"inSyncReplicas": "3", "enableAutoInSyncReplicas": "true"},
+            "SYNC_MASTER, inSyncReplicas=3: sends wait for 2 slaves, for fewer (at least 1 copies) while fewer are in "
+            "sync",
+        ),
+    ],
+)
+def test_a_start_says_what_sends_wait_for(acting: bool, store: dict[str, Any], sentence: str) -> None:
+    assert rule(acting=acting, **store).sentence() == sentence

@@ -14,6 +14,7 @@ from maxq.replication.ha.frames import (
     TransferParser,
     encode_filled_ranges,
     encode_head,
+    encode_name,
     encode_offer,
     encode_report,
     encode_request,
@@ -154,3 +155,14 @@ def test_an_offer_is_heard_wherever_it_stands_among_reports() -> None:
         parser = ReportParser()
         assert parser.receive_data(stream) is None
         assert parser.offered_port == 10912
+
+
+@pytest.mark.parametrize("name", ["b", "broker-a", "ü" * 100])
+def test_a_name_of_any_length_is_heard_however_it_arrives(name: str) -> None:
+    data = encode_name(name) + encode_head(1197, 0)
+    for size in (1, len(data)):
+        parser = TransferParser()
+        pieces = [parser.receive_runs(memoryview(bytearray(data[at : at + size]))) for at in range(0, len(data), size)]
+        assert parser.take_name() == name
+        assert parser.take_name() == ""
+        assert [(offset, bytes(body)) for some in pieces for offset, body in some] == [(1197, b"")]

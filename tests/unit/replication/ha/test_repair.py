@@ -19,6 +19,7 @@ from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
+from tests.unit.store.recovery.test_filled_ranges import damaged
 from tests.unit.store.stores import message, opened, small_config
 
 ROOT = PurePath("store")
@@ -211,3 +212,48 @@ async def test_who_asks_from_an_offset_waits_until_no_sender_waits_for_what_is_b
     slave.config = replace(slave.config, slave_timeout=50_000)
     assert await slave.repair.repair(slave.damage(9, 10)), "all that was there then is settled"
     assert loop.time() - began < 100
+
+
+async def test_of_a_piece_with_something_else_in_it_nothing_is_written(
+    slave: Slave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair_module, "_CHUNK", 3 * (slave.starts[1] - slave.starts[0]))
+    damage = slave.damage(2, 7)
+    changed = bytearray(slave.log)
+    changed[slave.starts[3] + 120] ^= 1
+    slave.log = bytes(changed)
+    before = bytes(slave.store.log_bytes(0, 1 << 20) or b"")
+    assert not await slave.repair.repair(damage)
+    assert bytes(slave.store.log_bytes(0, 1 << 20) or b"") == before
+    assert len(slave.asked) == 1
+
+
+async def test_a_master_takes_back_from_a_slave_what_its_start_has_filled(tmp_path: Path) -> None:
+    store, starts = damaged(tmp_path, 4)
+    start, end = starts[4], starts[5]
+    true = bytearray((tmp_path / "damaged" / f"{start:020d}").read_bytes())
+    true[130] ^= 8  # the bit that has changed
+    filler = bytes(store.commit_log.get(start, end - start) or b"")
+    served: list[bytes] = [filler, bytes(true)]
+    asked: list[tuple[str, int, int]] = []
+
+    async def fetch(address: str, first: int, behind: int) -> bytes:
+        asked.append((address, first, behind))
+        return served.pop(0)
+
+    repair = LogRepair(store, lambda: replace(store.config, broker_role="ASYNC_MASTER"), lambda: "", fetch)
+    assert await repair.take_back("slave:1") == 0
+    assert "the slave at slave:1 has it no more than this master" in repair.last_refusal
+    assert repair.sealed_left == 1
+    assert await repair.take_back("slave:1") == 1
+    assert asked == [("slave:1", start, end)] * 2
+    assert bytes(store.commit_log.get(start, end - start) or b"") == bytes(true)
+    queue = store.queue("T", 0)
+    assert queue is not None
+    unit = queue.unit(4)
+    assert unit is not None
+    assert unit[:2] == (start, end - start)
+    assert (repair.sealed_left, repair.repaired, repair.repaired_bytes) == (0, 1, end - start)
+    assert await repair.take_back("slave:1") == 0
+    assert len(asked) == 2, "nothing is left to ask for"
+    store.close()
