@@ -78,9 +78,15 @@ class SimFile:
         ]
 
     def _parts_that_differ(self, starts: range) -> list[int]:
-        """Those of `starts` up to the next of which `live` and `durable` differ."""
-        live, durable, size = self.live, self.durable, starts.step
-        return [begin for begin in starts if live[begin : begin + size] != durable[begin : begin + size]]
+        """Those of `starts` up to the next of which `live` and `durable` differ; neither is copied for it."""
+        live, size, length = self.live, starts.step, len(self.live)
+        with memoryview(self.durable) as durable:
+            return [
+                begin
+                for begin in starts
+                if not live.startswith(part := durable[begin : begin + size], begin)
+                or len(part) < min(size, length - begin)
+            ]
 
     def store_page(self, page: int) -> None:
         """Write a page back, unless a failed sync made the kernel forget that it is dirty."""
