@@ -33,7 +33,7 @@ def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Lo
     """
     changes: list[dict[Setting, Value]] = [{} for _ in bases]
     warnings = []
-    kinds: list[type[object]] = [type(base) for base in bases]
+    kinds: list[Any] = [type(base) for base in bases]  # mypy takes no class for hashable
     for name, text in mapping.items():
         rows = [(i, row) for i, kind in enumerate(kinds) for row in _rows_by_name(kind).get(name, ())]
         if not rows:
@@ -71,7 +71,7 @@ def texts(configs: Iterable[Any], *, secrets: bool = False) -> dict[str, str]:
 
 
 @cache
-def _rows_by_name(config: type[object]) -> dict[str, list[Setting]]:
+def _rows_by_name(config: type) -> dict[str, list[Setting]]:
     found: dict[str, list[Setting]] = {}
     for row in settings_of(config):
         found.setdefault(row.name, []).append(row)
