@@ -89,7 +89,8 @@ class SimServer(ABC):
             "brokerClusterName": "C", "brokerName": "broker-a", "namesrvAddr": NAMESRV_ADDRESS, "brokerIP1": address,
             "bindAddress": address, "listenPort": "10911", "storePathRootDir": str(STORE), "slaveReadEnable": "true",
             "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100",
-            "maxIndexNum": "400", "defaultTopicQueueNums": "2", **self.broker_properties(),
+            "maxIndexNum": "400", "mappedFileSizeTimerLog": "520000", "defaultTopicQueueNums": "2",
+            **self.broker_properties(),
         }  # fmt: skip
         settings, _ = BrokerSettings.from_properties(properties, source="simulation")
         return broker_on(settings, system_host())
