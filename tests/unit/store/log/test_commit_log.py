@@ -183,7 +183,8 @@ def test_a_start_at_the_end_of_a_file_goes_on_in_a_new_one(log: CommitLog, tmp_p
 def test_files_made_ahead_behind_a_gap_are_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     folder.mkdir()
-    for offset in (0, 2 * SIZE, 3 * SIZE):
+    (folder / f"{0:020d}").write_bytes(b"\1".ljust(SIZE, b"\0"))
+    for offset in (2 * SIZE, 3 * SIZE):
         (folder / f"{offset:020d}").write_bytes(bytes(SIZE))
     (folder / f"{5 * SIZE:020d}").write_bytes(b"short")
     (folder / "other").write_bytes(b"kept")
@@ -204,7 +205,7 @@ def test_a_written_file_behind_a_gap_is_never_deleted(tmp_path: Path, position: 
     folder.mkdir()
     data = bytearray(SIZE)
     data[position] = 1
-    (folder / f"{0:020d}").write_bytes(bytes(SIZE))
+    (folder / f"{0:020d}").write_bytes(b"\1".ljust(SIZE, b"\0"))
     (folder / f"{2 * SIZE:020d}").write_bytes(data)
     log = new_log(tmp_path)
     with pytest.raises(StoreRefusedError, match=f"{SIZE:020d}"):
