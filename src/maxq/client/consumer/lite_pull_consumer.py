@@ -70,7 +70,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._buffer = FetchBuffer()
         self._given_out: dict[object, Fetched] = {}  # whose last poll gave it out → what; done with the next one
         self._next_auto_commit_ms = 0
-        self._ended_threads = LogThrottle(environment.clock)  # what the log says of them
+        self._wrong_use = LogThrottle(environment.clock)  # what the log says of it
         traces = () if self._trace is None else (ConsumeMessageTraceHook(self._trace),)
         self._hooks = ConsumeHooks(traces, self.group, config.namespace, self._clock, _NO_TIMEOUT_MS)
 
@@ -250,6 +250,10 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         """Do what `poll` does for one of several who poll, such as a thread: what `owner` got last counts as done."""
         self._running()
         check_number("timeout_ms", timeout_ms)
+        is_aimless = not self._wanted and self._manual is None
+        if is_aimless and (left_out := self._wrong_use.admits("aimless")) is not None:
+            more = and_more(left_out)
+            log.warning("group %s polls, and nothing is subscribed or assigned: subscribe first%s", self.group, more)
         self._finish_for(owner)
         self._auto_commit()
         wait_ms = self._config.poll_timeout if timeout_ms is None else timeout_ms
@@ -286,7 +290,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
                     del self._given_out[other]
                 else:
                     self._finish(other)
-        if ended and (left_out := self._ended_threads.admits("")) is not None:
+        if ended and (left_out := self._wrong_use.admits("ended threads")) is not None:
             log.error(
                 "%d threads of group %s have ended after a poll: what it gave them is not done, and a queue with %d "
                 "such messages (pull_threshold_for_queue) gives no more; call commit() in a thread before it ends, or "

@@ -427,3 +427,17 @@ def test_a_second_start_of_a_running_consumer_is_refused_and_changes_nothing() -
         assert bodies == [b"%d" % n for n in range(50)]
 
     simulate(story)
+
+
+def test_who_polls_without_having_subscribed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        async with make(cluster) as consumer:
+            for _ in range(3):
+                assert await consumer.poll(10) == []
+            told = [record.getMessage() for record in caplog.records if "nothing is subscribed" in record.getMessage()]
+            assert len(told) == 1
+            await consumer.subscribe("T")
+            assert len(await consumer.poll()) == 1
+
+    simulate(story)
