@@ -66,7 +66,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The names for users, without what this module imports for itself."""
+    """Return the names for users, without what this module imports for itself."""
     return sorted(__all__)
 
 
@@ -156,7 +156,7 @@ class Admin(sync.Admin):
 
 
 def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> producer.Producer:
-    """An asynchronous producer; `await .start()` or `async with` it."""
+    """Make an asynchronous producer; `await .start()` or `async with` it."""
     config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
     return producer.Producer(config, system_environment(namesrv_addr))
 
@@ -164,8 +164,8 @@ def async_producer(producer_group: str, namesrv_addr: str, **settings: Any) -> p
 def async_transaction_producer(
     producer_group: str, namesrv_addr: str, listener: TransactionListener, **settings: Any
 ) -> transaction_producer.TransactionProducer:
-    """An asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on the
-    event loop and must not block."""
+    """Make an asynchronous producer of messages in transactions. Methods of `listener` that are plain functions run on
+    the event loop and must not block."""
     config = config_of(ProducerConfig, {"producer_group": producer_group, "namesrv_addr": namesrv_addr, **settings})
     return transaction_producer.TransactionProducer(config, system_environment(namesrv_addr), listener)
 
@@ -173,7 +173,7 @@ def async_transaction_producer(
 def async_push_consumer(
     consumer_group: str, namesrv_addr: str, listener: MessageListener, *, orderly: bool = False, **settings: Any
 ) -> push_consumer.PushConsumer:
-    """An asynchronous push consumer. A plain listener runs on the event loop and must not block."""
+    """Make an asynchronous push consumer. A plain listener runs on the event loop and must not block."""
     config = config_of(PushConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings})
     return push_consumer.PushConsumer(config, system_environment(namesrv_addr), listener, orderly=orderly)
 
@@ -181,7 +181,7 @@ def async_push_consumer(
 def async_lite_pull_consumer(
     consumer_group: str, namesrv_addr: str, **settings: Any
 ) -> lite_pull_consumer.LitePullConsumer:
-    """An asynchronous lite pull consumer."""
+    """Make an asynchronous lite pull consumer."""
     config = config_of(
         LitePullConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
     )
@@ -189,7 +189,7 @@ def async_lite_pull_consumer(
 
 
 def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: Any) -> simple_consumer.SimpleConsumer:
-    """An asynchronous simple consumer."""
+    """Make an asynchronous simple consumer."""
     config = config_of(
         SimpleConsumerConfig, {"consumer_group": consumer_group, "namesrv_addr": namesrv_addr, **settings}
     )
@@ -197,7 +197,7 @@ def async_simple_consumer(consumer_group: str, namesrv_addr: str, **settings: An
 
 
 def async_admin(namesrv_addr: str, **settings: Any) -> admin.Admin:
-    """An asynchronous admin; `async with` it, on a running loop."""
+    """Make an asynchronous admin client; `async with` it, on a running loop."""
     return admin.Admin(
         config_of(ClientConfig, {"namesrv_addr": namesrv_addr, **settings}), system_environment(namesrv_addr)
     )

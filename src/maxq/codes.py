@@ -245,7 +245,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Who speaks (LanguageCode.java)."""
+    """The languages of clients and servers (LanguageCode.java)."""
 
     JAVA = 0
     CPP = 1

@@ -107,7 +107,7 @@ class LedgerMismatchError(StoreError):
 
 
 class LogRangeNotServedError(StoreError):
-    """A master did not send a range of its log, or sent something else; the message says what."""
+    """A master did not send a range of its log, or sent something else; the message says which."""
 
 
 class MessageIllegalError(StoreError):
@@ -130,7 +130,7 @@ class ProtocolError(MaxQError):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own caller asked for something the protocol cannot carry."""
+    """This program asked for something that the protocol cannot carry."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -146,7 +146,7 @@ class MissingFieldError(RemoteProtocolError):
 
 
 class RemotingError(MaxQError):
-    """The network between us and `address` (host:port)."""
+    """The network between this program and `address` (host:port) failed."""
 
     retriable = True
 
@@ -156,7 +156,7 @@ class RemotingError(MaxQError):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection could be made. `is_refused`: the machine is there, and nobody listens at that port."""
+    """No connection could be made. `is_refused`: the machine answers, and nobody listens at that port."""
 
     refresh_route = True
 

@@ -50,7 +50,7 @@ def _dataclass(
 
 
 class _LazySignature:
-    """What `inspect.signature`, `help` and editors are told of a class: its fields."""
+    """The fields of a class, as `inspect.signature`, `help` and editors show them."""
 
     def __init__(self, cls: Any, frozen: bool, slots: bool) -> None:
         self._cls = cls
@@ -93,8 +93,8 @@ def _first_hash(cls: Any) -> Callable[[Any], int]:
 
 
 def _compiled(cls: Any, **options: bool) -> Any:
-    """A class of the same fields that the standard library has given methods; they do on objects of `cls` what they
-    would do on its own."""
+    """Return a class of the same fields that the standard library has given methods; they work on objects of `cls` as
+    on its own."""
     fields = dataclasses.fields(cls)
     members: dict[str, Any] = {
         "__module__": cls.__module__,

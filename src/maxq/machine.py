@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
-    """The real outside world of a client. With `namesrv_addr`, its address is the one this machine uses towards it."""
+    """Return what a client uses of its machine. With `namesrv_addr`, its address is the one that this machine uses
+    towards it."""
     from maxq.client.client_config import ClientEnvironment  # servers are no clients
 
     return ClientEnvironment(
@@ -46,8 +47,8 @@ def raise_file_limit() -> None:
 
 
 def environment_credentials() -> Credentials | None:
-    """MAXQ_ACCESS_KEY and MAXQ_SECRET_KEY (and MAXQ_SECURITY_TOKEN); else what mqadmin takes:
-    $ROCKETMQ_HOME/conf/tools.yml.
+    """Return the credentials in MAXQ_ACCESS_KEY and MAXQ_SECRET_KEY (and MAXQ_SECURITY_TOKEN); else those that mqadmin
+    uses: $ROCKETMQ_HOME/conf/tools.yml.
 
     Raises:
         ConfigError: that file cannot be read; what stands in it is not told.
@@ -73,7 +74,7 @@ def _tools_credentials(path: Path) -> Credentials | None:
 
 
 def system_host() -> "Host":
-    """What a server's defaults depend on."""
+    """Return what a server's defaults depend on."""
     from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
 
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -91,7 +92,7 @@ def _address_towards(namesrv_addr: str) -> str:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed, else asyncio's."""
+    """Make uvloop's loop where it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:  # not on Windows

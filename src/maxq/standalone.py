@@ -104,32 +104,33 @@ class StandaloneServer:
         self._failure_listener: Callable[[str, BaseException], None] | None = None
 
     def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
-        """As BrokerController.set_failure_listener; before `start`."""
+        """Set the failure listener, before `start`; see BrokerController.set_failure_listener."""
         self._failure_listener = listener
 
     @property
     def namesrv_address(self) -> str:
-        """host:port for clients."""
+        """Address, host:port, of the name server for clients."""
         return host_and_port(self.host, self._namesrv_port)
 
     @property
     def broker_address(self) -> str:
-        """host:port of the broker itself, which clients learn from the name server."""
+        """Address, host:port, of the broker itself, which clients learn from the name server."""
         broker = self._settings.broker
         return host_and_port(broker.broker_ip1, broker.listen_port)
 
     @property
     def broker_name(self) -> str:
-        """broker-a, unless the settings say otherwise."""
+        """Name of the broker: broker-a, unless the settings say otherwise."""
         return self._settings.broker.broker_name
 
     @property
     def is_guarded(self) -> bool:
-        """Must requests be signed?"""
+        """Whether requests must be signed."""
         return has_access_control(self._settings.broker.acl_enable, self._settings.auth)
 
     def _choose_ports(self) -> tuple[BrokerSettings, tuple[str, ...]]:
-        """Those that were not given; the broker's settings with them, and warnings of the settings."""
+        """Choose the ports that were not given; returns the broker's settings with them, and warnings of the
+        settings."""
         store, namesrv_port, broker_port, given = self._given
         with naming_port(self.host, namesrv_port, "name server", _NAMESRV_OPTION):
             self._namesrv_port = namesrv_port or free_ports(self._rng, self.host, ())
@@ -197,7 +198,7 @@ class StandaloneServer:
             raise
 
     def _make_store(self) -> None:
-        """The folder, if it is not there: the name server, which starts first, knows nothing of stores."""
+        """Make the store's folder if it does not exist: the name server, which starts first, does not use stores."""
         try:
             self._disk.make_dirs(self.store)
         except OSError as error:
@@ -248,12 +249,12 @@ class Standalone:
 
     @property
     def namesrv_address(self) -> str:
-        """host:port for clients, such as `namesrv_addr=mq.namesrv_address`."""
+        """Address, host:port, for clients, such as `namesrv_addr=mq.namesrv_address`."""
         return self._server.namesrv_address
 
     @property
     def broker_address(self) -> str:
-        """host:port of the broker."""
+        """Address, host:port, of the broker."""
         return self._server.broker_address
 
     def start(self) -> Self:
@@ -334,7 +335,7 @@ def naming_port(host: str, port: int, use: str, option: str) -> Iterator[None]:
 
 
 def _is_shared(setting: str) -> bool:
-    """Is it a setting of the broker's server that counts for the name server, too: who may connect, and how?"""
+    """Return whether a setting of the broker's server counts for the name server as well: who may connect, and how."""
     return setting.startswith("tls.") or setting == "proxyProtocolTrusted"
 
 
@@ -343,7 +344,7 @@ def _is_of_a_taken_port(error: MaxQError) -> bool:
 
 
 def free_ports(rng: Rng, host: str, offsets: Sequence[int]) -> int:
-    """A port P such that P and P + each of `offsets` are free just now.
+    """Find a port P such that P and P + each of `offsets` are free at the moment.
 
     Below the range from which the kernel gives ports to outgoing connections, so that none of those takes it meanwhile.
 

@@ -40,7 +40,7 @@ log: Final = logging.getLogger("maxq.access")
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """What of a server's settings counts here.
+    """Settings of a server that concern access control.
 
     Attributes:
         acl_enable: ACL 1.0.
@@ -57,14 +57,14 @@ class AccessSettings:
 
 
 class AccessControl:
-    """Access control of one server (see the module).
+    """Access control of one server; see the module's text.
 
     Attributes:
         guard: stands before all processors; None: everything passes.
     """
 
     def __init__(self, settings: AccessSettings, *, disk: Disk, clock: Clock) -> None:
-        """Nothing is read yet.
+        """Set up without reading anything yet.
 
         Raises:
             ConfigError: the settings contradict each other, or credentials in them cannot be read.
@@ -105,17 +105,17 @@ class AccessControl:
         return PolicyJudge(rules, self.tables)
 
     def stand_before(self, server: RemotingEndpoint) -> None:
-        """Have the guard, if there is one, judge the requests of `server` and write down what becomes of them."""
+        """Let the guard, if there is one, judge the requests of `server` and note what becomes of them."""
         if self.guard is not None:
             server.guard = self.guard
             server.on_outcome = self.guard.outcome
 
     def hooks(self) -> list[AclClientRPCHook]:
-        """What this server's own requests to others pass."""
+        """Return the hooks for this server's own requests to others."""
         return [] if self._own is None else [AclClientRPCHook(self._own)]
 
     def routes(self, identity: Callable[[], dict[str, str]]) -> Mapping[int, Processor]:
-        """Handlers of the requests that show and change rules. `identity`: see PlainAclAdmin."""
+        """Return the handlers of the requests that show and change rules. `identity`: see PlainAclAdmin."""
         guard = self.guard
         users = AuthAdmin(self.tables, self.file, None if guard is None else guard.is_super)
         if not self._settings.acl_enable or self.plain is None:
@@ -173,7 +173,7 @@ class AccessControl:
             await self.plain.shutdown()
 
     def runtime_info(self) -> dict[str, str]:
-        """Refusals by cause since the start."""
+        """Return refusals by cause since the start."""
         if self.guard is None:
             return {}
         return {f"accessRefused_{cause.value}": str(count) for cause, count in self.guard.audit.refused.items()}
@@ -200,7 +200,7 @@ def _codes(text: str) -> frozenset[int]:
 
 
 def _credentials(text: str) -> Credentials | None:
-    """innerClientAuthenticationCredentials."""
+    """Parse innerClientAuthenticationCredentials."""
     if not text.strip():
         return None
     value = _object(text, "innerClientAuthenticationCredentials")
@@ -213,7 +213,7 @@ def _credentials(text: str) -> Credentials | None:
 
 
 def _first_user(text: str) -> User | None:
-    """initAuthenticationUser."""
+    """Parse initAuthenticationUser."""
     if not text.strip():
         return None
     value = _object(text, "initAuthenticationUser")
@@ -223,7 +223,7 @@ def _first_user(text: str) -> User | None:
 
 
 def _object(text: str, name: str) -> dict[str, Any]:
-    """Secrets stand in these texts, so none of it is told."""
+    """Parse a JSON object; errors show nothing of the text, because secrets stand in it."""
     try:
         value = json_dialect.loads(text)
     except RemoteProtocolError:

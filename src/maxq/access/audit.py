@@ -43,7 +43,7 @@ CHANGES: Final[frozenset[int]] = frozenset(
 
 
 class Audit:
-    """One per server.
+    """Counts and logs what is refused. One per server.
 
     Attributes:
         refused: refusals by cause, since the start.
@@ -83,7 +83,7 @@ class Audit:
 
 
 def code_name(code: int) -> str:
-    """`310 SEND_MESSAGE_V2`, or the number alone."""
+    """Return `310 SEND_MESSAGE_V2`, or the number alone."""
     try:
         return f"{code} {Code(code).name}"
     except ValueError:

@@ -30,7 +30,7 @@ _ONLY_SUPER: Final = "The super user can only be {} by super user"
 
 
 class AuthAdmin:
-    """The ten requests of one server.
+    """The ten requests of one server about users and policies.
 
     Args:
         is_super: does a request come from one whom no rule binds? None: requests are not signed, so nobody knows.
@@ -110,7 +110,8 @@ class AuthAdmin:
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, _ONLY_SUPER.format("update"))
 
     def _binds(self, request: RemotingCommand) -> bool:
-        """Do rules bind the sender? Where requests are not signed, nobody is known and everybody may."""
+        """Return whether rules bind the sender. Where requests are not signed, nobody is known and everybody may do
+        everything."""
         return self._is_super is not None and not self._is_super(request)
 
     def _may_read_passwords(self, request: RemotingCommand) -> bool:

@@ -26,14 +26,14 @@ class _Refusal(RemotingCommand):
 
 
 class _HeartBeat(NamedTuple):
-    """The last one of a connection: who signed it, and the rules by which it was let through."""
+    """The last heartbeat of a connection: who signed it, and the rules by which it was let through."""
 
     signed: RemotingCommand
     rules: object
 
 
 class Guard:
-    """`RemotingServer.guard` of a server with access control."""
+    """Decides about every request before its processor; `RemotingServer.guard` of a server with access control."""
 
     def __init__(self, judge: Judge, clock: Clock) -> None:
         self._judge = judge
@@ -52,13 +52,13 @@ class Guard:
         return None
 
     def outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
-        """`RemotingServer.on_outcome`: what became of a request that was let through."""
+        """Note what became of a request that was let through; `RemotingServer.on_outcome`."""
         if not isinstance(response, _Refusal):  # that is written down
             self.audit.note_outcome(connection, command, response)
 
     def also(self, connection: Connection, command: RemotingCommand, sent_to: str) -> RemotingCommand | None:
-        """For processors that find out that a request is about a record which was sent to this topic: the refusal, or
-        None: it may that as well."""
+        """Return the refusal of a request that turned out to concern a record which was sent to this topic; None if the
+        client may go on. For processors."""
         session = self.session(connection)
         refused = self._judge.judge_also(command, session, need_of_record(command.code, sent_to))
         return None if refused is None else self._refuse(connection, command, refused, session)
@@ -66,8 +66,8 @@ class Guard:
     def implied(
         self, connection: Connection, command: RemotingCommand, does: RemotingCommand
     ) -> RemotingCommand | None:
-        """For processors that find out that a request does what the request `does` would do: the refusal, or None: its
-        sender may make that one, too."""
+        """Return the refusal of a request that turned out to do what the request `does` would do; None if its sender
+        may make that one, too. For processors."""
         session = self.session(connection)
         asked = RemotingCommand(does.code, {**does.ext, ACCESS_KEY: command.ext.get(ACCESS_KEY, "")}, does.body)
         refused = self._judge.judge_again(asked, session, self.rules)
@@ -75,12 +75,12 @@ class Guard:
 
     @property
     def rules(self) -> object:
-        """The present rules; another object after each change."""
+        """Return the present rules; another object after each change."""
         return self._judge.rules
 
     def again(self, connection: Connection, command: RemotingCommand, since: object) -> RemotingCommand | None:
-        """For a request that was let through, when the rules were `since`, and waited: the refusal, or None: it may go
-        on."""
+        """Return the refusal of a request that was let through when the rules were `since`, and then waited; None if it
+        may go on."""
         if since is self.rules:
             return None
         session = self.session(connection)
@@ -88,8 +88,8 @@ class Guard:
         return None if refused is None else self._refuse(connection, command, refused, session)
 
     def client_may(self, connection: Connection, sent_to: str) -> bool:
-        """May the client behind `connection` see a half message which was sent to this topic? Judged by who signed its
-        last heart-beat."""
+        """Return whether the client behind `connection` may see a half message which was sent to this topic, judged by
+        who signed its last heartbeat."""
         beat = self._heart_beat(connection)
         if beat is None or not self.client_counts(connection):
             return False
@@ -97,15 +97,15 @@ class Guard:
         return self._judge.judge_also(beat.signed, self.session(connection), need) is None
 
     def client_counts(self, connection: Connection) -> bool:
-        """May the client behind `connection` be told what is for it? Not if the account that signed its last heart-beat
-        is gone, is disabled, or has another secret."""
+        """Return whether the client behind `connection` may be told what is for it. It may not if the account that
+        signed its last heartbeat is gone, is disabled, or has another secret."""
         beat = self._heart_beat(connection)
         if beat is None or beat.rules is self.rules:
             return beat is not None
         return self._judge.judge_sender(beat.signed, self.session(connection), beat.rules) is None
 
     def client(self, connection: Connection) -> str:
-        """The access key that the last heart-beat of `connection` was signed with; empty: none."""
+        """Return the access key with which the last heartbeat of `connection` was signed; empty if none."""
         beat = self._heart_beat(connection)
         return "" if beat is None else beat.signed.ext[ACCESS_KEY]
 
@@ -131,5 +131,5 @@ class Guard:
         return session
 
     def is_super(self, command: RemotingCommand) -> bool:
-        """Does this request, which was let through, come from one whom no rule binds?"""
+        """Return whether this request, which was let through, comes from a user whom no rule binds."""
         return self._judge.is_super(command)

@@ -24,7 +24,7 @@ _LISTS: Final = ("topicPerms", "groupPerms")
 
 
 class PlainAclAdmin:
-    """The requests of one server.
+    """Answers the requests about ACL 1.0 of one server.
 
     Args:
         identity: header fields of answers that name the server: brokerName, brokerAddr, clusterName.

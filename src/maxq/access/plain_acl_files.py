@@ -34,7 +34,7 @@ _Seen = tuple[tuple[str, int, int], ...]
 
 
 class PlainAclFiles:
-    """The files of one server.
+    """The ACL 1.0 files of one server.
 
     Attributes:
         acl: the rules; another object when they changed.
@@ -133,12 +133,12 @@ class PlainAclFiles:
 
     @property
     def versions(self) -> dict[str, DataVersion]:
-        """How often each file was changed on request."""
+        """Return how often each file was changed on request."""
         return {str(path): _version(tree) for path, tree in self._trees.items()}
 
     @property
     def main_file(self) -> str:
-        """The file into which new accounts are written."""
+        """Return the file into which new accounts are written."""
         return str(self._main)
 
     async def update_account(self, values: Mapping[str, Any]) -> None:
@@ -216,7 +216,7 @@ class PlainAclFiles:
         raise ConfigError(f"{self._main} or a file in {self._folder} is being written all the time; try again later")
 
     def _rewrite(self, path: PurePath, change: _Change, stable: _Seen) -> None:
-        """The file on the disk, not what was read of it once: somebody may be editing."""
+        """Rewrite the file as it is on the disk, not as it was read once: somebody may be editing it."""
         tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
         read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
         if self._fingerprint() != stable:
@@ -239,7 +239,7 @@ class PlainAclFiles:
 
 
 def parse_yaml(data: bytes, name: str) -> Any:
-    """The tree of a YAML file, all scalars as texts.
+    """Parse a YAML file into a tree whose scalars are all texts.
 
     Raises:
         ConfigError: too long, or not YAML; names the line, for its content may be a secret.

@@ -8,7 +8,8 @@ from maxq.protocol.frame.remoting_command import RemotingCommand
 
 
 class AclClientRPCHook:
-    """An RPC hook. It must be the last of a client's: what is added to a request after it is not signed."""
+    """An RPC hook that signs requests. It must be the last hook of a client: what is added to a request after it is not
+    signed."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials

@@ -32,7 +32,7 @@ class UserInfo(JsonBody):
         return cls(user.username, password, user.user_type.value, user.user_status.value)
 
     def user(self) -> User:
-        """The user of a file.
+        """Return the user of a file.
 
         Raises:
             RemoteProtocolError: no name or no password.
@@ -57,7 +57,7 @@ class PolicyEntryInfo(JsonBody):
     decision: str | None = None
 
     def entry(self) -> PolicyEntry:
-        """The rule. An action that nobody knows is left out, as Java does.
+        """Return the rule. An unknown action is left out, as in Java.
 
         Raises:
             RemoteProtocolError: no resource, or no decision.
@@ -95,7 +95,7 @@ class AclInfo(JsonBody):
         return cls(acl.subject, [_policy_info(policy) for policy in acl.policies])
 
     def acl(self, subject: str) -> Acl:
-        """The rules, for this subject.
+        """Return the rules for this subject.
 
         Raises:
             RemoteProtocolError: an entry has no resource or no decision.

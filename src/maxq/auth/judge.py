@@ -52,7 +52,7 @@ class Refused(NamedTuple):
 
 
 class Signed(Protocol):
-    """What a request without a body was signed with, as the scanners keep it (protocol/frame_scanner_cy)."""
+    """The signature fields of a request without a body, as the scanners keep them (protocol/frame_scanner_cy)."""
 
     @property
     def access_key(self) -> bytes: ...
@@ -88,7 +88,7 @@ class Session:
         self.verified: set[str] = set()
 
     def remember(self, command: RemotingCommand, key: SigningKey | None) -> None:
-        """This request was let through, signed with `key` if that was asked for."""
+        """Remember that this request was let through, signed with `key` if a signature was asked for."""
         code, ext = command.code, command.ext
         fields = _FIELDS.get(code)
         if fields is None:
@@ -102,7 +102,7 @@ class Session:
             _remember(self.repeated, _name(code, names[0], names[1:]), key)
 
     def remember_read(self, access_key: str, topic: str) -> None:
-        """Whoever signs with this key may read messages of `topic`."""
+        """Remember that whoever signs with this key may read messages of `topic`."""
         if "\0" in access_key or "\0" in topic:
             return
         if len(self.read) >= _MOST_REMEMBERED:
@@ -110,11 +110,12 @@ class Session:
         self.read.add(f"{access_key}\0{topic}".encode("utf-8", "replace"))
 
     def may_read(self, signed: "Signed", topic: bytes) -> bool:
-        """Was that learnt of whoever signed, and of `topic`?"""
+        """Return whether it is remembered that the signer may read `topic`."""
         return b"%b\0%b" % (signed.access_key, topic) in self.read
 
     def admits(self, code: int, signed: Signed, *fields: bytes) -> bool:
-        """Was such a request let through before, and is this one, which has no body, signed by the same user?
+        """Return whether such a request was let through before, and this one, which has no body, is signed by the same
+        user.
 
         Args:
             fields: those of REPEATED.
@@ -137,11 +138,11 @@ def _remember(table: dict[bytes, SigningKey | None], name: bytes, key: SigningKe
 
 
 class Judge(Protocol):
-    """Decides about requests."""
+    """Decides whether requests are allowed."""
 
     @property
     def rules(self) -> object:
-        """Replaced by another object when the rules change."""
+        """Return the present rules, which are replaced by another object when they change."""
         ...
 
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
@@ -149,19 +150,19 @@ class Judge(Protocol):
         ...
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
-        """May a request that was let through when the rules were `since` still? Its signature was right then, and is if
-        the secret is the same. None: yes."""
+        """Judge again a request that was let through when the rules were `since`. Its signature was right then, and
+        still is if the secret is the same. Returns None if it may go on."""
         ...
 
     def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
-        """Does the account still count, with the same secret, by which such a request was let through when the rules
-        were `since`? None: yes."""
+        """Return why the account no longer counts that signed a request which was let through when the rules were
+        `since`: it must still exist, with the same secret. None if it does."""
         ...
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
-        """What a request that was let through turned out to be about: may it? None: yes."""
+        """Judge what a request that was let through turned out to concern. Returns None if it may go on."""
         ...
 
     def is_super(self, command: RemotingCommand) -> bool:
-        """Does this request, which was let through, come from one whom no rule binds?"""
+        """Return whether this request, which was let through, comes from a user whom no rule binds."""
         ...

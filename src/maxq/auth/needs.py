@@ -78,7 +78,8 @@ class Row(NamedTuple):
 def needs_of(
     code: int, ext: Mapping[str, str], body: bytes, *, cluster_name: str = "", strict: bool = True
 ) -> list[Need] | None:
-    """All of them must be met. None: the table does not know the code, so it is refused.
+    """Return all needs of a request, each of which must be met. None: the table does not know the code, so the request
+    is refused.
 
     Args:
         ext: header fields.
@@ -97,7 +98,7 @@ def needs_of(
 
 
 def need_of_record(code: int, sent_to: str) -> Need:
-    """What a request of this code needs when it turns out to mean a record that was sent to this topic."""
+    """Return what a request of this code needs when it turns out to mean a record that was sent to this topic."""
     return Need(group(sent_to) if is_retry_topic(sent_to) else topic(sent_to), NEEDS[code].of_record)
 
 
@@ -105,7 +106,7 @@ def need_of_record(code: int, sent_to: str) -> Need:
 
 
 def _nothing(asked: _Asked) -> list[Need]:
-    """Rule: the request needs nothing beyond a valid signature."""
+    """Require nothing beyond a valid signature."""
     return []
 
 
@@ -115,7 +116,7 @@ def _fields(
     groups: tuple[str, ...] = (),
     lists: Mapping[str, str] | None = None,
 ) -> Rule:
-    """Header fields that name resources, of those that the request carries.
+    """Require the resources that header fields name, as far as the request carries the fields.
 
     Args:
         lists: field → separator, of the fields among `topics` and `groups` that hold several names.
@@ -142,7 +143,7 @@ def _any_of(actions: tuple[Action, ...]) -> str:
 
 
 def _topic_and_group(actions: tuple[Action, ...]) -> Rule:
-    """The topic and the group that asks, also where the request leaves them out."""
+    """Require the topic and the group that asks, also where the request leaves them out."""
     return Rule(
         f"{_any_of(actions)} on topic `topic` and group `consumerGroup`, also where they are left out",
         lambda asked: _needs(asked, [asked.ext.get("topic", "")], [asked.ext.get("consumerGroup", "")], actions),
@@ -150,8 +151,9 @@ def _topic_and_group(actions: tuple[Action, ...]) -> Rule:
 
 
 def _popped(asked: _Asked) -> list[Need]:
-    """The topic that was popped and the group that popped it; a retry topic of that group for a topic, in either
-    spelling, stands for both. The older one may be another group's retry topic: the processors know."""
+    """Require the topic that was popped and the group that popped it; a retry topic of that group for a topic, in
+    either spelling, stands for both. The older spelling may name another group's retry topic, which the processors
+    check."""
     name, of = asked.ext.get("topic", ""), asked.ext.get("consumerGroup", "")
     own = f"{RETRY_PREFIX}{of}"
     if of and name.startswith((f"{own}+", f"{own}_")):
@@ -160,7 +162,7 @@ def _popped(asked: _Asked) -> list[Need]:
 
 
 def _send(field: str, properties: str) -> Rule:
-    """Rule: the request sends to the topic that its header field `field` names, and needs what a send there needs.
+    """Require what a send needs to the topic that the header field `field` names.
 
     Args:
         properties: the header field with the properties of the message.
@@ -175,7 +177,7 @@ def _send(field: str, properties: str) -> Rule:
 
 
 def _reply(field: str, properties: str) -> Rule:
-    """A send, except to the topic in which the cluster's replies wait for who asked."""
+    """Require what a send needs, except to the topic in which the cluster's replies wait for who asked."""
     send = _send(field, properties)
 
     def rule(asked: _Asked) -> list[Need]:
@@ -186,14 +188,14 @@ def _reply(field: str, properties: str) -> Rule:
 
 
 def _stage(asked: _Asked) -> list[Need]:
-    """The topic, also where the request leaves it out, and the light queues that messages of the body name."""
+    """Require the topic, also where the request leaves it out, and the light queues that messages of the body name."""
     named = set(_NAMES_LIGHT_QUEUES.findall(asked.body))
     queues = sorted({name for names in named for name in names.decode("utf-8", "replace").split(",")})
     return _needs(asked, [asked.ext.get("topic", ""), *filter(None, queues)], [], _PUB)
 
 
 def _light_queues(asked: _Asked, properties: str) -> list[Need]:
-    """The queues that a message with these properties is put into besides that of its topic."""
+    """Require the queues into which a message with these properties is put besides that of its topic."""
     if PROPERTY_INNER_MULTI_DISPATCH not in properties:
         return []
     names = decode_properties(properties).get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
@@ -208,12 +210,12 @@ def _route(asked: _Asked) -> list[Need]:
 
 
 def _cluster(actions: tuple[Action, ...]) -> Rule:
-    """Rule: the request needs these actions on the cluster of the server that is asked."""
+    """Require these actions on the cluster of the server that is asked."""
     return Rule(f"{_any_of(actions)} on the cluster", lambda asked: [Need(cluster(asked.cluster), actions)])
 
 
 def _named_cluster(actions: tuple[Action, ...]) -> Rule:
-    """The cluster that the header names; the server's own where it names none."""
+    """Require these actions on the cluster that the header names; the server's own where it names none."""
 
     def rule(asked: _Asked) -> list[Need]:
         named = asked.ext.get("clusterName") or asked.ext.get("brokerClusterName") or asked.cluster
@@ -223,7 +225,8 @@ def _named_cluster(actions: tuple[Action, ...]) -> Rule:
 
 
 def _heartbeat(asked: _Asked) -> list[Need]:
-    """Producer groups are judged when one of their members is to be asked about a message."""
+    """Require what a heartbeat needs. Producer groups are judged when one of their members is to be asked about a
+    message."""
     consumers = HeartbeatData.decode(asked.body).consumer_data_set
     return _needs(
         asked,
@@ -239,7 +242,7 @@ def _lock(asked: _Asked) -> list[Need]:
 
 
 def _batch_ack(asked: _Asked) -> list[Need]:
-    """Its rows name group and topic; they are read as whoever acknowledges them reads them."""
+    """Require what the rows need: each names group and topic, and is read as by the processor of acks."""
     _, acks = decode_batch_acks(asked.body)
     return _needs(asked, [ack.topic for ack in acks], [ack.group for ack in acks], _SUB)
 
@@ -251,7 +254,7 @@ def _need_to_send(asked: _Asked, name: str) -> Need:
 
 
 def _needs(asked: _Asked, topics: Iterable[str], groups: Iterable[str], actions: tuple[Action, ...]) -> list[Need]:
-    """One need a resource, topics first; a retry topic is what its own group may read."""
+    """Return one need a resource, topics first; a retry topic is what its own group may read."""
     of_topics = [
         Need(group(name), actions) if is_retry_topic(name) else _need_of_topic(asked, name, actions) for name in topics
     ]

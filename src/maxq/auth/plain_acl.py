@@ -38,11 +38,11 @@ class Permission(IntFlag):
 
     @classmethod
     def parse(cls, text: str | None) -> "Permission":
-        """PUB, SUB, PUB|SUB, SUB|PUB; anything else is DENY, as in Java, ANY excepted, which is both."""
+        """Parse PUB, SUB, PUB|SUB, SUB|PUB; anything else is DENY, as in Java, except ANY, which is both."""
         return _PERMISSIONS.get((text or "").strip(), cls.DENY)
 
     def allows(self, needed: "Permission") -> bool:
-        """Is one of the needed there, and no DENY?"""
+        """Return whether one of the needed permissions is there, and no DENY."""
         return not self & Permission.DENY and bool(self & needed)
 
 
@@ -82,12 +82,12 @@ class PlainAcl:
     white: tuple[AddressPattern, ...] = ()
 
     def is_white(self, address: str) -> bool:
-        """Does the global white list name it?"""
+        """Return whether the global white list names the address."""
         return any(pattern(address) for pattern in self.white)
 
 
 def read_plain_acl(files: Iterable[tuple[str, Any]]) -> tuple[PlainAcl, list[str]]:
-    """The rules of several files, and warnings.
+    """Read the rules of several files; returns them and warnings.
 
     Args:
         files: name and content of each, the content as a tree of mappings, lists and texts.
@@ -116,7 +116,7 @@ def read_plain_acl(files: Iterable[tuple[str, Any]]) -> tuple[PlainAcl, list[str
 
 
 def read_account(tree: Any) -> PlainAccount:
-    """One account of a file.
+    """Read one account of a file.
 
     Raises:
         ConfigError: what is wrong with it.

@@ -20,7 +20,7 @@ _LEARNS: Final = SENDS.union(REPEATED)
 
 
 class PlainJudge:
-    """One per server.
+    """Judges requests by the accounts of ACL 1.0. One per server.
 
     Args:
         acl: the rules as they are now; another object after each change.
@@ -115,8 +115,8 @@ class PlainJudge:
 
 
 def _is_signed(command: RemotingCommand, key: SigningKey) -> bool:
-    """Brokers with ACL 1.0 leave the flag of queries out of what is signed, whatever the client's version; newer
-    clients sign it."""
+    """Return whether the signature is right. Brokers with ACL 1.0 leave the flag of queries out of what is signed,
+    whatever the client's version; newer clients sign it."""
     signature = command.ext.get(SIGNATURE, "").encode("utf-8", "replace")
     versions = (MQVersion.V4_9_3, MQVersion.V5_0_0) if UNIQUE_KEY_QUERY in command.ext else (MQVersion.V5_0_0,)
     body = command.body_bytes

@@ -60,7 +60,7 @@ class PlainNeed(NamedTuple):
     permission: Permission
 
     def refusal(self, account: PlainAccount) -> str | None:
-        """None: the account has it. Else Java's words."""
+        """Return why the account lacks the permission, in Java's words; None if it has it."""
         owned = account.group_permission(self.name) if self.is_group else account.topic_permission(self.name)
         if owned.allows(self.permission):
             return None
@@ -74,7 +74,7 @@ class PlainNeeds(NamedTuple):
     permissions: tuple[PlainNeed, ...] = ()
 
     def refusal(self, account: PlainAccount, code: int) -> str | None:
-        """None: this account may. Else why not."""
+        """Return why this account may not; None if it may."""
         if account.admin:
             return None
         if self.admin:
@@ -89,7 +89,7 @@ _TRACE: Final = PlainNeed(False, TRACE_TOPIC, Permission.PUB)
 def plain_needs_of(
     code: int, ext: Mapping[str, str], body: bytes, *, cluster_name: str = "", strict: bool = True
 ) -> PlainNeeds:
-    """What it takes. For the arguments see `needs_of`.
+    """Return what a request needs. For the arguments see `needs_of`.
 
     Raises:
         RemoteProtocolError: the body cannot be read.
@@ -107,12 +107,12 @@ def plain_needs_of(
 
 
 def is_for_administrators(need: Need) -> bool:
-    """Does it change something, and is no part of consuming (as committing an offset is)?"""
+    """Return whether the request changes something and is no part of consuming (as committing an offset is)."""
     return Action.SUB not in need.actions and bool(_CHANGES.intersection(need.actions))
 
 
 def plain_need(need: Need) -> PlainNeed | None:
-    """The permission that stands for it; None: every account may."""
+    """Return the permission that stands for a need; None if every account may."""
     kind = need.resource.type
     if kind not in (ResourceType.TOPIC, ResourceType.GROUP):
         return None

@@ -79,7 +79,7 @@ class PolicyEntry:
     source_ips: tuple[str, ...] = ()
 
     def matches(self, need: Need, source_ip: str) -> bool:
-        """Does it say something about this need from there?"""
+        """Return whether the entry concerns this need from this address."""
         return (
             self.resource.matches(need.resource)
             and (Action.ALL in self.actions or any(action in self.actions for action in need.actions))
@@ -130,7 +130,7 @@ class Acl:
         return replace(self, policies=tuple(policy for policy in left if policy.entries))
 
     def refusal(self, need: Need, source_ip: str) -> str | None:
-        """None: the policies allow it. Else why not, as Java ends its sentence."""
+        """Return why the policies do not allow it, as Java ends its sentence; None if they do."""
         for policy_type in PolicyType:
             policy = self.policy(policy_type)
             found = [entry for entry in policy.entries if entry.matches(need, source_ip)] if policy else []
@@ -141,7 +141,7 @@ class Acl:
 
 
 def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
-    """Sorts the entry that decides first."""
+    """Return a sort key by which the entry that decides comes first."""
     resource = entry.resource
     order = (ResourcePattern.LITERAL, ResourcePattern.PREFIXED, ResourcePattern.ANY).index(resource.pattern)
     longer_first = -len(resource.name) if resource.pattern is ResourcePattern.PREFIXED else 0
@@ -149,8 +149,8 @@ def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
 
 
 def is_in_range(address: str, wanted: str) -> bool:
-    """Is the address the one wanted, however that is written, or in the network wanted (`10.0.0.0/8`)? False for what
-    is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) is that IPv4 address."""
+    """Return whether the address is the wanted one, however that is written, or in the wanted network (`10.0.0.0/8`).
+    False for what is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) is that IPv4 address."""
     try:
         peer = ipaddress.ip_address(address)
         plain = getattr(peer, "ipv4_mapped", None) or peer
@@ -169,7 +169,7 @@ def is_address_or_network(text: str) -> bool:
 
 
 def problem_with(policies: Sequence[Policy]) -> str | None:
-    """What is wrong with policies that somebody wants to store; None if nothing is. The words are Java's."""
+    """Return what is wrong with policies that somebody wants to store, in Java's words; None if nothing is."""
     if not policies:
         return "The policies is empty."
     for policy in policies:

@@ -67,14 +67,14 @@ class Resource(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The resource as policies write it, such as `Topic:orders`."""
+        """Return the resource as policies write it, such as `Topic:orders`."""
         if self.type is ResourceType.ANY:
             return "*"
         name = {ResourcePattern.ANY: "*", ResourcePattern.PREFIXED: f"{self.name}*"}.get(self.pattern, self.name)
         return f"{_NAMES[self.type]}:{name}"
 
     def matches(self, asked: "Resource") -> bool:
-        """Does this pattern cover the resource that is asked for?"""
+        """Return whether this pattern covers the resource that is asked for."""
         if self.type is ResourceType.ANY:
             return True
         if self.type is not asked.type:
@@ -87,17 +87,17 @@ class Resource(NamedTuple):
 
 
 def topic(name: str) -> Resource:
-    """A topic, whatever its name."""
+    """Make the resource of a topic, whatever its name."""
     return Resource(ResourceType.TOPIC, name)
 
 
 def group(name: str) -> Resource:
-    """A consumer group, also by the name of its retry topic."""
+    """Make the resource of a consumer group, also from the name of its retry topic."""
     return Resource(ResourceType.GROUP, group_of_retry_topic(name) if is_retry_topic(name) else name)
 
 
 def cluster(name: str) -> Resource:
-    """A cluster: the whole of what its servers hold."""
+    """Make the resource of a cluster: everything that its servers hold."""
     return Resource(ResourceType.CLUSTER, name)
 
 
@@ -107,5 +107,5 @@ def is_retry_topic(name: str | None) -> bool:
 
 
 def group_of_retry_topic(name: str) -> str:
-    """`%RETRY%g` → `g`."""
+    """Return `g` for `%RETRY%g`."""
     return name.removeprefix(RETRY_PREFIX)

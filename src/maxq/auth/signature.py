@@ -33,7 +33,8 @@ class Credentials:
 
 
 def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -> bytes:
-    """The values of the header fields in the order of their keys, without the signature: what comes before the body.
+    """Return the values of the header fields in the order of their keys, without the signature: what comes before the
+    body in what is signed.
 
     Args:
         version: of the client. Those up to 4.9.3 do not sign `_UNIQUE_KEY_QUERY`.
@@ -44,13 +45,13 @@ def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -
 
 
 def unsigned(ext: Mapping[str, str]) -> dict[str, str]:
-    """Header fields without what they are signed with. A signature covers values, and neither the names of their fields
-    nor the request code: whoever is given it can make other requests of it."""
+    """Return header fields without those of the signature. A signature covers values, and neither the names of their
+    fields nor the request code: whoever has it can make other requests of it."""
     return {name: value for name, value in ext.items() if name not in (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE)}
 
 
 def _java_order(key: str) -> bytes:
-    """Java compares strings by UTF-16 code unit."""
+    """Return a sort key for Java's order of strings, by UTF-16 code unit."""
     return key.encode("utf-16-be", "surrogatepass")
 
 

@@ -33,8 +33,8 @@ _BLOCK = 64  # bytes SHA-1 takes at a time
 
 
 def _functions():
-    """Addresses of SHA1_Init, SHA1_Update and SHA1_Final in the library that hashlib uses; zeros if they are not
-    there."""
+    """Return the addresses of SHA1_Init, SHA1_Update and SHA1_Final in the library that hashlib uses; zeros if they are
+    not there."""
     try:
         library = ctypes.CDLL(_hashlib.__file__)
         names = ("SHA1_Init", "SHA1_Update", "SHA1_Final")
@@ -140,7 +140,7 @@ class SigningKey:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _encode(text: cython.p_uchar, digest: cython.p_uchar) -> cython.void:
-    """The 28 characters of base64 for 20 bytes."""
+    """Write the 28 characters of base64 for 20 bytes."""
     i: cython.int
     q: cython.int = 0
     bits: cython.uint
@@ -169,8 +169,8 @@ def _is_signed(
     body: cython.Py_ssize_t,
     body_size: cython.Py_ssize_t,
 ) -> cython.int:
-    """1 if the request of this row (columns S_…) carries the key's signature; takes the same time wherever a wrong one
-    differs."""
+    """Return 1 if the request of this row (columns S_…) carries the key's signature; takes the same time wherever a
+    wrong one differs."""
     if mark[sr.S_SIGNATURE_SIZE] != 28:
         return 0
     if not cython.compiled:
@@ -192,7 +192,7 @@ def _is_signed(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _repeats(buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t, q: cython.Py_ssize_t) -> cython.bint:
-    """Are the n bytes at p those at q?"""
+    """Return whether the n bytes at p equal those at q."""
     if cython.compiled:
         return memcmp(buf + p, buf + q, n) == 0
     return buf[p : p + n] == buf[q : q + n]

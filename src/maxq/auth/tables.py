@@ -33,7 +33,7 @@ class Version:
 
 
 class AccessTables:
-    """The tables of users and rules (see the module)."""
+    """The tables of users and rules; see the module's text."""
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
@@ -52,7 +52,7 @@ class AccessTables:
         self.version = Version(self.version.number + 1)
 
     def has_same_secret(self, username: str, since: Version) -> bool:
-        """Has the user the password that it had when the rules were `since`?"""
+        """Return whether the user still has the password that it had when the rules were `since`."""
         return self._secret_since.get(username, since.number + 1) <= since.number
 
     # --- users --------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class AccessTables:
         self._changed()
 
     def delete_acl(self, subject: str, policy_type: PolicyType | None, resource: Resource | None) -> None:
-        """All policies of the subject, or the entry for one resource.
+        """Delete all policies of the subject, or the entry for one resource.
 
         Raises:
             RequestRefusedError: no such user, or it has no policies.
@@ -127,7 +127,7 @@ class AccessTables:
         return self.acls.get(self._known(subject))
 
     def list_acls(self, subject_text: str | None, resource_text: str | None) -> list[Acl]:
-        """Of the subjects that contain the first text, the entries whose resource contains the second."""
+        """Return, of the subjects that contain the first text, the entries whose resource contains the second."""
         found = []
         for subject in sorted(self.acls):
             if (subject_text or "").strip() not in subject:

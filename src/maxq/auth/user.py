@@ -14,7 +14,7 @@ SUBJECT_PREFIX: Final = "User:"
 
 
 class UserType(Enum):
-    """SUPER passes every rule."""
+    """Type of a user. SUPER passes every rule."""
 
     SUPER = "Super"
     NORMAL = "Normal"
@@ -26,7 +26,7 @@ class UserType(Enum):
 
 
 class UserStatus(Enum):
-    """A disabled user is refused everything."""
+    """Status of a user. A disabled user is refused everything."""
 
     ENABLE = "enable"
     DISABLE = "disable"
@@ -70,6 +70,6 @@ def subject_of(username: str) -> str:
 
 
 def username_of(subject: str | None) -> str | None:
-    """`User:x` → `x`; None if the text names no user."""
+    """Return `x` for `User:x`; None if the text names no user."""
     kind, colon, name = (subject or "").partition(":")
     return name if colon and name and kind.lower() == "user" else None

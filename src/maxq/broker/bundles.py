@@ -35,7 +35,7 @@ from maxq.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where a part runs.
+    """What every part of a broker runs with.
 
     Attributes:
         own: name and address of this broker; the port is 0 until it listens.
@@ -58,7 +58,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The tables below config/. `files` are those that a slave takes from its master as they are."""
+    """The tables below config/. `files` are those that a slave copies from its master unchanged."""
 
     topics: TopicConfigManager
     mappings: TopicQueueMappingManager
@@ -81,7 +81,7 @@ class Clients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
-    """Where messages are kept, what happens to one before it is stored, and when its sender may be told of it."""
+    """The message store, the hooks that a message passes before it is stored, and the acknowledgement of sends."""
 
     store: MessageStore
     hooks: PutHooks
@@ -90,7 +90,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What refuses or delays requests: load and time (`fast_failure`), quotas of users, topics and groups."""
+    """The parts that refuse or delay requests: load and time (`fast_failure`), quotas of users, topics and groups."""
 
     fast_failure: FastFailure
     quotas: Quotas
@@ -98,7 +98,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """How name servers and other brokers are asked, and told of this one."""
+    """The clients by which this broker asks and informs name servers and other brokers."""
 
     client: RemotingClient
     outer_api: BrokerOuterApi

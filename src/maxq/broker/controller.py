@@ -154,8 +154,8 @@ class BrokerController:
         rng: Rng,
         access: AccessControl | None = None,
     ) -> None:
-        """Nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on). `access`:
-        shared with another server of this process.
+        """Make all parts; nothing is opened yet. `settings` have an address and a store folder (config.host.broker_on).
+        `access` is shared with another server of this process.
 
         Raises:
             ConfigError: brokerRole and brokerId do not fit.
@@ -377,8 +377,8 @@ class BrokerController:
         )
 
     def _make_processors(self) -> None:
-        """What answers the requests of producers and consumers, one at a time; the fast path, when it is made, answers
-        most of them together."""
+        """Make the parts that answer the requests of producers and consumers one at a time. The fast path, which is
+        made later, answers most requests in batches."""
         env, tables, clients = self.env, self._tables, self._clients
         messages, limits = self._messages, self._limits
         self.retries = RetryTopics(env, tables, clients)
@@ -417,7 +417,7 @@ class BrokerController:
         self.send_back_processor = SendBackProcessor(env, tables, messages, self.retries, self.delayed.levels)
 
     def _make_fast_path(self) -> None:
-        """What answers the leading frames of an arrival together, without an object for each."""
+        """Make the parts that answer the leading frames of an arrival in batches, without an object for each frame."""
         env, tables, messages, limits = self.env, self._tables, self._messages, self._limits
         self.stages = StageTimes(env.clock)
         self.batches = BatchPath(
@@ -439,7 +439,7 @@ class BrokerController:
         )
 
     def _make_operations(self) -> None:
-        """What operators see and set."""
+        """Make the parts for operators."""
         env, tables, clients = self.env, self._tables, self._clients
         messages, limits = self._messages, self._limits
         self.features = Features(
@@ -507,16 +507,16 @@ class BrokerController:
         self._connect_server()
 
     def _connect_put_hooks(self) -> None:
-        """The order is that of HookUtils.handleScheduleMessage: half messages, timers, delay levels, and then those
-        whose queue has moved."""
+        """Register the put hooks, in the order of HookUtils.handleScheduleMessage: half messages, timers, delay levels,
+        and then those whose queue has moved."""
         self.put_hooks.set_half(turn_away, self.transactions.service.prepared)
         self.put_hooks.add(self.timed.hook)
         self.put_hooks.add(self.delayed.hook)
         self.put_hooks.add(MovedQueueHook(self.mappings, self.delayed.hook.deliver_soon))
 
     def _connect_master_only_services(self) -> None:
-        """They start and stop in this order when this broker begins or ceases to be the one that works for its
-        group."""
+        """Register the services that run on the active broker only. They start and stop in this order when this broker
+        begins or ceases to work for its group."""
         services = self.failover.services
         services.register("queue locks", self.locks)
         services.register("consumer offsets", self.failover.offset_ownership)
@@ -610,13 +610,13 @@ class BrokerController:
 
     @property
     def port(self) -> int:
-        """Where clients connect."""
+        """Port on which clients connect."""
         return self.address.port
 
     def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
-        """`listener(service, error)` is called when a service of the store has ended by an error, and should have the
-        process shut down: a broker that no longer flushes must not go on answering. Without a listener the broker shuts
-        itself down."""
+        """Set the listener that is called as `listener(service, error)` when a service of the store has ended by an
+        error. It should shut the process down, because a broker that no longer flushes must not go on answering.
+        Without a listener the broker shuts itself down."""
         self._failure_listener = listener
 
     def _not_ready(self) -> list[str]:
@@ -626,8 +626,8 @@ class BrokerController:
         return [self.store.flags.why()] if not self.store.flags.writable else []
 
     async def _tables_copied(self) -> bool:
-        """Have those the tables as they are now that a send waits for? Of a DLedger group a majority, in the log; of a
-        SYNC_MASTER the slaves that ask, or are linked and will ask in a moment, topics and groups."""
+        """Return whether those have the present tables for whom a send waits: of a DLedger group a majority, in the
+        log; of a SYNC_MASTER the slaves that ask for topics and groups, or are linked and will ask in a moment."""
         if self.table_records is not None:
             return await self.table_records.are_safe()
         store = self._settings.store
@@ -655,7 +655,7 @@ class BrokerController:
         self.client.update_name_servers([address.strip() for address in addresses if address.strip()])
 
     def service_failed(self, service: str, error: BaseException) -> None:
-        """A service that a broker cannot do without has ended by `error`: tell the failure listener."""
+        """Tell the failure listener that a service which the broker cannot do without has ended by `error`."""
         self._failure_listener(service, error)
 
     def _stop_after_failure(self, service: str, error: BaseException) -> None:

@@ -38,7 +38,7 @@ COMMANDS = {
 
 
 def _commands_of_groups() -> Iterator[str]:
-    """`admin topicList`, `store check`, …: every command that has a group's name before it."""
+    """Yield every command that has a group's name before it, such as `admin topicList`."""
     context = typer.Context(group)
     for name in COMMANDS:
         command = group.get_command(context, name)

@@ -20,19 +20,19 @@ class SurvivorFreeze:
     """Sets survivors aside from `start` to `stop`. It is of the process: only programs have one."""
 
     def __init__(self, least: int = _LEAST) -> None:
-        """`least`: how many objects are set aside at least before all are looked at again."""
+        """`least`: how many objects are set aside at least before all are examined again."""
         self._least = least
         self._set_aside = 0  # since all were looked at
         self._limit = least
 
     def start(self) -> None:
-        """What there is now stays."""
+        """Start; the objects that exist now are set aside."""
         gc.freeze()
         gc.set_threshold(*_USUAL_THRESHOLDS)
         gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:
-        """The collector is as it was, started or not."""
+        """Restore the collector to its former state, whether this was started or not."""
         if self._on_collection in gc.callbacks:
             gc.callbacks.remove(self._on_collection)
             gc.unfreeze()

@@ -12,7 +12,8 @@ _FAR_CUTOFF = 0.8  # difflib's measure of likeness, for commands of other groups
 
 
 class Entry(NamedTuple):
-    """A member: the module that has it, one line for the help, and its name there if the module has several.
+    """A member of a group of commands: the module that has it, one line for the help, and its name there if the module
+    has several.
 
     The module offers `app`, a Typer application, or `group`, a LazyGroup.
     """
@@ -23,14 +24,14 @@ class Entry(NamedTuple):
 
 
 class NearGroup(TyperGroup):
-    """Commands by name; a word that names none is refused with the command that is most like it."""
+    """A group of commands in which a word that names none is refused with the most similar command."""
 
     def elsewhere(self) -> Iterable[str]:
-        """Commands of other groups that people may look for here, with the words before them."""
+        """Return commands of other groups that people may look for here, with the words before them."""
         return ()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """What a word means; one that means nothing is refused with the nearest commands."""
+        """Return the command that a word names; a word that names none is refused with the most similar commands."""
         names = self.list_commands(ctx)
         if args and args[0] not in names:
             near = _nearest(args[0], names) or _nearest(args[0], self.elsewhere(), cutoff=_FAR_CUTOFF)
@@ -40,7 +41,7 @@ class NearGroup(TyperGroup):
 
 
 def _nearest(word: str, commands: Iterable[str], **likeness: float) -> list[str]:
-    """Those of `commands` whose last word is most like `word`, in capital letters or not."""
+    """Return those of `commands` whose last word is most similar to `word`, in any case."""
     known: dict[str, list[str]] = {}
     for command in commands:
         known.setdefault(command.split()[-1].lower(), []).append(command)
@@ -49,7 +50,7 @@ def _nearest(word: str, commands: Iterable[str], **likeness: float) -> list[str]
 
 
 class LazyGroup(NearGroup):
-    """Commands by name, from a table; their modules are imported when they are called, not for the help."""
+    """A group of commands from a table; their modules are imported when they are called, not for the help."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class LazyGroup(NearGroup):
         self._elsewhere = elsewhere
 
     def summaries(self) -> Mapping[str, str]:
-        """Member → one line about it; nothing is imported."""
+        """Return member → one line about it, without importing anything."""
         return {name: entry.summary for name, entry in self._entries.items()}
 
     def list_commands(self, ctx: Any) -> list[str]:

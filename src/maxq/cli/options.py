@@ -16,7 +16,7 @@ DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 
 
 def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[str, str]:
-    """`key=value` texts, as --set and others take them, as a mapping.
+    """Parse `key=value` texts, as --set and others take them, into a mapping.
 
     Raises:
         ConfigError: one has no '=' or no key.
@@ -31,7 +31,7 @@ def split_assignments(pairs: Iterable[str], *, option: str = "--set") -> dict[st
 
 
 def server_address(text: str | None) -> str | None:
-    """A callback: the address, if it is one.
+    """Return the text if it is an address. Used as a callback.
 
     Raises:
         typer.BadParameter: it is no host:port.
@@ -45,7 +45,7 @@ def server_address(text: str | None) -> str | None:
 
 
 def name_servers(text: str | None) -> str | None:
-    """A callback: the addresses of name servers, if they are some; without a port they have the usual one.
+    """Return the addresses of name servers; one without a port gets the usual one. Used as a callback.
 
     Raises:
         typer.BadParameter: there is none, or one is no host:port.
@@ -89,12 +89,12 @@ OptionalNamesrv = Annotated[
 
 
 def usual_name_servers() -> str:
-    """Those of who names none."""
+    """Return the name servers for commands that are given none."""
     return os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
 
 
 def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:
-    """A file to read, as bytes; `-` is standard input, which stays open.
+    """Open a file to read bytes; `-` is standard input, which stays open.
 
     Raises:
         ConfigError: it cannot be read.
@@ -103,7 +103,7 @@ def opened_input(file: Path) -> AbstractContextManager[BinaryIO]:
 
 
 def opened_output(file: Path) -> AbstractContextManager[BinaryIO]:
-    """A file to write anew, as bytes; `-` is standard output, which stays open.
+    """Open a new file to write bytes; `-` is standard output, which stays open.
 
     Raises:
         ConfigError: it cannot be written.
@@ -124,7 +124,8 @@ def _opened(file: Path, mode: str, done: str, standard: BinaryIO) -> AbstractCon
 
 
 def folder(text: str | Path) -> Path:
-    """A parser: a folder that has a name. The empty one, of a variable that is not set, say, would be the current one.
+    """Parse a folder that has a name. An empty text, for example of a variable that is not set, would be the current
+    folder.
 
     Raises:
         typer.BadParameter: it has none.

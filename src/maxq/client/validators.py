@@ -59,9 +59,9 @@ def check_consumer_group(group: str) -> None:
 
 
 def check_types(message: Message) -> None:
-    """The types of a message that is about to be sent, of its properties excepted (`encode_properties` judges those). A
-    body that is not `bytes` but has bytes (bytearray, memoryview) becomes a copy of them, which nobody changes while it
-    is on its way.
+    """Check the types of the fields of a message that is about to be sent, except its properties, which
+    `encode_properties` checks. A body that is not `bytes` but holds bytes (bytearray, memoryview) is replaced by a
+    copy, which nobody changes while it is on its way.
 
     Raises:
         MessageRefusedError: a field is of another type; names field, type and remedy.

@@ -19,7 +19,7 @@ STATEFUL_AUTHENTICATION: Final = f"{_AUTHENTICATION}.strategy.StatefulAuthentica
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class AuthConfig(SettingsTable):
-    """Access control by users and policies (ACL 2.0). ACL 1.0: aclEnable."""
+    """Settings of access control by users and policies (ACL 2.0). ACL 1.0: aclEnable."""
 
     authentication_enabled: bool = setting(
         False, "Refuse requests that are not signed by a user (innerClientAuthenticationCredentials: our own)."

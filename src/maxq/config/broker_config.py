@@ -8,7 +8,7 @@ from maxq.config.setting import HOUR_MS, MONTH_MS, MOST_OF_JAVA, YEAR_MS, Settin
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class BrokerConfig(SettingsTable):
-    """What one broker is and allows. Thread pools have no meaning here."""
+    """Settings of what one broker is and allows. Thread pools have no meaning here."""
 
     # --- Identity and addresses ---
     broker_name: str = setting(

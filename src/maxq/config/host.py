@@ -31,7 +31,7 @@ class Host:
 
 
 def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
-    """The same settings with no empty name, address, folder or port left.
+    """Return the settings without an empty name, address, folder or port.
 
     brokerName: the host's. bindAddress: see `listening`. highestDescriptor: what the process may open, less some for
     files. brokerIP1: the address listened on if only this machine reaches it, else the host's; brokerIP2: brokerIP1.
@@ -62,7 +62,7 @@ def broker_on(settings: BrokerSettings, host: Host) -> BrokerSettings:
 
 
 def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
-    """The same settings with no empty path left: files go to `~/namesrv`."""
+    """Return the settings without an empty path: files go to `~/namesrv`."""
     old = settings.namesrv
     folder = host.home / "namesrv"
     namesrv = replace(
@@ -76,33 +76,34 @@ def namesrv_on(settings: NamesrvSettings, host: Host) -> NamesrvSettings:
 
 
 def has_access_control(acl_enable: bool, auth: AuthConfig) -> bool:
-    """Must requests be signed?"""
+    """Return whether requests must be signed."""
     return acl_enable or auth.authentication_enabled
 
 
 def listening(server: NettyServerConfig, is_guarded: bool) -> NettyServerConfig:
-    """The same settings with an address to listen on: what is given, else every address of the machine if requests must
-    be signed, else this machine only."""
+    """Return the settings with an address on which to listen: the given one, else every address of the machine if
+    requests must be signed, else this machine only."""
     return replace(server, bind_address=server.bind_address or (EVERYWHERE if is_guarded else LOOPBACK))
 
 
 def _leaving_descriptors(server: NettyServerConfig, host: Host) -> NettyServerConfig:
-    """The same settings with the descriptors that connections leave to files."""
+    """Return the settings with the number of descriptors that connections leave to files."""
     return replace(server, highest_descriptor=server.highest_descriptor or left_to_connections(host.open_files))
 
 
 def left_to_connections(open_files: int) -> int:
-    """The highest descriptor of a connection in a process that may open so many files; 0: any."""
+    """Return the highest descriptor of a connection in a process that may open `open_files` files; 0: any."""
     return open_files - min(_LEFT_TO_FILES, open_files // 2)
 
 
 def is_loopback(address: str) -> bool:
-    """Does only this machine reach it?"""
+    """Return whether only this machine reaches the address."""
     return address in ("localhost", "::1", "[::1]") or address.startswith("127.")
 
 
 def where_it_listens(address: str, is_guarded: bool) -> dict[str, str]:
-    """For what a server prints when it is ready: who reaches it without access control; nothing where there is some."""
+    """Return what a server prints when it is ready about who reaches it without access control; empty where there is
+    access control."""
     if is_guarded:
         return {}
     if is_loopback(address):

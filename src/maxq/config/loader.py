@@ -18,7 +18,7 @@ class Loaded:
 
 
 def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Loaded:
-    """Settings objects with the values of `mapping` in place.
+    """Make settings objects with the values of `mapping`.
 
     A name that several classes have (listenPort) goes to each of them. Unknown names, and names that MaxQ takes
     but does not act on, become warnings.
@@ -49,7 +49,7 @@ def load(bases: Sequence[Any], mapping: Mapping[str, str], *, source: str) -> Lo
 
 
 def unknown(name: str, classes: Iterable[type], source: str) -> str:
-    """The sentence about a name that no class has, with the nearest one that exists."""
+    """Return the sentence about a name that no class has, with the most similar one that exists."""
     known = {row.name for config in classes for row in settings_of(config)}
     by_folded = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), list(by_folded), n=1, cutoff=0.75)
@@ -58,7 +58,7 @@ def unknown(name: str, classes: Iterable[type], source: str) -> str:
 
 
 def texts(configs: Iterable[Any], *, secrets: bool = False) -> dict[str, str]:
-    """All settings by name, sorted, as texts; what GET_BROKER_CONFIG and `-p` show.
+    """Return all settings by name, sorted, as texts; GET_BROKER_CONFIG and `-p` show them.
 
     Where several classes have the name, the last one counts, as in Java. Secrets show as *** unless asked for.
     """
@@ -79,7 +79,7 @@ def _rows_by_name(config: type) -> dict[str, list[Setting]]:
 
 
 def _ignored(rows: Sequence[tuple[Setting, Value]], source: str) -> str:
-    """The sentence about a setting that nobody reads, if it was given something other than the default."""
+    """Return the sentence about a setting without effect that was given something other than the default."""
     if any(row.acted for row, _ in rows):
         return ""
     row, value = rows[0]

@@ -44,7 +44,7 @@ _CLASSES: tuple[tuple[type, str], ...] = (
 
 
 def render() -> str:
-    """The whole page, Markdown."""
+    """Return the whole manual page, in Markdown."""
     return "\n".join([_INTRODUCTION, *(line for config, title in _CLASSES for line in _section(config, title))])
 
 

@@ -8,7 +8,7 @@ from maxq.config.setting import HOUR_MS, MOST_OF_JAVA, YEAR_MS, SettingsTable, s
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MessageStoreConfig(SettingsTable):
-    """Where messages lie, how they are flushed, recovered, read and cleaned."""
+    """Settings of where messages lie, and how they are flushed, recovered, read and deleted."""
 
     # --- Where ---
     store_path_root_dir: str = setting("", "Folder of the store; empty means `store` in the user's home.")

@@ -7,7 +7,7 @@ from maxq.config.setting import SettingsTable, setting
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class NamesrvConfig(SettingsTable):
-    """What one name server shows, and when it forgets a broker."""
+    """Settings of what one name server shows, and when it forgets a broker."""
 
     kv_config_path: str = setting(
         "", "File of the key-value table; empty means `namesrv/kvConfig.json` in the home of who runs `maxq namesrv`."

@@ -8,7 +8,7 @@ from maxq.config.setting import SettingsTable, setting
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class NettyServerConfig(SettingsTable):
-    """Connections that others make to us."""
+    """Settings of connections from others."""
 
     bind_address: str = setting(
         "",

@@ -18,7 +18,7 @@ _TO_LOOK_AT = re.compile(r"[\\\t\n\r\f =:#!]")  # what `_escape` may change
 
 
 def parse_properties(data: bytes | str, *, source: str = "properties") -> dict[str, str]:
-    """Keys and values of a properties text.
+    """Parse the keys and values of a properties text.
 
     Args:
         data: the text, or its UTF-8 bytes.
@@ -38,12 +38,12 @@ def parse_properties(data: bytes | str, *, source: str = "properties") -> dict[s
 
 
 def format_properties(values: Mapping[str, str]) -> str:
-    """One `key=value` line each, in the given order, such that `parse_properties` gives the same mapping."""
+    """Format one `key=value` line each, in the given order, such that `parse_properties` gives the same mapping."""
     return "".join(f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in values.items())
 
 
 def edit_properties(text: str, changes: Mapping[str, str]) -> str:
-    """`text` with the values of `changes`; comments, order and every other line stay.
+    """Return `text` with the values of `changes`; comments, order and every other line stay.
 
     The last line that sets a key is replaced where it stands, earlier ones (which did not count) go; a key that
     is not there is appended.
@@ -92,7 +92,7 @@ def _raw_lines(text: str) -> Iterator[_Line]:
 
 
 def decode_text(data: bytes | str, source: str) -> str:
-    """The text of a settings file; ConfigError if it is not UTF-8."""
+    """Decode the text of a settings file; raises ConfigError if it is not UTF-8."""
     if isinstance(data, str):
         return data
     try:
@@ -102,7 +102,7 @@ def decode_text(data: bytes | str, source: str) -> str:
 
 
 def _natural_lines(text: str) -> list[str]:
-    """Lines with their ends. Only \\n, \\r and \\r\\n end a line, unlike str.splitlines."""
+    """Split a text into lines with their ends. Only \n, \r and \r\n end a line, unlike with str.splitlines."""
     lines = []
     start = at = 0
     while at < len(text):
@@ -130,7 +130,8 @@ def _continues(line: str) -> bool:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of the first natural line, joined text without leading blanks), comments and blank lines left out."""
+    """Yield (number of the first natural line, joined text without leading blanks), without comments and blank
+    lines."""
     parts: list[str] = []
     first = 0
     for number, line in enumerate(_natural_lines(text), start=1):

@@ -49,7 +49,7 @@ T = TypeVar("T", bool, int, float, str)
 
 
 class Form(NamedTuple):
-    """What a text setting may look like: a pattern for the whole value, and the same in words."""
+    """The form of a text setting: a pattern for the whole value, and a description of it."""
 
     pattern: str
     words: str
@@ -69,7 +69,7 @@ def setting(
     secret: bool = False,
     unsupported: str = "",
 ) -> T:
-    """A row that MaxQ acts on.
+    """Declare a setting that MaxQ acts on.
 
     Args:
         default: also fixes the type: bool, int, float or str.
@@ -107,8 +107,8 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A row together with where it stands. `name` is RocketMQ's, `attribute` ours; one that is accepted and has no
-    effect has no attribute."""
+    """A setting together with its class. `name` is RocketMQ's, `attribute` that of the class; a setting that is
+    accepted and has no effect has no attribute."""
 
     owner: str  # the class, such as BrokerConfig
     attribute: str
@@ -131,12 +131,12 @@ class Setting:
         return bool(self.attribute)
 
     def value_in(self, config: "SettingsTable") -> Value:
-        """Its value in a settings object of its class."""
+        """Return its value in a settings object of its class."""
         value: Value = getattr(config, self.attribute) if self.acted else config.accepted.get(self.name, self.default)
         return value
 
     def parse(self, text: str, source: str) -> Value:
-        """The value that `text` stands for.
+        """Return the value for which `text` stands.
 
         Args:
             text: as in a properties file; blanks around it do not count.
@@ -183,21 +183,21 @@ class Setting:
             raise self._refuse(self.format(value), source)
 
     def format(self, value: Value) -> str:
-        """The text form that `parse` reads back; Java's spelling of true and false."""
+        """Return the text form that `parse` reads back, with Java's spelling of true and false."""
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The smallest and largest number allowed."""
+        """Return the smallest and the largest number allowed."""
         low = LONG_LOW if self.low is None else self.low
         high = LONG_HIGH if self.high is None else self.high
         return low, high
 
     @property
     def allowed(self) -> str:
-        """What may be given, in words."""
+        """Describe in words what may be given."""
         if self.unsupported:
             return f"only {self.format(self.default) or 'empty'}: {self.unsupported}"
         if self.choices:
@@ -224,7 +224,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-
 
 
 def wire_name(attribute: str) -> str:
-    """Camel case: flush_interval_commit_log → flushIntervalCommitLog."""
+    """Convert to camel case: flush_interval_commit_log → flushIntervalCommitLog."""
     first, *rest = attribute.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
@@ -247,14 +247,15 @@ class SettingsTable:
         own.update(values)
 
     def with_values(self, values: Mapping[Setting, Value]) -> Self:
-        """The same with other values of these rows of its class."""
+        """Return a copy with other values of these settings of its class."""
         accepted = {**self.accepted, **{row.name: value for row, value in values.items() if not row.acted}}
         defaults = {row.name: row.default for row in values}
         kept = {name: value for name, value in accepted.items() if defaults.get(name) != value}
         return replace(self, accepted=kept, **{row.attribute: value for row, value in values.items() if row.acted})
 
     def accepted_value(self, name: str) -> Value:
-        """The value of a setting that is accepted and has no effect, for those who show it; KeyError if none is."""
+        """Return the value of a setting that is accepted and has no effect; raises KeyError if there is none of this
+        name."""
         return next(row for row in settings_of(type(self)) if row.name == name).value_in(self)
 
     def __eq__(self, other: object) -> bool:
@@ -265,7 +266,7 @@ class SettingsTable:
         return hash(tuple(given.values()))
 
     def __repr__(self) -> str:
-        """Only what differs from the default, and no secret."""
+        """Show only what differs from the default, and no secret."""
         given = (
             f"{row.attribute or row.name}={'***' if row.secret else repr(value)}"
             for row in settings_of(type(self))
@@ -278,7 +279,8 @@ _rows_of_class: dict[type, tuple[Setting, ...]] = {}
 
 
 def settings_of(config: type) -> tuple[Setting, ...]:
-    """The rows of a settings class, in the order they are written there; then those that are only accepted."""
+    """Return the settings of a class in the order in which they are written there, and then those that are only
+    accepted."""
     known = _rows_of_class.get(config)
     if known is not None:
         return known
@@ -311,7 +313,7 @@ def settings_of(config: type) -> tuple[Setting, ...]:
 
 @cache
 def _accepted_settings() -> dict[str, list[Setting]]:
-    """The rows of accepted_settings.tsv by class."""
+    """Return the rows of accepted_settings.tsv by class."""
     kinds: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
     lines = _ACCEPTED_SETTINGS.read_text().splitlines()
     found: dict[str, list[Setting]] = {}

@@ -29,7 +29,7 @@ DEFAULT_NAMESRV_PORT = 9876
 
 
 class Change(NamedTuple):
-    """One setting that a live update moved, as texts."""
+    """One setting that a live update changed, as texts."""
 
     name: str
     old: str
@@ -45,7 +45,8 @@ class FileAccess(Protocol):
 
 
 class Settings:
-    """Base of the holders. Subclasses name their objects as attributes and list them in `_parts`."""
+    """Base of the classes that hold settings objects. Subclasses name their objects as attributes and list them in
+    `_parts`."""
 
     _parts: tuple[str, ...] = ()
 
@@ -54,11 +55,11 @@ class Settings:
         self._listeners: list[Callable[[list[Change]], None]] = []
 
     def configs(self) -> tuple[Any, ...]:
-        """The settings objects, in the order in which a shared name is resolved (the last wins)."""
+        """Return the settings objects, in the order in which a shared name is resolved (the last wins)."""
         return tuple(getattr(self, part) for part in self._parts)
 
     def snapshot(self, *, secrets: bool = False) -> dict[str, str]:
-        """All settings by RocketMQ's name, sorted, as texts."""
+        """Return all settings by RocketMQ's name, sorted, as texts."""
         return texts(self.configs(), secrets=secrets)
 
     def on_change(self, listener: Callable[[list[Change]], None]) -> None:
@@ -89,7 +90,8 @@ class Settings:
         return changes
 
     def check(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:
-        """What `update` would change, or its error; nothing moves. Lets a caller write the file first."""
+        """Return what `update` would change, or raise its error; nothing changes. A caller can so write the file
+        first."""
         rows: dict[str, list[Setting]] = {}
         for config in self.configs():
             for row in settings_of(type(config)):
@@ -134,7 +136,7 @@ class Settings:
 
 
 class BrokerSettings(Settings):
-    """What a broker is started with: broker, store, server, client, auth."""
+    """The settings with which a broker is started: broker, store, server, client, auth."""
 
     _parts = ("broker", "server", "client", "store", "auth")
 
@@ -155,21 +157,21 @@ class BrokerSettings(Settings):
 
     @classmethod
     def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
-        """Settings of a properties mapping, and warnings; ConfigError as `load`.
+        """Make settings from a properties mapping, and warnings; raises ConfigError as `load` does.
 
         To lay one source over another (file, then --set), use `overlay` on the result.
         """
         return cls().overlay(mapping, source=source)
 
     def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
-        """New settings with `mapping` on top of these, for use before a server starts."""
+        """Return new settings with `mapping` on top of these, for use before a server starts."""
         loaded = load(self.configs(), mapping, source=source)
         broker, server, client, store, auth = loaded.configs
         return type(self)(broker, store, server, client, auth), loaded.warnings
 
 
 class NamesrvSettings(Settings):
-    """What a name server is started with: namesrv, server, auth."""
+    """The settings with which a name server is started: namesrv, server, auth."""
 
     _parts = ("namesrv", "server", "auth")
 
@@ -186,11 +188,11 @@ class NamesrvSettings(Settings):
 
     @classmethod
     def from_properties(cls, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
-        """Settings of a properties mapping, and warnings; ConfigError as `load`."""
+        """Make settings from a properties mapping, and warnings; raises ConfigError as `load` does."""
         return cls().overlay(mapping, source=source)
 
     def overlay(self, mapping: Mapping[str, str], *, source: str) -> tuple[Self, tuple[str, ...]]:
-        """New settings with `mapping` on top of these, for use before a server starts."""
+        """Return new settings with `mapping` on top of these, for use before a server starts."""
         loaded = load(self.configs(), mapping, source=source)
         namesrv, server, auth = loaded.configs
         return type(self)(namesrv, server, auth), loaded.warnings

@@ -23,7 +23,7 @@ class BloomFilterData(NamedTuple):
 
 
 class BloomFilter:
-    """Sizes for an error rate of `f` percent with `n` consumers.
+    """Sizes of a bloom filter for an error rate of `f` percent with `n` consumers.
 
     Attributes:
         k: positions of each consumer.
@@ -31,7 +31,7 @@ class BloomFilter:
     """
 
     def __init__(self, f: int, n: int) -> None:
-        """ValueError unless 1 <= f < 100 and n >= 1."""
+        """Raises ValueError unless 1 <= f < 100 and n >= 1."""
         if not 1 <= f < 100 or n < 1:
             raise ValueError(f"a bloom filter has an error rate of 1 to 99 percent, not {f}, for 1 or more, not {n}")
         rate = f / 100
@@ -40,7 +40,7 @@ class BloomFilter:
         self.m = 8 * math.ceil(bits / 8)
 
     def generate(self, name: str) -> BloomFilterData:
-        """The bits of the consumer `group#topic`."""
+        """Return the bits of the consumer `group#topic`."""
         hash64 = murmur3_128(name.encode("utf-8", "replace"))
         low, high = _int(hash64), _int(hash64 >> 32)
         combined = (_int(low + number * high) for number in range(1, self.k + 1))
@@ -63,7 +63,7 @@ def has_bits(bits: bytes | memoryview, data: BloomFilterData) -> bool:
 
 
 def murmur3_128(data: bytes) -> int:
-    """The first 64 bits of the x64 variant with seed 0, as an unsigned number."""
+    """Return the first 64 bits of the x64 variant with seed 0, as an unsigned number."""
     h1 = h2 = 0
     whole = len(data) // 16 * 16
     for at in range(0, whole, 16):
@@ -100,5 +100,5 @@ def _final(k: int) -> int:
 
 
 def _int(value: int) -> int:
-    """The low 32 bits as Java's int."""
+    """Return the low 32 bits as Java's int."""
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000

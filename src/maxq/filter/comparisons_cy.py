@@ -24,7 +24,7 @@ class Operand:
 
     @cython.cfunc
     def get(self, scan: PropertyScan) -> object:
-        """A value of java_values. Raises FilterEvaluationError where Java throws."""
+        """Return a value of java_values. Raises FilterEvaluationError where Java throws."""
         raise NotImplementedError
 
 
@@ -79,8 +79,8 @@ class Truth(Operand):
 
 @cython.cclass
 class Comparison(Node):
-    """Two values of any kinds. `relation` EQUAL is Java's `=`, which knows what null equals; LESS and GREATER, with or
-    without EQUAL, are its orders."""
+    """Compares two values of any kinds. `relation` EQUAL is Java's `=`, which defines what null equals; LESS and
+    GREATER, with or without EQUAL, are its orders."""
 
     _left = cython.declare(Operand)
     _right = cython.declare(Operand)
@@ -122,7 +122,7 @@ class Comparison(Node):
 
 @cython.cclass
 class OperandTextTest(Node):
-    """CONTAINS, STARTSWITH, ENDSWITH on something that is no property."""
+    """CONTAINS, STARTSWITH or ENDSWITH on something that is no property."""
 
     _operand = cython.declare(Operand)
     _kind = cython.declare(cython.int)

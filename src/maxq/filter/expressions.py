@@ -92,7 +92,7 @@ class ExpressionBuilder:
     # --- literals and names ---
 
     def text(self, image: str) -> Literal:
-        """A text literal as written: with its quotes, quotes in it doubled."""
+        """Make a text from its literal as written: with its quotes, quotes in it doubled."""
         return Literal(image[1:-1].replace("''", "'"))
 
     def decimal(self, image: str) -> Literal:
@@ -128,7 +128,7 @@ class ExpressionBuilder:
     # --- logic ---
 
     def as_truth(self, operand: Operand) -> BooleanExpression:
-        """An operand where a boolean expression is wanted."""
+        """Return an operand where a boolean expression is wanted."""
         if isinstance(operand, BooleanExpression):
             return operand
         if isinstance(operand, Name):
@@ -187,7 +187,7 @@ class ExpressionBuilder:
         return self.negation(self.is_null(operand))
 
     def ordered(self, left: Operand, relation: int, right: Operand) -> BooleanExpression:
-        """`relation`: LESS or GREATER, with EQUAL or without."""
+        """Build an order of two operands. `relation`: LESS or GREATER, with EQUAL or without."""
         for operand in (left, right):
             if isinstance(operand, BooleanExpression) or (
                 isinstance(operand, Literal) and not _is_number(operand.value)
@@ -219,7 +219,8 @@ class ExpressionBuilder:
         return BooleanExpression(nodes.Negation(node), 2) if negated else BooleanExpression(node, 1)
 
     def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> BooleanExpression:
-        """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, of what is no text, and with an empty text."""
+        """Build CONTAINS, STARTSWITH or ENDSWITH. It is false, negated or not, for what is no text, and with an empty
+        text."""
         assert isinstance(text.value, str), "the grammar takes a text only"
         if not text.value:
             return BooleanExpression(nodes.Fixed(FALSE), 1)
@@ -254,7 +255,7 @@ class ExpressionBuilder:
 
 
 def _against_constant(slot: int, relation: int, constant: Operand, if_absent: int) -> Node | None:
-    """The narrow node for a property and a constant; None if there is none for it."""
+    """Return the specialised node for a property and a constant; None if there is none for it."""
     if not isinstance(constant, Literal | Negative) or isinstance(constant.value, bool):
         return None
     value = constant.value

@@ -42,7 +42,7 @@ class Long(int):
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Integer.valueOf (32 bits) and Long.valueOf (64).
+    """Parse as Integer.valueOf (32 bits) and Long.valueOf (64) do.
 
     Raises:
         FilterEvaluationError: NumberFormatException there.
@@ -60,7 +60,7 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Double.valueOf.
+    """Parse as Double.valueOf does.
 
     Raises:
         FilterEvaluationError: NumberFormatException there.
@@ -85,7 +85,7 @@ def _hexadecimal(text: str) -> float:
 
 
 def negate(value: int | float) -> int | float:
-    """The minus sign, in the number's own type."""
+    """Negate a number, in its own type."""
     if isinstance(value, Long):
         return Long(_wrapped(-value, LONG_BITS))
     return _wrapped(-value, INTEGER_BITS) if isinstance(value, int) else -value
@@ -97,7 +97,8 @@ def _wrapped(value: int, bits: int) -> int:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Double.compareTo: a total order; -0.0 is below 0.0, NaN equals itself and is above everything."""
+    """Compare as Double.compareTo does, in a total order: -0.0 is below 0.0, NaN equals itself and is above
+    everything."""
     if left < right:
         return -1
     if left > right:
@@ -112,7 +113,7 @@ def _rank(value: float) -> int:
 
 
 def compare_values(left: Value, right: Value) -> int:
-    """ComparisonExpression.__compare of two values that are not null; negative, 0 or positive.
+    """Compare two values that are not null, as ComparisonExpression.__compare does; negative, 0 or positive.
 
     Kinds that cannot be converted compare as "less".
 

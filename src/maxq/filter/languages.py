@@ -6,7 +6,7 @@ from maxq.protocol.body.subscription import SQL92
 
 
 def compile_expression(expression_type: str, expression: str) -> Predicate:
-    """The predicate of an expression that is none of tags.
+    """Compile an expression that does not select by tags.
 
     Raises:
         FilterExpressionError: an unknown language, or an expression that is wrong in it.
@@ -19,7 +19,7 @@ def compile_expression(expression_type: str, expression: str) -> Predicate:
 
 
 def compile_sql92(expression: str) -> Predicate:
-    """The predicate of an SQL92 expression; raises FilterExpressionError."""
+    """Compile an SQL92 expression; raises FilterExpressionError."""
     from maxq.filter import sql92
 
     return sql92.compile_sql92(expression)

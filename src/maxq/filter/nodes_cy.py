@@ -42,7 +42,7 @@ _POWERS = [10.0**n for n in range(16)]
 
 @cython.cclass
 class PropertyScan:
-    """Where the wanted properties of one record lie: of each name, first byte and size of its value.
+    """The positions of the wanted properties of one record: of each name, first byte and size of its value.
 
     A name that comes twice counts where it comes last; one without a value is absent.
     """
@@ -85,7 +85,7 @@ class PropertyScan:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _slot(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-        """Which name this is; -1 for none that is wanted."""
+        """Return which name this is; -1 if it is not wanted."""
         spans: cython.longlong[::1] = self._spans
         slot: cython.int
         at: cython.longlong
@@ -156,7 +156,7 @@ class Fixed(Node):
 
 @cython.cclass
 class Every(Node):
-    """AND: false as soon as one is, and nothing behind it is looked at."""
+    """AND: false as soon as one operand is false; the operands behind it are not evaluated."""
 
     _nodes = cython.declare(list)
 
@@ -184,7 +184,7 @@ class Every(Node):
 
 @cython.cclass
 class AnyOf(Node):
-    """OR: true as soon as one is, and nothing behind it is looked at."""
+    """OR: true as soon as one operand is true; the operands behind it are not evaluated."""
 
     _nodes = cython.declare(list)
 
@@ -243,7 +243,7 @@ class Absent(Node):
 
 @cython.cclass
 class Cast(Node):
-    """A property where a truth is wanted: a text is none."""
+    """A property where a boolean is wanted: a text is none."""
 
     _slot = cython.declare(cython.int)
 
@@ -258,7 +258,7 @@ class Cast(Node):
 
 @cython.cclass
 class EqualsText(Node):
-    """A property = 'text'. `if_absent`: outcome without the property, which depends on the side it stands on."""
+    """A property = 'text'. `if_absent`: the outcome without the property, which depends on the side of the property."""
 
     _slot = cython.declare(cython.int)
     _text = cython.declare(bytes)
@@ -306,7 +306,8 @@ class OneOf(Node):
 
 @cython.cclass
 class TextTest(Node):
-    """A property CONTAINS, STARTSWITH or ENDSWITH a text that is not empty; `negated`: not so. False if absent."""
+    """A property CONTAINS, STARTSWITH or ENDSWITH a text that is not empty; `negated`: the property does not. False if
+    absent."""
 
     _slot = cython.declare(cython.int)
     _kind = cython.declare(cython.int)

@@ -25,7 +25,8 @@ _EXT_ADDRESS_MAX = cython.declare(cython.longlong, -2147483649)
 
 @cython.cclass
 class BitMapTest:
-    """What the bit maps in one ConsumeQueueExt file say about a consumer, before its expression is tested.
+    """Uses the bit maps in one ConsumeQueueExt file to rule out messages for a consumer before its expression is
+    tested.
 
     A message's bit map was made when it was dispatched, of the consumers known then: it says nothing of one that came
     later, and only a clear bit is certain.
@@ -51,7 +52,8 @@ class BitMapTest:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _rules_out(self, physical_offset: cython.longlong, tags_code: cython.longlong) -> cython.bint:
-        """Is the message whose unit has this tags code certainly none for the consumer?"""
+        """Return whether the message whose unit has this tags code certainly does not match the consumer's
+        expression."""
         if physical_offset < self._live_from or tags_code > _EXT_ADDRESS_MAX:
             return False
         ext: cython.const[cython.uchar][::1] = self._ext
@@ -113,7 +115,8 @@ class Predicate:
     def matches_record(
         self, view: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t
     ):
-        """Is it true of the record in view[position : position + size]? Also of bytes that are no record."""
+        """Return whether the expression is true of the record in view[position : position + size], which need not be a
+        record."""
         if position < 0 or size < 0 or position + size > len(view):
             raise ValueError(f"[{position}, {position + size}) is outside the {len(view)} bytes")
         buf: cython.p_uchar
@@ -126,7 +129,7 @@ class Predicate:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _test_record(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.longlong) -> cython.int:
-        """1: it matches, 0: it does not, 2: it is no record."""
+        """Return 1 if the record matches, 0 if it does not, 2 if it is no record."""
         if size < layout.MIN_RECORD_SIZE:
             return 2
         magic: cython.uint = u32(buf, p + layout.MAGIC)

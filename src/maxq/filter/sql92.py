@@ -86,7 +86,7 @@ SPACE: /[ \t\n\r\f]+/
 
 
 def compile_sql92(expression: str) -> Predicate:
-    """The predicate that `expression` means.
+    """Compile an SQL92 expression.
 
     Raises:
         FilterExpressionError: it is wrong; the message says where and why.
@@ -109,7 +109,8 @@ def forget_outcomes() -> None:
 
 @lru_cache(_CACHED_EXPRESSIONS)
 def _outcome(expression: str) -> Predicate | str:
-    """The predicate, or what is wrong: who sends a wrong expression sends it again and again."""
+    """Return the predicate, or what is wrong, which is cached as well: who sends a wrong expression sends it again and
+    again."""
     try:
         return _compile(expression)
     except FilterExpressionError as error:
@@ -138,8 +139,8 @@ def _compile(expression: str) -> Predicate:
 
 
 def _without_line_comments(expression: str) -> str:
-    """Line comments as blanks, so that all else stays where it is. Two dashes that no end of a line follows are no
-    comment but signs.
+    """Replace line comments by blanks, so that everything else keeps its position. Two dashes without an end of the
+    line behind them are no comment but signs.
 
     They are no terminal of the grammar: a lexer that looks for the end of the line at every sign of `----…` takes time
     that grows with the square of its length.
@@ -168,7 +169,7 @@ def _place(error: UnexpectedInput) -> str:
 
 
 def _promote(token: Token) -> Token:
-    """A name that is a keyword, in any case of letters."""
+    """Turn a name that is a keyword, in any case of letters, into that keyword."""
     terminal = _KEYWORDS.get(token.value.upper())
     return token if terminal is None else Token.new_borrow_pos(terminal, token.value, token)
 
@@ -267,7 +268,7 @@ class _Sql92ToNodes(Transformer[Token, Operand]):
 
 
 class _Compiler:
-    """The parser, made by `load` or when the first expression comes."""
+    """Makes the parser, by `load` or when the first expression arrives."""
 
     def __init__(self) -> None:
         self._to_nodes = _Sql92ToNodes()

@@ -54,7 +54,7 @@ class MinBrokerIdChange(NamedTuple):
 
 
 class RegisterBrokerResult(NamedTuple):
-    """What a slave learns of its master, and who else must hear of the registration."""
+    """What a slave is told of its master, and which other brokers must hear of the registration."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigService:
-    """`settings` and the file they are written back to."""
+    """The settings of a name server, and the file to which they are written back."""
 
     def __init__(self, settings: NamesrvSettings, disk: Disk, path: PurePath | None) -> None:
         """`path` None: changes last until the process ends."""
@@ -29,7 +29,7 @@ class ConfigService:
         self._updating = asyncio.Lock()
 
     def text(self) -> bytes:
-        """All settings as properties, sorted by name, secrets hidden."""
+        """Return all settings as properties, sorted by name, secrets hidden."""
         return format_properties(self._settings.snapshot()).encode()
 
     async def update(self, body: bytes) -> None:

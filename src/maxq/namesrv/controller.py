@@ -85,7 +85,7 @@ class NamesrvController:
 
     @property
     def port(self) -> int:
-        """The port it listens on, once started."""
+        """Port on which it listens, once started."""
         return self._server.port
 
     async def start(self, host: str | None = None, port: int | None = None) -> None:
@@ -136,7 +136,7 @@ class NamesrvController:
                 connection.close(f"broker {broker.broker_addr} gave no sign of life")
 
     def _work_off_later(self) -> None:
-        """A broker with many topics is gone: its topics go in turns of the loop."""
+        """Process a broker with many topics that is gone: its topics are removed in turns of the loop."""
         if self._working_off is None or self._working_off.done():
             self._working_off = asyncio.ensure_future(self._server.holds.watch("route tables", self._work_off()))
 
@@ -159,7 +159,7 @@ def _access_control(settings: NamesrvSettings, disk: Disk, clock: Clock) -> Acce
 
 
 class _BrokerHousekeeping:
-    """A broker whose connection ends is forgotten at once, whatever ended it."""
+    """Forgets a broker whose connection ends at once, whatever ended it."""
 
     def __init__(self, routes: RouteInfoManager, notify: Callable[[Iterable[MinBrokerIdChange]], None]) -> None:
         self._routes = routes
@@ -183,7 +183,7 @@ def _path(text: str) -> PurePath | None:
 
 
 async def _every(seconds: Callable[[], float], work: Callable[[], None]) -> None:
-    """Do `work` again and again; the pause is asked for each time, so that a live change counts."""
+    """Run `work` again and again; the pause is asked for each time, so that a live change takes effect."""
     while True:
         await asyncio.sleep(seconds())
         try:

@@ -75,7 +75,7 @@ _DISABLED = "disable"  # the whole remark in Java; kept, tools compare it
 
 
 class DefaultRequestProcessor:
-    """One method a request code; `handlers` is the map a server registers."""
+    """Answers requests, with one method a request code; a server registers the map `handlers`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class DefaultRequestProcessor:
         self._decoding: dict[tuple[str, str], RemotingCommand] = {}  # newest registration, by cluster and address
 
     def handlers(self) -> dict[RequestCode, Handler]:
-        """Request code → method."""
+        """Return request code → method."""
         return {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -179,8 +179,8 @@ class DefaultRequestProcessor:
     async def _register_later(
         self, connection: Connection, request: RemotingCommand, header: RegisterBrokerRequestHeader, digest: bytes
     ) -> RemotingCommand:
-        """A long registration, or one that says only when it is inflated how long it is, is decoded by a thread. What
-        the broker, or its connection, says meanwhile is newer."""
+        """Decode a registration in a thread, if it is long or tells its length only when it is decompressed. What the
+        broker, or its connection, sends meanwhile is newer."""
         broker = header.cluster_name, header.broker_addr
         self._decoding[broker] = request
         try:
@@ -323,7 +323,8 @@ class DefaultRequestProcessor:
 
 
 def _digest(request: RemotingCommand, body: bytes) -> bytes:
-    """Of all that decides what a registration means: 2 ms for 10 000 topics, which take 70 to decode and enter."""
+    """Return a digest of everything that decides what a registration means: 2 ms for 10 000 topics, which take 70 ms to
+    decode and enter."""
     header = repr((request.version, sorted(request.ext.items())))
     return hashlib.blake2b(body, digest_size=32, key=hashlib.blake2b(header.encode()).digest()).digest()
 
@@ -331,7 +332,7 @@ def _digest(request: RemotingCommand, body: bytes) -> bytes:
 def _registration(
     header: RegisterBrokerRequestHeader, request: RemotingCommand, body: bytes, connection: object, digest: bytes
 ) -> RegistrationRequest:
-    """Brokers before 3.0.11 send the bare topic table."""
+    """Decode a registration. Brokers before 3.0.11 send the bare topic table."""
     filter_servers: list[str] | None = None
     wrapper: TopicConfigSerializeWrapper
     if request.version >= MQVersion.V3_0_11:

@@ -54,11 +54,11 @@ class KVConfigManager:
             ) from None
 
     def get(self, namespace: str, key: str) -> str | None:
-        """One value."""
+        """Return one value."""
         return self._tables.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All of one namespace; None if it was never written to."""
+        """Return all of one namespace; None if it was never written to."""
         return self._tables.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:

@@ -143,8 +143,8 @@ class RouteInfoManager:
     def register_again(
         self, cluster_name: str, broker_addr: str, connection: object, digest: bytes, *, now_ms: int
     ) -> RegisterBrokerResult | None:
-        """Brokers say every 30 s what they said before, with all their topics. If that would change nothing it is a
-        sign of life, and answered as then; None: it must be taken as a new one.
+        """Take a registration that equals the last one, as brokers send every 30 s with all their topics, for a sign of
+        life, and return the same answer. None: it must be processed as a new one.
 
         Args:
             digest: of all that the request says.
@@ -166,7 +166,7 @@ class RouteInfoManager:
             self._announce(topic, queue)
 
     def touch(self, cluster_name: str, broker_addr: str, *, now_ms: int) -> None:
-        """A sign of life (322, 904); nothing if the broker is not known."""
+        """Note a sign of life (322, 904); does nothing if the broker is not known."""
         live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
         if live is not None:
             live.last_update_ms = now_ms
@@ -177,12 +177,12 @@ class RouteInfoManager:
         return bool(self._groups)
 
     def data_version(self, cluster_name: str, broker_addr: str) -> DataVersion | None:
-        """The version of the topic table that this broker registered last."""
+        """Return the version of the topic table that this broker registered last."""
         live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
         return None if live is None else live.data_version
 
     def _is_outdated(self, new: RegistrationRequest, old_addr: str | None) -> bool:
-        """Another address holds this id, and its state is newer."""
+        """Return whether another address holds this id with a newer state."""
         if old_addr is None or old_addr == new.broker_addr:
             return False
         old = self._live.get(BrokerAddrInfo(new.cluster_name, old_addr))
@@ -194,8 +194,8 @@ class RouteInfoManager:
         return True
 
     def _note_displaced(self, new: RegistrationRequest, old_addr: str | None) -> None:
-        """A new master takes the place of one that lives, which then registers as a slave. Two that take it from each
-        other are two brokers of one name."""
+        """Note that a new master takes the place of a living one, which then registers as a slave. Two masters that do
+        so in turn are two brokers of one name."""
         place = new.broker_name, new.broker_id
         for left in [key for key, addr in self._displaced.items() if addr == new.broker_addr and key != place]:
             del self._displaced[left]
@@ -223,7 +223,8 @@ class RouteInfoManager:
 
     @staticmethod
     def _is_prime_slave(new: RegistrationRequest, group: BrokerData) -> bool:
-        """The smallest id of a group without master; only brokers that know of acting masters count."""
+        """Return whether this is the smallest id of a group without master; only brokers that know of acting masters
+        count."""
         return new.enable_acting_master is not None and new.broker_id == min(group.broker_addrs)
 
     def _take_topics(
@@ -278,7 +279,7 @@ class RouteInfoManager:
         return live
 
     def _master_of(self, new: RegistrationRequest, group: BrokerData) -> tuple[str | None, str | None]:
-        """(replication address, address) of a slave's living master."""
+        """Return (replication address, address) of a slave's living master."""
         master_addr = group.master_address
         if new.broker_id == MASTER_ID or master_addr is None:
             return None, None
@@ -317,7 +318,7 @@ class RouteInfoManager:
         return self._forget([key for key, live in self._live.items() if live.connection is connection])
 
     def expired(self, now_ms: int) -> list[tuple[BrokerAddrInfo, object]]:
-        """Brokers without a sign of life for too long, with their connections."""
+        """Return the brokers without a sign of life for too long, with their connections."""
         return [(key, live.connection) for key, live in self._live.items() if live.is_expired(now_ms)]
 
     def scan_not_active_broker(self, now_ms: int) -> list[MinBrokerIdChange]:
@@ -339,8 +340,8 @@ class RouteInfoManager:
         return notices
 
     def _has_only(self, group: BrokerData, key: BrokerAddrInfo) -> bool:
-        """Is the address in the group, and does this registration keep it there? Brokers of one name may say different
-        clusters; the group is of the first one's."""
+        """Return whether the address is in the group, and this registration keeps it there. Brokers of one name may
+        name different clusters; the group belongs to the first one's."""
         if key.broker_addr not in group.broker_addrs.values():
             return False
         own = BrokerAddrInfo(group.cluster, key.broker_addr)
@@ -391,7 +392,7 @@ class RouteInfoManager:
         return bool(self._unfinished)
 
     def _begin(self, entries: Iterator[None]) -> None:
-        """Work off `entries` behind all that was begun before; if that is nothing, do the first step at once."""
+        """Process `entries` behind everything that was begun before; if that is nothing, do the first step at once."""
         self._unfinished.append(_in_steps(entries))
         if len(self._unfinished) > 1 or self.work_off():
             self.when_unfinished()
@@ -429,8 +430,8 @@ class RouteInfoManager:
                 self._topics[topic][broker_name] = replace(queue, perm=change(queue.perm))
 
     def _announce(self, topic: str, queue: QueueData) -> None:
-        """Each topic of `_announced[b]` has an entry for b in `_topics`. The reverse holds, but for what is left of a
-        broker name that is gone until it is removed."""
+        """Enter a queue. Each topic of `_announced[b]` has an entry for b in `_topics`. The reverse holds, except for
+        what is left of a broker name that is gone until it is removed."""
         self._revision += 1
         self._announced.setdefault(queue.broker_name, {})[topic] = queue
         self._topics.setdefault(topic, {})[queue.broker_name] = queue
@@ -452,7 +453,8 @@ class RouteInfoManager:
     # --- answers ------------------------------------------------------------------------------------------------
 
     def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """Queues and brokers of a topic, ready to be sent and changed by the caller; None if nothing is known."""
+        """Return queues and brokers of a topic, ready to be sent and changed by the caller; None if nothing is
+        known."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -480,30 +482,30 @@ class RouteInfoManager:
         return {key.broker_addr: self._filters[key] for key in keys if key in self._filters}
 
     def cluster_info(self) -> ClusterInfo:
-        """All brokers, and which cluster they are in."""
+        """Return all brokers, and in which cluster they are."""
         return ClusterInfo(
             {name: _copy(group) for name, group in self._groups.items()},
             {cluster: sorted(names) for cluster, names in self._clusters.items()},
         )
 
     def broker_member_group(self, cluster_name: str, broker_name: str) -> BrokerMemberGroup:
-        """The addresses of one broker name; empty if it is unknown."""
+        """Return the addresses of one broker name; empty if it is unknown."""
         group = self._groups.get(broker_name)
         return BrokerMemberGroup(cluster_name, broker_name, {} if group is None else dict(group.broker_addrs))
 
     def all_topics(self) -> TopicList:
-        """Every topic that has a queue somewhere."""
+        """Return every topic that has a queue on some broker."""
         return TopicList(list(self._topics))
 
     def topics_by_cluster(self, cluster_name: str) -> TopicList:
-        """Topics of the cluster's brokers, each once."""
+        """Return the topics of the cluster's brokers, each once."""
         topics: dict[str, None] = {}
         for name in sorted(self._clusters.get(cluster_name, ())):
             topics.update(dict.fromkeys(self._announced.get(name, ())))
         return TopicList(list(topics))
 
     def system_topics(self) -> TopicList:
-        """Names of clusters and brokers, which are topics on every broker, and the address of one broker."""
+        """Return the names of clusters and brokers, which are topics on every broker, and the address of one broker."""
         names: dict[str, None] = {}
         for cluster, brokers in self._clusters.items():
             names.update(dict.fromkeys([cluster, *sorted(brokers)]))
@@ -511,25 +513,25 @@ class RouteInfoManager:
         return TopicList(list(names), next(addrs, None))
 
     def unit_topics(self) -> TopicList:
-        """Topics of a unit."""
+        """Return the topics of a unit."""
         return self._topics_where(FLAG_UNIT, FLAG_UNIT)
 
     def unit_sub_topics(self) -> TopicList:
-        """Topics that consumers of a unit subscribe to."""
+        """Return the topics to which consumers of a unit subscribe."""
         return self._topics_where(FLAG_UNIT_SUB, FLAG_UNIT_SUB)
 
     def unit_sub_non_unit_topics(self) -> TopicList:
-        """Topics that consumers of a unit subscribe to and that do not belong to a unit."""
+        """Return the topics to which consumers of a unit subscribe and that do not belong to a unit."""
         return self._topics_where(FLAG_UNIT_SUB | FLAG_UNIT, FLAG_UNIT_SUB)
 
     def _topics_where(self, mask: int, flags: int) -> TopicList:
-        """Topics that have, of the flags in `mask`, these."""
+        """Return the topics that have exactly these of the flags in `mask`."""
         topics = self._topics.items()
         return TopicList([t for t, queues in topics if next(iter(queues.values())).topic_sys_flag & mask == flags])
 
 
 def _in_steps(entries: Iterator[None]) -> Iterator[None]:
-    """Go on with `entries`, and yield after each _TOPICS_OF_A_STEP of them."""
+    """Process `entries`, and yield after each _TOPICS_OF_A_STEP of them."""
     for position, _ in enumerate(entries):
         if position and position % _TOPICS_OF_A_STEP == 0:
             yield
@@ -552,7 +554,8 @@ def _show_acting_master(broker: BrokerData) -> None:
 
 
 def _min_broker_id_change(addrs: dict[int, str], *, offline: str | None, ha: str | None) -> MinBrokerIdChange:
-    """After a loss all that are left hear of it; after a gain, all but the new one."""
+    """Make the notice about a broker group. After a loss all that are left hear of it; after a gain, all but the new
+    one."""
     smallest = min(addrs)
     everyone = offline is not None or len(addrs) == 1
     targets = tuple(addr for i, addr in addrs.items() if everyone or i != smallest)

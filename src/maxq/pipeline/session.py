@@ -50,7 +50,7 @@ def local_session(
     java_options: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session of this process, started if there is none.
+    """Return the session of this process, started if there is none.
 
     Args:
         app_name: what Spark calls the application.
@@ -73,7 +73,7 @@ def local_session(
 def using_session(
     app_name: str = "maxq", *, master: str | None = None, driver_memory: str = "1g"
 ) -> Iterator[SparkSession]:
-    """`local_session` for a block; afterwards the session is ended if it was started here.
+    """Open `local_session` for a block; afterwards the session is ended if it was started here.
 
     What Ctrl-C does is left to the caller: where the main thread makes the context of a session, PySpark puts a handler
     of its own in the place of whichever there is, so another thread makes it.
@@ -95,7 +95,7 @@ def using_session(
 
 @contextmanager
 def _settings(app_name: str, master: str | None, driver_memory: str, java_options: str) -> Iterator[dict[str, str]]:
-    """Spark's, of a session that is started in the block."""
+    """Yield Spark's settings for a session that is started in the block."""
     chosen = {**NEEDED, "spark.app.name": app_name}
     if not _is_submitted():
         os.environ["JAVA_HOME"] = str(make_java_home(find_java()))
@@ -127,7 +127,7 @@ def prepare(spark: SparkSession) -> SparkSession:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Have a local session's workers run this Python, unless it was told another. Spark takes the first `python3` on
+    """Let a local session's workers run this Python, unless it was told another. Spark takes the first `python3` on
     PATH, which is this one only where its environment is activated."""
     context = spark.sparkContext
     is_told = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
@@ -137,9 +137,8 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 def _write_from_any_thread() -> None:
-    """Have `df.write.save` make its session the active one of its thread, as `createDataFrame` does: Spark looks for
-    formats written in Python there alone, and a thread that was not the first has none (DATA_SOURCE_NOT_FOUND).
-    """
+    """Let `df.write.save` make its session the active one of its thread, as `createDataFrame` does: Spark looks for
+    formats written in Python there alone, and a thread that was not the first has none (DATA_SOURCE_NOT_FOUND)."""
     save = DataFrameWriter.save
     if hasattr(save, "__wrapped__"):
         return
@@ -155,7 +154,7 @@ def _write_from_any_thread() -> None:
 
 
 def _add_rule(spark: SparkSession) -> None:
-    """Have the session's queries read only the columns that they use, and what their conditions leave.
+    """Let the session's queries read only the columns that they use, and what their conditions leave.
 
     The rule is spark/NarrowReads.java. Sessions without it read all columns of all rows; results are the same.
     """

@@ -17,7 +17,7 @@ class ConsumeType(IntEnum):
 
 
 class MessageModel(IntEnum):
-    """Each message to every member, or to one member of the group."""
+    """Whether each message goes to every member of a group, or to one member."""
 
     BROADCASTING = 0
     CLUSTERING = 1
@@ -50,7 +50,7 @@ class BoundaryType(IntEnum):
 
     @classmethod
     def parse(cls, text: str | None) -> "BoundaryType":
-        """By name in any case; LOWER if absent or unknown."""
+        """Parse a name in any case; LOWER if absent or unknown."""
         return cls.UPPER if text is not None and text.upper() == "UPPER" else cls.LOWER
 
 
@@ -62,7 +62,7 @@ class MessageRequestMode(IntEnum):
 
 
 class CMResult(IntEnum):
-    """What came of consuming one message directly (309)."""
+    """Outcome of consuming one message directly (309)."""
 
     CR_SUCCESS = 0
     CR_LATER = 1

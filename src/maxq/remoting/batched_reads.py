@@ -62,7 +62,7 @@ class BatchedReads:
         self._epoll: Any = None
 
     def __len__(self) -> int:
-        """How many connections are read here."""
+        """Return how many connections are read here."""
         return len(self._by_fd)
 
     def offer(self, connection: Connection) -> None:

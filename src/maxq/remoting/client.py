@@ -45,14 +45,15 @@ _UNFINISHED_LIMIT: Final = 1 << 40  # bytes; we chose the servers, and they answ
 
 
 class RemotingClient(RemotingEndpoint):
-    """See the module. `register` a processor for the requests that brokers send to clients.
+    """Connects to servers and sends requests; see the module's text. Use `register` to add a processor for the requests
+    that brokers send to clients.
 
     Attributes:
         on_lost: told the address of a server whose connection is closed, unless it was `close_connection` that did it.
     """
 
     def __init__(self, config: NettyClientConfig, *, clock: Clock, rng: Rng, tls: ClientTls | None = None) -> None:
-        """With `tls`, every connection speaks it."""
+        """With `tls`, every connection uses TLS."""
         super().__init__(
             clock,
             idle_seconds=config.client_channel_max_idle_time_seconds,

@@ -79,16 +79,16 @@ class Reader(Protocol):
 
 
 class Pieces(Protocol):
-    """The body of an answer that lies in pieces in a mapped file (store/read/cached_pull_reader_cy.py)."""
+    """Interface of an answer's body that lies in pieces in a mapped file (store/read/cached_pull_reader_cy.py)."""
 
     @property
     def view(self) -> memoryview:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         ...
 
     @property
     def places(self) -> "array[int]":
-        """The first byte and the size of each piece."""
+        """Return the first byte and the size of each piece."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class Pieces(Protocol):
 
 
 class Endpoint(Protocol):
-    """What a connection needs of the server or client it belongs to."""
+    """Interface of the server or client to which a connection belongs."""
 
     turn_seconds: float  # processors work on requests of one arrival so long, then other connections get their turn
     receive_buffer: bytearray
@@ -118,7 +118,7 @@ class Endpoint(Protocol):
 
     @property
     def batched_reads(self) -> Reader:
-        """What reads connections that bring only requests which the fast path takes."""
+        """Return the reader for connections that bring only requests which the fast path takes."""
         ...
 
     def next_opaque(self) -> int: ...
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_ip(self) -> str:
-        """The IP address that the connection comes from; behind a load balancer that is trusted and says so, that of
+        """The IP address from which the connection comes; behind a load balancer that is trusted and says so, that of
         its client."""
         return self.remote_address.rpartition(":")[0].strip("[]")
 
@@ -236,13 +236,13 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor of the socket; -1 where there is none of the system's (in the simulator)."""
+        """Return the descriptor of the socket; -1 where the system has none (in the simulator)."""
         socket = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if socket is None else int(socket.fileno())
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that were written and have not left for the peer yet."""
+        """Return the bytes that were written and have not left for the peer yet."""
         transport = self._transport
         return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
 
@@ -263,12 +263,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> int:
-        """How many requests that this side sent wait for their answers."""
+        """Return how many requests that this side sent wait for their answers."""
         return len(self._requests)
 
     @property
     def requests(self) -> int:
-        """How many requests this side has ever sent on this connection, without one-way ones."""
+        """Return how many requests this side has ever sent on this connection, without one-way ones."""
         return self._requests.requests
 
     def write(self, buffers: Sequence[bytes | memoryview]) -> None:
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def answer_limit(self) -> int:
-        """Bytes of the longest frame that the peer takes as an answer, as far as this side knows."""
+        """Return the bytes of the longest frame that the peer takes as an answer, as far as this side knows."""
         return self._endpoint.answer_limit
 
     def send(self, command: RemotingCommand) -> None:
@@ -456,7 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _rest(self) -> None:
-        """Work off the arrivals of other connections before what is left of this one's."""
+        """Process the arrivals of other connections before the rest of this one's."""
         self._resting = True
         self._drop_socket()
         if self._transport is not None:
@@ -469,7 +469,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Work off the frames that were held back, and read on."""
+        """Process the frames that were held back, and read on."""
         if self.is_closed or self._transport is None:
             return
         if len(self.partial) >= 4:
@@ -491,8 +491,8 @@ class Connection(asyncio.BufferedProtocol):
             self._endpoint.batched_reads.offer(self)
 
     def join_batched_reads(self) -> None:
-        """Have this connection read together with others, if that is possible at this moment; if not, it is offered
-        again after some more arrivals."""
+        """Read this connection together with others, if that is possible at this moment; if not, it is offered again
+        after some more arrivals."""
         self._fast_path_arrivals = 0
         reads, transport = self._endpoint.batched_reads, self._transport
         if transport is None or self._socket >= 0 or self._tls is not None:
@@ -549,7 +549,7 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(own)[self._own_filled :]
 
     def _received(self, count: int) -> None:
-        """Work off `count` bytes of frames that were put into the window."""
+        """Process `count` bytes of frames that were put into the window."""
         own = self.own_buffer
         if own is None:
             end = len(self.partial) + count
@@ -568,7 +568,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.own_buffer[:filled] = own
 
     def work(self, buffer: bytearray, start: int, end: int) -> None:
-        """Work off the whole frames of buffer[start:end], keep the rest, send the answers."""
+        """Process the whole frames of buffer[start:end], keep the rest, send the answers."""
         self._in_pass = True
         try:
             position = self._frames(buffer, start, end)

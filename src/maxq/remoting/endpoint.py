@@ -47,7 +47,7 @@ OutcomeListener = Callable[[Connection, RemotingCommand, RemotingCommand | None]
 
 
 class RequestAuthority(Protocol):
-    """Says what this process may promise, before and after a request is worked off (broker/identity/authority.py)."""
+    """Decides what this process may promise, before and after a request is processed (broker/identity/authority.py)."""
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
         """Return the answer that refuses a request, or None."""
@@ -72,8 +72,8 @@ class ConnectionListener(Protocol):
 
 
 class RemotingEndpoint:
-    """What servers and clients have in common: processors by request code, the connections, and the timer that closes
-    idle ones."""
+    """Common part of servers and clients: processors by request code, the connections, and the timer that closes idle
+    ones."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class RemotingEndpoint:
         write_marks: tuple[int, int],
         request_limit: int,
     ) -> None:
-        """See connection.Endpoint for the limits; all in bytes but `request_limit`. `unfinished_limit`: of what all
-        connections keep of unfinished frames; one frame is always taken."""
+        """See connection.Endpoint for the limits; all are in bytes except `request_limit`. `unfinished_limit` bounds
+        what all connections keep of unfinished frames; one frame is always taken."""
         self._clock = clock
         self._one_closed = asyncio.Event()
         self.turn_seconds = _TURN_SECONDS
@@ -124,7 +124,7 @@ class RemotingEndpoint:
     # --- set up ------------------------------------------------------------------------------------------------------
 
     def register(self, code: int, processor: Processor) -> None:
-        """Have requests with this code answered by `processor`."""
+        """Answer requests with this code by `processor`."""
         self._processors[int(code)] = processor
 
     def processor(self, code: int) -> Processor:
@@ -136,7 +136,7 @@ class RemotingEndpoint:
         return set(self._processors)
 
     def register_default(self, processor: Processor) -> None:
-        """Have all requests that have no processor of their own answered by `processor`."""
+        """Answer all requests that have no processor of their own by `processor`."""
         self._default = processor
 
     def add_listener(self, listener: ConnectionListener) -> None:
@@ -218,7 +218,7 @@ class RemotingEndpoint:
         return self._clock.monotonic_ms() - connection.opened_ms >= self._idle_seconds * 1000
 
     def looked(self) -> None:
-        """Do what else is to be done now and then. Called after each look."""
+        """Do what else is to be done periodically. Called after each check of idle connections."""
 
     async def close_all(self, reason: str) -> None:
         """Close every connection, end answers under way, and wait until all connections are closed."""

@@ -189,7 +189,7 @@ class _HttpOptions(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """What the head of a request says. `keeps`: the connection goes on after the answer."""
+    """The head of a request. `keeps`: the connection stays open after the answer."""
 
     method: str
     path: str
@@ -220,13 +220,13 @@ def _takes_gzip(accepted: str) -> bool:
 
 
 async def plain(pieces: AsyncIterator[bytes | PackedText]) -> AsyncIterator[bytes]:
-    """The text itself."""
+    """Yield the text unchanged."""
     async for piece in pieces:
         yield piece.unpack() if isinstance(piece, PackedText) else piece
 
 
 async def compressed(pieces: AsyncIterator[bytes | PackedText]) -> AsyncIterator[bytes]:
-    """The same as a gzip stream."""
+    """Yield the text as a gzip stream."""
     frame = GzipFrame()
     gathered, size = [GZIP_HEAD], 0
     async for piece in pieces:
@@ -241,8 +241,8 @@ async def compressed(pieces: AsyncIterator[bytes | PackedText]) -> AsyncIterator
 
 
 async def slices(pieces: Iterator[str | PackedText], clock: Clock) -> AsyncIterator[bytes | PackedText]:
-    """`pieces` put together to some 64 KiB, except those that are packed already; after each quarter of a millisecond
-    of work on them others have their turn."""
+    """Join `pieces` to some 64 KiB, except those that are packed already; after each quarter of a millisecond of work
+    on them the loop has a turn."""
     gathered: list[str] = []
     size = 0
     began_ns = clock.monotonic_ns()

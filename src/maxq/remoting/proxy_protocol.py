@@ -115,7 +115,7 @@ def _v2_addresses(payload: bytes, family: int) -> tuple[_Address, _Address, int]
 
 
 def _v2_tlvs(data: bytes) -> dict[int, str]:
-    """type (1), length (2), value. Java keeps those whose value is ASCII text."""
+    """Parse type (1), length (2), value. Java keeps those whose value is ASCII text."""
     tlvs: dict[int, str] = {}
     position = 0
     while position + 3 <= len(data):

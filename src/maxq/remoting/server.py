@@ -40,7 +40,7 @@ _HIGH_MARK: Final = 1024 * 1024
 
 
 class RemotingServer(RemotingEndpoint):
-    """See the module. `port` is the first port it listens on."""
+    """Listens and serves requests; see the module's text. `port` is the first port on which it listens."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class RemotingServer(RemotingEndpoint):
         self.port = 0
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (a free one for 0). Raises OSError if it is in use, naming it."""
+        """Listen; returns the port (a free one for 0). Raises OSError, which names the port, if it is in use."""
         self.port = await self.listen(host, port)
         return self.port
 
@@ -116,8 +116,8 @@ class RemotingServer(RemotingEndpoint):
         self._listening.clear()
 
     def connected(self, connection: Connection) -> None:
-        """The system hands out the lowest number that is free, so a high one says that few are left: files of the
-        store, without which the broker ends, come first."""
+        """Refuse a connection if descriptors run out. The system hands out the lowest free number, so a high one means
+        that few are left: files of the store, without which the broker ends, come first."""
         super().connected(connection)
         if self._peers is not None and not self._peers.admits(connection.peer_ip, f"port {self.port}"):
             connection.abort("peerAddresses does not list it")
@@ -136,7 +136,7 @@ class RemotingServer(RemotingEndpoint):
         self._is_full = connection.is_closed
 
     def request_received(self, connection: Connection, command: RemotingCommand) -> None:
-        """A body that is longer than its code may have is refused before anything reads it, a signature included."""
+        """Refuse a body that is longer than its code may have before anything reads it, a signature included."""
         if type(command.body) is bytes and (why := refusal_of_body(command.code, command.body)) is not None:
             self._reply(connection, command, command.reply(ResponseCode.INVALID_PARAMETER, why))
             return

@@ -12,7 +12,8 @@ _DROP: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 
 
 def unacknowledged(descriptor: int) -> int:
-    """Bytes that the system has taken to send and the peer has not received; 0 if that cannot be known, as of -1."""
+    """Return the bytes that the system has taken to send and the peer has not received; 0 if that cannot be known, as
+    for descriptor -1."""
     count = bytearray(4)
     with contextlib.suppress(OSError, ValueError):
         fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)

@@ -28,7 +28,7 @@ _Config = TypeVar("_Config", NettyServerConfig, NettyClientConfig)
 
 
 class ServerTls:
-    """What a server answers TLS with."""
+    """The certificate and settings with which a server answers TLS."""
 
     def __init__(self, config: NettyServerConfig, disk: Disk) -> None:
         """Raises ConfigError if files are configured and cannot be used; names the setting and the file."""
@@ -46,12 +46,12 @@ class ServerTls:
 
     @property
     def plain_allowed(self) -> bool:
-        """False when every client must speak TLS."""
+        """Return False if every client must use TLS."""
         return self._config.tls_server_mode != "enforcing"
 
     def context(self) -> ssl.SSLContext | None:
-        """The context for a new connection; None if there is no TLS. Test mode's certificate is made when the first
-        client asks for it, because few ever do."""
+        """Return the context for a new connection; None if there is no TLS. Test mode's certificate is made when the
+        first client asks for it, because few ever do."""
         if self._config.tls_server_mode == "disabled":
             return None
         self.reload_if_changed()
@@ -88,7 +88,7 @@ class ServerTls:
 
 
 class ClientTls:
-    """What a client begins TLS with."""
+    """The settings with which a client begins TLS."""
 
     def __init__(self, config: NettyClientConfig, disk: Disk) -> None:
         """Raises ConfigError if files are configured and cannot be used."""
@@ -104,7 +104,7 @@ class ClientTls:
         self._context = self._make()
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection."""
+        """Return the context for a new connection."""
         if self._watch.changed():
             self._context = self._make()
         return self._context
@@ -125,7 +125,7 @@ class ClientTls:
 
 
 def tls_settings(wanted: str | bool) -> NettyClientConfig:
-    """What a client's `use_tls`, `--tls` or MAXQ_TLS asks for.
+    """Return the settings that a client's `use_tls`, `--tls` or MAXQ_TLS means.
 
     Args:
         wanted: False, "": no TLS. True, "verify": servers are checked against the authorities that the system trusts. A
@@ -141,7 +141,7 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
 
 
 def untrusted(error: ssl.SSLCertVerificationError) -> str:
-    """Why the certificate of a server is refused, and what to do."""
+    """Return why the certificate of a server is refused, and what to do."""
     return (
         f"the server's certificate is refused by TLS: {error.verify_message}; name the authority that signed it "
         "(tls.client.trustCertPath, --tls FILE), or connect to a name or address that it is for"
@@ -149,7 +149,7 @@ def untrusted(error: ssl.SSLCertVerificationError) -> str:
 
 
 def with_tls_file(config: _Config, disk: Disk) -> _Config:
-    """`config` with what its `tls.config.file` says, if that is there; lines of the other side are left alone.
+    """Return `config` with the settings of its `tls.config.file`, if there is one; lines of the other side are ignored.
 
     Raises:
         ConfigError: the file cannot be read, or has a bad value.
@@ -187,7 +187,7 @@ def _load_test_certificate(context: ssl.SSLContext) -> None:
 
 
 class _Watch:
-    """Times and sizes of key, certificate and trusted certificates."""
+    """Watches times and sizes of key, certificate and trusted certificates."""
 
     def __init__(self, disk: Disk, key: str, certificate: str, trust: str) -> None:
         self._disk = disk
@@ -195,7 +195,7 @@ class _Watch:
         self._seen = self._fingerprint()
 
     def changed(self) -> bool:
-        """Are they others than at the last call?"""
+        """Return whether they differ from those at the last call."""
         before, self._seen = self._seen, self._fingerprint()
         return self._seen != before
 

@@ -7,7 +7,8 @@ from typing import cast
 
 
 class TlsChannel:
-    """Ciphertext in by `feed`, plaintext out by `read_into`; plaintext in by `encrypt`, ciphertext by `outgoing`."""
+    """Encrypts and decrypts for one connection: ciphertext in by `feed`, plaintext out by `read_into`; plaintext in by
+    `encrypt`, ciphertext out by `outgoing`."""
 
     __slots__ = ("_in", "_object", "_out", "is_ended", "is_ready")
 
@@ -19,12 +20,12 @@ class TlsChannel:
         self.is_ended = False  # the peer said it sends no more
 
     def start(self) -> bytes:
-        """The client's first flight."""
+        """Return the client's first flight."""
         self._shake_hands()
         return self.outgoing()
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Bytes of the transport. Raises ssl.SSLError."""
+        """Take bytes of the transport. Raises ssl.SSLError."""
         self._in.write(data)
         if not self.is_ready:
             self._shake_hands()
@@ -45,18 +46,18 @@ class TlsChannel:
         return count
 
     def encrypt(self, buffers: Sequence[bytes | memoryview]) -> bytes:
-        """The ciphertext of these buffers, and whatever else waits to be sent."""
+        """Return the ciphertext of these buffers, and whatever else waits to be sent."""
         for buffer in buffers:
             if len(buffer):
                 self._object.write(buffer)
         return self._out.read()
 
     def outgoing(self) -> bytes:
-        """Handshake messages and alerts that wait to be sent."""
+        """Return handshake messages and alerts that wait to be sent."""
         return self._out.read()
 
     def close(self) -> bytes:
-        """The closing alert."""
+        """Return the closing alert."""
         if self.is_ready and not self.is_ended:
             with contextlib.suppress(ssl.SSLError):  # the peer has not answered yet, and we do not wait for it
                 self._object.unwrap()

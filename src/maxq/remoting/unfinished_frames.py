@@ -27,7 +27,7 @@ class Holder(Protocol):
 
 
 class UnfinishedFrames:
-    """How many bytes of unfinished frames each connection holds. `total` is their sum and stays at or below `limit`."""
+    """The bytes of unfinished frames that each connection holds. `total` is their sum and stays at or below `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -29,7 +29,7 @@ class Threads:
     """Threads of a process for one kind of blocking work. Any loop may use them."""
 
     def __init__(self, name: str, most: int) -> None:
-        """`most`: so many threads at a time; more work waits for them."""
+        """`most`: the number of threads at a time; more work waits for them."""
         self._name = name
         self._most = most
         self._executor: ThreadPoolExecutor | None = None
@@ -76,7 +76,7 @@ async def run_blocking(work: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def ended(future: "asyncio.Future[T]") -> T:
-    """The outcome of `future`, which is never cancelled from here: a cancellation waits for its end."""
+    """Wait for the outcome of `future`, which is never cancelled from here: a cancellation waits for its end."""
     cancellation: asyncio.CancelledError | None = None
     while not future.done():
         try:

@@ -26,12 +26,12 @@ def i16(buf: Buffer | bytes, p: int) -> int:
 
 
 def put32(buf: Buffer, p: int, value: int) -> None:
-    """The lowest 32 bits of `value`, which may be one of numpy's."""
+    """Write the lowest 32 bits of `value`, which may be one of numpy's numbers."""
     buf[p : p + 4] = (int(value) & 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def put64(buf: Buffer, p: int, value: int) -> None:
-    """The lowest 64 bits of `value`."""
+    """Write the lowest 64 bits of `value`."""
     buf[p : p + 8] = (int(value) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
 
 
@@ -40,7 +40,7 @@ def copy_bytes(target: Buffer, p: int, source: Buffer | bytes, q: int, size: int
 
 
 def put_bytes(target: Buffer, p: int, data: bytes) -> int:
-    """The position behind them."""
+    """Write bytes; returns the position behind them."""
     target[p : p + len(data)] = data
     return p + len(data)
 
@@ -50,7 +50,7 @@ def take_bytes(buf: Buffer | bytes, p: int, size: int) -> bytes:
 
 
 def same_bytes(buf: Buffer | bytes, p: int, size: int, word: bytes) -> bool:
-    """Is buf[p : p + size] this word?"""
+    """Return whether buf[p : p + size] equals this word."""
     return size == len(word) and buf[p : p + size] == word
 
 
@@ -61,6 +61,6 @@ def find_byte(buf: Buffer | bytes, p: int, end: int, byte: int) -> int:
 
 
 def digits(buf: Buffer | bytes, p: int, end: int) -> int:
-    """The decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
+    """Return the decimal number in buf[p : end]; -1 if it is none of one to nine digits."""
     text = bytes(buf[p:end])
     return int(text) if len(text) <= 9 and text.isdigit() else -1

@@ -10,7 +10,7 @@ compiled = False
 
 
 class _Type:
-    """Any type name: subscriptable, callable as a cast, usable as an annotation."""
+    """Stands for any type name: it can be subscripted, called as a cast, and used as an annotation."""
 
     def __getitem__(self, item: Any) -> "_Type":
         return self

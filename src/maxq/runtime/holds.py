@@ -36,7 +36,7 @@ class Hold:
 
 
 class Holds:
-    """Those of one server.
+    """The holds of one server's loop.
 
     Attributes:
         now: nanoseconds; `ended` is given what it said before.
@@ -64,7 +64,7 @@ class Holds:
         hold.longest_ns = max(hold.longest_ns, took_ns)
 
     async def watch(self, cause: int | str, work: Awaitable[Result]) -> Result:
-        """Await `work`; each of its runs between two waits that is longer than the limit counts for `cause`."""
+        """Await `work`; each of its runs between two waits that takes longer than the limit counts for `cause`."""
         return await self._steps(cause, work)
 
     @types.coroutine

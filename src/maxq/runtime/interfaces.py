@@ -12,18 +12,18 @@ from maxq.lazy_dataclass import dataclass
 
 
 class Clock(Protocol):
-    """Two times that must not be mixed."""
+    """Two kinds of time that must not be mixed."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: store and born timestamps. May jump either way."""
+        """Return milliseconds since 1970: store and born timestamps. May jump either way."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds from an arbitrary start: timeouts and durations. Never goes back."""
+        """Return milliseconds from an arbitrary start: timeouts and durations. Never goes back."""
         ...
 
     def monotonic_ns(self) -> int:
-        """The same in nanoseconds, for latency statistics."""
+        """Return nanoseconds from an arbitrary start, for latency statistics."""
         ...
 
 
@@ -31,11 +31,11 @@ class Rng(Protocol):
     """A source of random numbers."""
 
     def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound)."""
+        """Return a uniform integer in [0, bound)."""
         ...
 
     def bytes(self, count: int) -> bytes:
-        """`count` random bytes."""
+        """Return `count` random bytes."""
         ...
 
 
@@ -60,11 +60,11 @@ class DiskUsage:
 
 class SyncFailedError(OSError):
     """A sync failed, now or before: nothing that it covered is durable, though the system shows it and a later sync
-    might succeed. It is final until the bytes were written again (`MappedRegion.write_again`)."""
+    might succeed. It is final until the bytes have been written again (`MappedRegion.write_again`)."""
 
 
 class MappedRegion(ABC):
-    """One fixed-size file in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
+    """One file of fixed size in memory: of CommitLog, ConsumeQueue, IndexFile, checkpoint.
 
     `flush` blocks (fdatasync of a range) and is called through `loop.run_in_executor` by whoever runs on a loop.
     After `close` the view must not be used through this object; slices that readers still hold stay valid until
@@ -74,7 +74,7 @@ class MappedRegion(ABC):
     @property
     @abstractmethod
     def view(self) -> memoryview:
-        """Writable bytes (format 'B'), as long as the file. Read-only if mapped so."""
+        """Return the bytes (format 'B'), as long as the file; writable unless the file was mapped read-only."""
 
     @abstractmethod
     def flush(self, start: int, end: int) -> None:
@@ -92,17 +92,16 @@ class MappedRegion(ABC):
 
     @abstractmethod
     def write_again(self, start: int, end: int) -> None:
-        """Have the device get bytes [start, end) again, as `view` shows them, at the next flush: who says so does not
-        know whether a sync of them failed once, here or in a process before, and knows that all the rest of the file
-        is durable. A failed sync is forgiven by it. Holes stay holes. Nobody else may write there meanwhile. Blocks.
+        """Give the device bytes [start, end) again, as `view` shows them, at the next flush: the caller does not know
+        whether a sync of them failed once, here or in a process before, and knows that all the rest of the file is
+        durable. This forgives a failed sync. Holes stay holes. Nobody else may write there meanwhile. Blocks. Raises
         OSError if the device refuses."""
 
     def populate(self, start: int, end: int) -> None:
-        """Back [start, end) with real pages ahead of use; a hint, and blocking."""
+        """Back [start, end) with real pages ahead of use. A hint; blocks."""
 
     def forget(self, start: int, end: int) -> None:
-        """[start, end) is durable, and nobody will look at it soon: its memory is for what comes next. A hint, and
-        blocking."""
+        """Release the memory of [start, end), which is durable and will not be read soon. A hint; blocks."""
 
     @abstractmethod
     def allocate(self, start: int, end: int) -> None:
@@ -130,9 +129,9 @@ class MappedRegion(ABC):
         return False
 
     def touch_by_page(self) -> None:
-        """Have the first touch of a page bring that page alone, for who writes a little at a time where nothing was: a
-        hint. By itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device
-        reads 8 MiB ahead."""
+        """Let the first touch of a page bring that page alone, for a writer of small parts of an empty file: a hint. By
+        itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device reads
+        8 MiB ahead."""
 
     def flush_at_once(self) -> bool:
         """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was
@@ -164,12 +163,12 @@ class Disk(Protocol):
         ...
 
     def ring(self, size: int, window: int) -> memoryview:
-        """`window` bytes of zeros (a multiple of `size`) of which each is the same as the one `size` bytes further: a
-        writer that goes through a file of that length needs no more memory than `size`."""
+        """Return `window` bytes of zeros (a multiple of `size`) of which each is the same as the one `size` bytes
+        further: a writer that goes through a file of that length needs no more memory than `size`."""
         ...
 
     def read(self, path: PurePath) -> bytes:
-        """The whole file; FileNotFoundError if it is not there."""
+        """Return the whole file; raises FileNotFoundError if it does not exist."""
         ...
 
     def write(self, path: PurePath, data: bytes) -> None:
@@ -177,14 +176,14 @@ class Disk(Protocol):
         ...
 
     def replace(self, path: PurePath, data: bytes, *, private: bool = False) -> None:
-        """Atomic and durable: temporary file, sync, rename over `path`, sync of the folder. One at a time for one path:
-        the temporary name is fixed, so that what a crash leaves behind is overwritten. `private`: nobody but the user
-        who runs this may read the file."""
+        """Replace a file atomically and durably: temporary file, sync, rename over `path`, sync of the folder. Call it
+        for one path once at a time: the temporary name is fixed, so that what a crash leaves behind is overwritten.
+        `private`: only the user who runs this may read the file."""
         ...
 
     def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
-        """The same, in the blocks of the file `spare`, which gets those of the old one for the next time: it works on a
-        full disk. Where names cannot be exchanged, `spare` is gone then."""
+        """Replace a file in the blocks of the file `spare`, which gets those of the old one for the next time: this
+        works on a full disk. Where names cannot be exchanged, `spare` is gone then."""
         ...
 
     def rename(self, source: PurePath, target: PurePath) -> None:
@@ -205,11 +204,11 @@ class Disk(Protocol):
     def exists(self, path: PurePath) -> bool: ...
 
     def stat(self, path: PurePath) -> FileInfo:
-        """FileNotFoundError if it is not there."""
+        """Return facts about a file; raises FileNotFoundError if it does not exist."""
         ...
 
     def list(self, path: PurePath) -> Sequence[FileInfo]:
-        """Entries sorted by name; empty if the folder is missing."""
+        """Return the entries sorted by name; empty if the folder is missing."""
         ...
 
     def usage(self, path: PurePath) -> DiskUsage:
@@ -221,5 +220,5 @@ class Disk(Protocol):
         ...
 
     def is_locked(self, path: PurePath) -> bool:
-        """Does a process that lives, this one or another, hold the lock? Only looks."""
+        """Return whether a living process, this one or another, holds the lock. Changes nothing."""
         ...

@@ -22,7 +22,7 @@ _CHARACTERS: Final = 4000  # of a line
 
 
 class LogThrottle:
-    """How often each kind of thing was said lately.
+    """Limits how often each kind of message is logged.
 
     Args:
         lines: so many of a kind in an interval.
@@ -34,7 +34,8 @@ class LogThrottle:
         self._kinds: dict[Hashable, list[int]] = {}  # kind → [interval began at, said in it, not said in it]
 
     def admits(self, kind: Hashable, otherwise: Hashable = None) -> int | None:
-        """None if it is not to be said now, else how many of its kind were left out since the last one.
+        """Return None if the message must not be logged now, else how many of its kind were left out since the last
+        one.
 
         When 1,000 kinds were met in an interval, new ones are all taken for the kind `otherwise`.
         """
@@ -52,19 +53,19 @@ class LogThrottle:
         return None
 
     def _has_room(self, now: int) -> bool:
-        """For one more kind; those of which nothing was said for an interval give way."""
+        """Return whether there is room for one more kind; kinds without a message for an interval give way."""
         if len(self._kinds) >= _MOST_KINDS:
             self._kinds = {kind: kept for kind, kept in self._kinds.items() if now - kept[0] < INTERVAL_MS}
         return len(self._kinds) < _MOST_KINDS
 
 
 def and_more(left_out: int) -> str:
-    """What is added to a line before which others were left out."""
+    """Return what is added to a line before which others were left out."""
     return f" ({left_out} more since the last line)" if left_out else ""
 
 
 class LineLimit(logging.Filter):
-    """For the handler of a server's log: 100 lines from one place of the program in ten seconds, of 4,000 characters.
+    """Limits a server's log: 100 lines from one place of the program in ten seconds, of 4,000 characters.
 
     Args:
         complete: loggers of which no line may be missing.
@@ -76,7 +77,7 @@ class LineLimit(logging.Filter):
         self._complete = complete
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Is it to be written? A line that is too long is cut."""
+        """Return whether the record is to be written. A line that is too long is cut."""
         left_out: int | None = 0
         if record.name not in self._complete:
             left_out = self._throttle.admits((record.pathname, record.lineno))

@@ -19,7 +19,7 @@ _REMEMBERED: Final = 1_000
 
 
 class PassedOver:
-    """Of one service.
+    """Counts, for one service, things that were skipped because work on them failed.
 
     Attributes:
         count: failures since the start.
@@ -32,12 +32,12 @@ class PassedOver:
         self.reasons: dict[str, str] = {}
 
     def __call__(self, thing: str, *place: object) -> "_Attempt":
-        """A `with` statement around the work on one thing, which is named `thing % place`. It ends any Exception but
+        """Return a context for the work on one thing, which is named `thing % place`. It ends any Exception but
         StoreFailedError, which must stop the broker. `attempt.failed` tells whether it did."""
         return _Attempt(self, thing, place)
 
     def note(self, thing: str, error: Exception) -> None:
-        """The same failure of the same thing is logged once."""
+        """Note a failure. The same failure of the same thing is logged once."""
         self.count += 1
         reason = str(error) if isinstance(error, (MaxQError, OSError)) else f"{type(error).__name__}: {error}"
         if self.reasons.pop(thing, None) != reason:
@@ -49,7 +49,7 @@ class PassedOver:
 
 
 class _Attempt:
-    """The context of one attempt: if it fails, PassedOver names and counts the thing it was about."""
+    """The context of one attempt: if it fails, PassedOver names and counts the thing that it concerned."""
 
     __slots__ = ("_owner", "_place", "_thing", "failed")
 

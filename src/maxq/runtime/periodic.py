@@ -14,13 +14,13 @@ Work = Callable[[], Awaitable[None] | None]
 
 
 class PeriodicTasks:
-    """Named periodic work of one broker. A turn that is not finished delays the next one; turns never overlap."""
+    """Named periodic tasks of one broker. A turn that is not finished delays the next one; turns never overlap."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def every(self, name: str, seconds: float | Callable[[], float], work: Work, *, first: float | None = None) -> None:
-        """Do `work` every `seconds`, the first time after `first` seconds (default: one period).
+        """Run `work` every `seconds`, the first time after `first` seconds (default: one period).
 
         A callable period is asked anew before each turn, so that a changed setting counts at once.
         """

@@ -50,7 +50,7 @@ _CAUSES: Final = frozenset(str(cause) for cause in Cause)
 
 
 def explain(cause: Cause, what: str, *, limit: str, remedy: str) -> str:
-    """The remark.
+    """Make the remark of a refusal.
 
     Args:
         what: what is wrong and the measured value, such as "system busy: 12 sends wait".
@@ -61,7 +61,7 @@ def explain(cause: Cause, what: str, *, limit: str, remedy: str) -> str:
 
 
 def cause_of(remark: str) -> str | None:
-    """The cause that a remark names; None if it is no refusal of this form."""
+    """Return the cause that a remark names; None if it is no refusal of this form."""
     for found in _CAUSE.finditer(remark):
         if found[1] in _CAUSES:
             return found[1]
@@ -70,7 +70,7 @@ def cause_of(remark: str) -> str | None:
 
 @dataclass(slots=True)
 class Refusals:
-    """How many requests were refused, by cause.
+    """Counts refused requests, by cause.
 
     Attributes:
         oneway_dropped: of these, requests that nobody is told about.
@@ -89,7 +89,7 @@ class Refusals:
             self.oneway_dropped += 1
 
     def heard(self, remark: str | None, *, oneway: bool) -> None:
-        """A request was answered with something else than success: count it, if it is a refusal."""
+        """Count a request that was answered with something else than success, if it is a refusal."""
         cause = None if not remark else cause_of(remark)
         if remark and cause is not None:
             self.count(cause, remark, oneway=oneway)

@@ -15,7 +15,8 @@ Item = TypeVar("Item")
 
 
 class Turns:
-    """The turns of one piece of work. On a loop of virtual time, which stands still while code runs, there is one."""
+    """The turns of one piece of work. On a loop of virtual time, which stands still while code runs, there is one
+    turn."""
 
     __slots__ = ("_ends", "_time")
 
@@ -30,7 +31,7 @@ class Turns:
             self._ends = self._time() + TURN_SECONDS
 
     async def over(self, items: Iterable[Item]) -> AsyncIterator[Item]:
-        """The items, with a rest after each; they must not change meanwhile."""
+        """Yield the items, with a rest after each; they must not change meanwhile."""
         for item in items:
             yield item
             await self.rest()

@@ -44,7 +44,7 @@ POPULATE_AHEAD = 2 << 20
 
 
 class MessageStore:
-    """One broker's messages.
+    """The messages of one broker.
 
     Attributes:
         topics: topic bytes → TopicTail, as the compiled send path looks it up.
@@ -105,7 +105,7 @@ class MessageStore:
 
     @property
     def config(self) -> MessageStoreConfig:
-        """The store's settings. `update_config` replaces them as a whole."""
+        """Return the store's settings, which `update_config` replaces as a whole."""
         return self._context.config
 
     def update_config(self, config: MessageStoreConfig) -> None:
@@ -116,11 +116,11 @@ class MessageStore:
 
     @property
     def time(self) -> TrustedTime:
-        """The clock that retention goes by; it does not believe a jump of the wall clock by more than a day at once."""
+        """The clock by which retention goes: it does not follow a jump of the wall clock by more than a day at once."""
         return self._context.time
 
     def set_store_host(self, store_host: bytes) -> None:
-        """The address that records carry from now on: a broker on port 0 learns its port after `load`."""
+        """Set the address that records carry from now on: a broker on port 0 learns its port after `load`."""
         self._context.identity = replace(self._context.identity, store_host=store_host)
 
     @property
@@ -130,7 +130,7 @@ class MessageStore:
 
     @property
     def topics(self) -> dict[bytes, TopicTail]:
-        """What the compiled modules know of each topic, by name."""
+        """Return what the compiled modules know of each topic, by name."""
         return self.queues.topics
 
     def load(self) -> RecoveryReport:
@@ -155,7 +155,8 @@ class MessageStore:
         self._life.start()
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
-        """`callback(name, error)` is told when a service ends by an error: the process should stop."""
+        """Set the callback that is called as `callback(name, error)` when a service ends by an error. The process
+        should then stop."""
         self._parts.services.on_failed = callback
 
     async def shutdown(self) -> None:
@@ -163,7 +164,7 @@ class MessageStore:
         await self._life.shutdown()
 
     def close(self) -> None:
-        """`shutdown` for a store without a loop. Blocks."""
+        """Shut down a store that has no loop. Blocks."""
         self._life.close()
 
     # --- writing ---
@@ -227,7 +228,7 @@ class MessageStore:
         return self._admission.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
 
     def refusal_remark(self) -> str:
-        """The cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
+        """Return the cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
         if not self._life.is_loaded:
             return "the store is closed: this broker is starting or shutting down"
         return self._admission.remark()
@@ -236,15 +237,15 @@ class MessageStore:
 
     @property
     def master_address(self) -> str:
-        """The address that `set_master_address` was given last."""
+        """Return the address that `set_master_address` was given last."""
         return self._context.master_address
 
     def set_master_address(self, address: str) -> None:
-        """Where a slave's master is, `host:port`, for the remark of what the slave refuses; empty: unknown."""
+        """Set the address of a slave's master, `host:port`, which the slave's refusals name; empty: unknown."""
         self._context.master_address = address
 
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
-        """A slave takes `data`, its master's log from `physical_offset` on; see ReplicaAppender.append.
+        """Append `data`, the master's log from `physical_offset` on, to a slave's log; see ReplicaAppender.append.
 
         Returns:
             Physical offset behind the last verified record: what may be acknowledged.
@@ -261,7 +262,8 @@ class MessageStore:
 
     @property
     def damaged_from_master(self) -> int:
-        """Records a slave took although their CRC is wrong, because the master's log has them so."""
+        """Return the number of records that a slave took although their CRC is wrong, because the master's log has them
+        so."""
         replica = self._life.replica
         return 0 if replica is None else replica.damaged_from_master
 
@@ -327,7 +329,7 @@ class MessageStore:
         may_wait: bool = False,
         bulk: BulkRead | None = None,
     ) -> GetMessageResult:
-        """Messages from queue offset `offset` on (DefaultMessageStore.getMessage).
+        """Return messages from queue offset `offset` on (DefaultMessageStore.getMessage).
 
         Args:
             group: who asks; for the statistics.
@@ -352,14 +354,14 @@ class MessageStore:
         return self._topic_reader.max_offset(topic, queue_id)
 
     def taken_offset(self, topic: str, queue_id: int) -> int:
-        """`max_offset`, and what was stored in the queue and cannot be read here yet."""
+        """Return `max_offset` plus what was stored in the queue and cannot be read here yet."""
         return self._topic_reader.taken_offset(topic, queue_id)
 
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = BoundaryType.LOWER
     ) -> int:
-        """Queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or before it;
-        clamped to the queue. Of a compaction topic always the first at or after it."""
+        """Return the queue offset for a store time in ms: LOWER the first message at or after it, UPPER the last at or
+        before it; clamped to the queue. For a compaction topic it is always the first at or after it."""
         return self._topic_reader.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
@@ -376,8 +378,8 @@ class MessageStore:
         return self._topic_reader.store_time_at(topic, queue_id, offset)
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """(physical offset, size, tags code) of up to `count` units from `offset` on. Queues of BatchCQ topics have no
-        such units."""
+        """Return (physical offset, size, tags code) of up to `count` units from `offset` on. Queues of BatchCQ topics
+        have no such units."""
         return self.reader.units(topic, queue_id, offset, count)
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
@@ -402,8 +404,8 @@ class MessageStore:
     def query_message(
         self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str = "K"
     ) -> QueryMessageResult:
-        """Records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only hashes
-        are compared: the asker checks the text."""
+        """Return records whose key (or unique key; index_type T: tag) has this hash, stored in [begin, end] ms. Only
+        hashes are compared: the caller compares the text."""
         return self.reader.query_message(topic, key, max_num, begin, end, index_type)
 
     # --- queues and topics ---
@@ -453,21 +455,21 @@ class MessageStore:
         return self._writer.put_tables(body)
 
     def set_table_listener(self, listener: Callable[[MessageExt], None], persist: Callable[[], None]) -> None:
-        """`listener` gets each record of `TABLES_TOPIC` that is dispatched, while the store is loaded in the thread of
-        `load`. `persist` is called, in any thread, before the store notes how far it has dispatched: what the listener
-        was given before is not given again afterwards. It raises OSError if the disk refuses."""
+        """Set the `listener` that gets each record of `TABLES_TOPIC` that is dispatched, during `load` in its thread.
+        `persist` is called, in any thread, before the store notes how far it has dispatched: what the listener got
+        before is not given again. It raises OSError if the disk refuses."""
         self._parts.dispatch.on_tables = listener
         self._parts.queue_flusher.before_inventory = persist
 
     async def unused_topics(self, keep: Container[str]) -> set[str]:
-        """Topics that have queues and are not in `keep`; no system topics and no light queues. None where another
-        broker's log is copied: that one says what is deleted."""
+        """Return the topics that have queues and are not in `keep`, without system topics and light queues. Where
+        another broker's log is copied the result is empty, because that broker decides what is deleted."""
         is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.leading_term < 0)
         return set() if is_copy else await self.cleaner.unused_topics(keep)
 
     def incarnation(self, topic: str) -> int:
-        """Which topic of this name it is: a number that changes when the topic is deleted, and stays with whatever has
-        a copy of this log (deletions.py). 0: it was never deleted, or not since Java wrote the store."""
+        """Return the incarnation of a topic: a number that changes when the topic is deleted, and is the same in every
+        copy of this log (deletions.py). 0: the topic was never deleted, or not since Java wrote the store."""
         return self.deletions.at(topic)
 
     def is_gone(self, topic: str, physical_offset: int) -> bool:
@@ -475,8 +477,8 @@ class MessageStore:
         return self.deletions.is_gone(topic, physical_offset)
 
     def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
-        """`listener(topics, incarnation)` is called when topics were deleted, on whatever has a copy of the log, with
-        the place of the deletion between the messages."""
+        """Set the listener that is called as `listener(topics, incarnation)` when topics were deleted, in every copy of
+        the log, at the deletion's place between the messages."""
         self._parts.on_deleted = listener
 
     # --- facts ---
@@ -523,7 +525,7 @@ class MessageStore:
         return self.max_physical_offset - self.confirm_offset
 
     def runtime_info(self) -> dict[str, str]:
-        """The store's part of GET_BROKER_RUNTIME_INFO, by RocketMQ's names."""
+        """Return the store's part of GET_BROKER_RUNTIME_INFO, by RocketMQ's names."""
         log_ratio, queue_ratio = self.cleaner.disk_ratios()
         return {
             **self.stats.runtime_info(self.topics.values()),

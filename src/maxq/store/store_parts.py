@@ -47,7 +47,7 @@ _PREPARE_STEP = 16 << 10
 
 
 class StoreServices:
-    """The loops of a store's parts as tasks; one that fails is told to whoever can stop the process.
+    """Runs the loops of a store's parts as tasks. A loop that fails is reported to whoever can stop the process.
 
     Attributes:
         tasks: those that run.
@@ -80,7 +80,7 @@ class StoreServices:
 
 
 class StoreParts:
-    """What a store is made of.
+    """The parts of a store.
 
     Attributes:
         ledger: with enableDLegerCommitLog, this member's log; None without.
@@ -159,8 +159,8 @@ class StoreParts:
             self.index.prepare_ahead()
 
     def _write_buffered(self) -> bool:
-        """Have what was appended outlive this process: with ASYNC_FLUSH its senders are told at once that it is stored.
-        False: the device refuses."""
+        """Write what was appended, so that it outlives this process: with ASYNC_FLUSH its senders are told at once that
+        it is stored. Returns False if the device refuses."""
         try:
             self.commit_log.write_buffered(self.commit_log.max_offset)
         except OSError as error:
@@ -202,7 +202,7 @@ class StoreParts:
             self.dispatch.run(self._visible_end, in_turns=True)
 
     def deleted(self, topics: list[str], physical_offset: int) -> None:
-        """Called when the record that deletes these topics was dispatched."""
+        """Handle that the record which deletes these topics was dispatched."""
         for topic in topics:
             self.cleaner.hidden.forget(topic)
         self.compaction.begin_anew(topics)

@@ -27,7 +27,7 @@ class PutMessageStatus(Enum):
 
 @dataclass(slots=True)
 class PutMessageResult:
-    """What became of a put.
+    """Outcome of a put.
 
     Attributes:
         physical_offset, size: of the record, or of all records of a batch together; bytes.
@@ -54,7 +54,7 @@ class PutMessageResult:
 
 
 class GetMessageStatus(Enum):
-    """GetMessageStatus.java."""
+    """The values of GetMessageStatus.java."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()
@@ -80,7 +80,7 @@ OMIT_RECORDS: Final = 3
 
 
 class BulkRead(NamedTuple):
-    """A reader that takes much at once, and perhaps not all of each record (an extension of MaxQ's).
+    """Options of a reader that takes much at once, and perhaps not all of each record (an extension of MaxQ's).
 
     Attributes:
         max_bytes: of the answer; counts in place of the limits that a reader without it has.
@@ -93,7 +93,7 @@ class BulkRead(NamedTuple):
 
 @dataclass(slots=True)
 class GetMessageResult:
-    """What a pull gets.
+    """Outcome of a pull.
 
     Attributes:
         buffers: slices of the mapped log: whole records, neighbours joined. They keep their file's mapping alive.

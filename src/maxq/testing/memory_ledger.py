@@ -14,7 +14,7 @@ _MIN_BLANK_LENGTH = 8
 
 
 class MemoryLedger:
-    """A Ledger in memory. What is appended counts as durable in the next turn of the loop, at once if none runs.
+    """A Ledger in memory. What is appended counts as durable in the next turn of the loop, or at once if no loop runs.
 
     Attributes:
         log: the entries.
@@ -23,7 +23,7 @@ class MemoryLedger:
     """
 
     def __init__(self, data_file_size: int = 1 << 30) -> None:
-        """`data_file_size`: positions are those that files of this size give; equal on all members."""
+        """`data_file_size`: positions are those in files of this size; equal on all members."""
         self.log: list[DLedgerEntry] = []
         self.begin_index = self.end_index = self.end_term = self.durable_index = self.committed_index = -1
         self.committed_position = 0

@@ -80,7 +80,7 @@ class ServerProcess:
         return self
 
     def arguments(self) -> list[str]:
-        """What to start it with now."""
+        """Return the arguments to start it with now."""
         return self._arguments
 
     def kill(self) -> None:
@@ -91,7 +91,7 @@ class ServerProcess:
         self._process = None
 
     def start_again(self) -> Self:
-        """After the process was killed: the same store and ports."""
+        """Start the process again after it was killed, with the same store and ports."""
         if self._process is not None:
             self._process.wait()
         return self.start()
@@ -148,7 +148,7 @@ class StandaloneProcess(ServerProcess):
 
     @property
     def broker_address(self) -> str:
-        """host:port of the broker."""
+        """Address, host:port, of the broker."""
         return f"127.0.0.1:{self._ports[1]}"
 
     def start(self) -> Self:
@@ -174,7 +174,7 @@ def _port(address: str) -> int:
 
 
 def facts_of(text: str) -> dict[str, str]:
-    """The facts of the server in `text` that said last that it was ready; none if no server did."""
+    """Return the facts of the server in `text` that said last that it was ready; none if no server did."""
     facts: dict[str, str] = {}
     is_inside = False
     for line in text.splitlines():

@@ -22,7 +22,7 @@ class _Change:
 
 
 class SimDirectory:
-    """See the module.
+    """The simulated directory; see the module's text.
 
     Attributes:
         in_order: a sync commits all that happened before it, too.
@@ -53,14 +53,14 @@ class SimDirectory:
         self.live[path] = self.durable[path] = inode
 
     def create(self, path: str, inode: SimFile) -> None:
-        """A new file; its length, if it has one, is a change of its own."""
+        """Add a new file; its length, if it has one, is a change of its own."""
         self.live[path] = inode
         self._journal.append(_Change("link", path, inode))
         if inode.live:
             self._journal.append(_Change("resize", path, inode))
 
     def exchange(self, path: str, old: SimFile, new: SimFile) -> None:
-        """The file at `path` has another length from now on, under all the names it had and has."""
+        """Give the file at `path` another length, under all the names it had and has."""
         self.live[path] = new
         self._journal = [replace(change, inode=new) if change.inode is old else change for change in self._journal]
         for name, inode in self.durable.items():
@@ -111,7 +111,7 @@ class SimDirectory:
         self._journal = kept + journal[end:]
 
     def after_crash(self, rng: SimRng) -> dict[str, SimFile]:
-        """The names that a loss of power leaves, by chance; lengths that came through with them are durable."""
+        """Return the names that a loss of power leaves, by chance; lengths that survived with them are durable."""
         names = dict(self.durable)
         if self.in_order:
             waiting = self._journal[: rng.below(len(self._journal) + 1)]
@@ -141,6 +141,6 @@ def _apply(names: dict[str, SimFile], change: _Change) -> None:
 
 
 def parent(key: str) -> str:
-    """The folder of a path."""
+    """Return the folder of a path."""
     folder, slash, _ = key.rpartition("/")
     return folder or slash or ("." if key else "")

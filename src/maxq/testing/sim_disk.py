@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class PowerLoss(SystemExit):
-    """The machine lost its power at this point.
+    """The machine has lost its power at this point.
 
     A SystemExit because asyncio hands only that and KeyboardInterrupt through callbacks and tasks to whoever runs the
     loop, and because nothing in the code under test may catch it.
@@ -60,7 +60,7 @@ class PowerLoss(SystemExit):
 
 
 def _alone(method: Callable[Concatenate["SimDisk", P], T]) -> Callable[Concatenate["SimDisk", P], T]:
-    """One operation at a time, whatever the thread."""
+    """Let one operation run at a time, whatever the thread."""
 
     @wraps(method)
     def whole(self: "SimDisk", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -141,13 +141,13 @@ class SimDisk:
         self._countdown_kills = process_only
 
     def cut_power(self) -> None:
-        """The power goes now: draw what survives. The call itself does not raise; the next operation does."""
+        """Cut the power now, and draw what survives. The call itself does not raise; the next operation does."""
         if self._survivors is None:
             self._survivors = self._draw_survivors()
             self._locks.clear()
 
     def kill_process(self) -> None:
-        """The process dies now, the system lives. The call itself does not raise; the next operation does."""
+        """Kill the process now; the system lives on. The call itself does not raise; the next operation does."""
         self.lost_process_only = True
         self._locks.clear()
         if self._kill_keeps_cache:
@@ -160,7 +160,8 @@ class SimDisk:
         return self._survivors is not None or self._kept is not None
 
     def boot(self) -> "SimDisk":
-        """The disk after the power came back. Without a power loss: what a killed process leaves (all live bytes)."""
+        """Return the disk after the power came back; without a power loss, what a killed process leaves (all live
+        bytes)."""
         successor = SimDisk(
             self.rng.fork("boot"),
             self.clock,
@@ -185,8 +186,8 @@ class SimDisk:
         return {path: inode.written_back() for path, inode in self._files.items()}
 
     def tear_heads(self, pattern: str, most: int, rng: SimRng) -> int:
-        """After a loss of power: let files whose path matches have all that was written to them, but for their first
-        bytes, at most `most`, which are as they were durable.
+        """Let files whose path matches, after a loss of power, have everything that was written to them except their
+        first bytes, at most `most`, which are as they were durable.
 
         Returns:
             How many files are torn so; those of which nothing was missing there are as they were.
@@ -206,7 +207,7 @@ class SimDisk:
         return torn
 
     def fail_flush(self, pattern: str, times: int = 1) -> None:
-        """The next `times` syncs of files whose path matches the pattern fail with EIO.
+        """Let the next `times` syncs of files whose path matches the pattern fail with EIO.
 
         As on Linux the kernel then forgets that the pages were dirty: a later sync succeeds and does not write them,
         unless they were modified again.
@@ -222,15 +223,15 @@ class SimDisk:
         return BitFlip(_key(path), position, bit)
 
     def on_platters(self, path: str | PurePath) -> bytes:
-        """The bytes of a file that a loss of power leaves."""
+        """Return the bytes of a file that a loss of power leaves."""
         return bytes(self._files[_key(path)].durable)
 
     def paths(self, pattern: str = "*") -> list[str]:
-        """All files whose path matches, sorted."""
+        """Return all files whose path matches, sorted."""
         return sorted(path for path in self._files if fnmatch.fnmatch(path, pattern))
 
     def put(self, path: str | PurePath, data: bytes) -> None:
-        """A file that was always there, durable; for setting up scenes."""
+        """Put a file that was always there, durable; for setting up scenes."""
         inode = SimFile(bytearray(data), bytearray(data), self.clock.wall_ms())
         self._directory.put(_key(path), inode)
         self._add_folders(parent(_key(path)))
@@ -420,7 +421,7 @@ class SimDisk:
 
     @_alone
     def flush_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
-        """fdatasync of a range, with the file's length and its directory entries."""
+        """Run fdatasync of a range, with the file's length and its directory entries."""
         self._step("flush", path)
         if inode.sync_failed:
             raise SyncFailedError(errno.EIO, f"{os.strerror(errno.EIO)}: a sync of this file has failed before", path)
@@ -437,7 +438,7 @@ class SimDisk:
 
     @_alone
     def write_again_inode(self, inode: SimFile, start: int, end: int) -> None:
-        """Pages of a mapped file are dirty again."""
+        """Make pages of a mapped file dirty again."""
         self.check_alive()
         inode.modified(start, end)
         inode.sync_failed = False
@@ -456,7 +457,7 @@ class SimDisk:
 
     @_alone
     def allocate_inode(self, path: str, inode: SimFile, start: int, end: int) -> None:
-        """Blocks for a range of a mapped file."""
+        """Allocate blocks for a range of a mapped file."""
         self.check_alive()
         self._fail("allocate", path)
         if inode.allocated is None:
@@ -466,7 +467,7 @@ class SimDisk:
         inode.allocated |= missing
 
     def unbacked(self) -> Sequence[tuple[str, int]]:
-        """(path, page) of what was written to a mapped file where it has no blocks; for a sparse disk."""
+        """Return (path, page) of what was written to a mapped file where it has no blocks; for a sparse disk."""
         return [
             (path, page)
             for path, inode in self._files.items()
@@ -475,14 +476,14 @@ class SimDisk:
         ]
 
     def check_alive(self) -> None:
-        """PowerLoss if there is no power any more."""
+        """Raise PowerLoss if there is no power any more."""
         if self.is_dead:
             raise PowerLoss("power is off")
 
     # -- steps and checks --
 
     def _step(self, kind: str, path: str) -> None:
-        """Between two mutating steps: the power may go, the kernel may write back."""
+        """Let, between two mutating steps, the power go or the kernel write back, by chance."""
         self.check_alive()
         self.operations += 1
         if self._write_back and self.rng.chance(self._write_back):
@@ -516,7 +517,8 @@ class SimDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key)
 
     def _sync_may_fail(self, path: str, inode: SimFile) -> None:
-        """A sync that fails has lost all that was dirty, not only the part that it was asked for."""
+        """Let a sync fail by chance. It has then lost everything that was dirty, not only the part that it was asked
+        for."""
         number = self._flush_error(path)
         if number:
             for page in inode.dirty_pages():
@@ -573,7 +575,7 @@ class SimDisk:
         inode.make_durable()
 
     def _write_back_some(self) -> None:
-        """The kernel's own write-back: some dirty pages of one file."""
+        """Write back some dirty pages of one file, as the kernel does by itself."""
         if not self._files:
             return
         inode = self._files[self.rng.choice(list(self._files))]

@@ -29,14 +29,14 @@ class SimFile:
     sync_failed: bool = False
 
     def copy(self) -> "SimFile":
-        """As it is, for another process, which knows nothing of failed syncs."""
+        """Return a copy for another process, which knows nothing of failed syncs."""
         allocated = None if self.allocated is None else set(self.allocated)
         return SimFile(
             bytearray(self.live), bytearray(self.durable), self.modified_ms, dict(self.lost_pages), allocated
         )
 
     def written_back(self) -> "SimFile":
-        """As it is for another process when the kernel has written all that it takes for dirty."""
+        """Return a copy for another process, when the kernel has written everything that it takes for dirty."""
         durable = bytearray(self.live)
         lost: dict[int, bytes] = {}
         for page, content in self.lost_pages.items():
@@ -49,27 +49,27 @@ class SimFile:
 
     @property
     def blocks_bytes(self) -> int:
-        """What it takes of the partition."""
+        """Return the bytes that it takes of the partition."""
         return len(self.live) if self.allocated is None else len(self.allocated) * PAGE
 
     def used_pages(self) -> set[int]:
-        """Numbers of the pages that hold anything but zeros."""
+        """Return the numbers of the pages that hold anything but zeros."""
         live = self.live
         return {begin // PAGE for begin in range(0, len(live), PAGE) if live[begin : begin + PAGE].strip(b"\0")}
 
     def make_length_durable(self) -> None:
-        """The platters know how long the file is; what was never written reads as zeros."""
+        """Make the file's length durable; what was never written reads as zeros."""
         missing = len(self.live) - len(self.durable)
         if missing > 0:
             self.durable.extend(bytes(missing))
 
     def make_durable(self) -> None:
-        """All of it, as fsync does."""
+        """Make all of it durable, as fsync does."""
         self.durable = bytearray(self.live)
         self.lost_pages.clear()
 
     def dirty_pages(self) -> list[int]:
-        """Numbers of the pages that differ."""
+        """Return the numbers of the pages whose live and durable bytes differ."""
         differing = self._parts_that_differ(range(0, len(self.live), _MANY_PAGES))
         return [
             begin // PAGE
@@ -99,18 +99,18 @@ class SimFile:
         self.durable[begin : begin + len(content)] = content
 
     def lose_page(self, page: int) -> None:
-        """A sync of this page failed: the kernel takes it for clean now."""
+        """Let a sync of this page have failed: the kernel takes the page for clean now."""
         content = bytes(self.live[page * PAGE : (page + 1) * PAGE])
         if content != self.durable[page * PAGE : (page + 1) * PAGE]:
             self.lost_pages[page] = content
 
     def modified(self, start: int, end: int) -> None:
-        """[start, end) was written by a call: its pages are dirty, though the bytes may be the same as before."""
+        """Mark the pages of [start, end) dirty, which a call wrote, though the bytes may be the same as before."""
         for page in range(start // PAGE, -(-end // PAGE)) if self.lost_pages else ():
             self.lost_pages.pop(page, None)
 
     def torn(self, rng: SimRng, *, length_in_journal: bool) -> bytearray:
-        """What is left after a loss of power: what was durable, and of the rest what chance wants.
+        """Return what a loss of power leaves: what was durable, and of the rest what chance decides.
 
         Args:
             length_in_journal: a length that is not durable yet is lost for sure; else chance decides that too.
@@ -139,7 +139,7 @@ class SimFile:
 
 
 def _tear_page(kept: bytearray, live: bytearray, begin: int, rng: SimRng) -> None:
-    """Sector by sector: old, new, or new up to or from a drawn byte."""
+    """Tear a page sector by sector: old, new, or new up to or from a drawn byte."""
     for sector in range(begin, min(begin + PAGE, len(live)), SECTOR):
         end = min(sector + SECTOR, len(live))
         fate = rng.below(4)

@@ -43,8 +43,8 @@ class SimTimeLimitError(RuntimeError):
 
 
 class _SimFuture(asyncio.Future[T]):
-    """A future whose hash is its number on its loop. A set of futures has the same order each time a seed is told; by
-    address, which is the hash of other objects, it would have another."""
+    """A future whose hash is its number on its loop. A set of futures then has the same order each time a seed is told;
+    by address, which is the hash of other objects, it would have another order."""
 
     def __init__(self, loop: "SimLoop") -> None:
         self._number = loop.next_number()
@@ -103,7 +103,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Due(float):
-    """When a timer is due. A heap of floats needs no Python code to compare two of them."""
+    """The time at which a timer is due. A heap of floats needs no Python code to compare two of them."""
 
     __slots__ = ("timer",)
 
@@ -111,7 +111,7 @@ class _Due(float):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Virtual-time loop with in-memory transports.
+    """Event loop in virtual time with in-memory transports.
 
     Args:
         clock: the clock this loop advances; give the same object to the code under test.
@@ -157,11 +157,11 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- time --
 
     def time(self) -> float:
-        """Virtual monotonic seconds."""
+        """Return virtual monotonic seconds."""
         return self.clock.monotonic_ns() / 1e9
 
     def _run_once(self) -> None:
-        """One step, as `BaseEventLoop` does it: let time pass until something is due, and run what is ready."""
+        """Run one step, as `BaseEventLoop` does: let time pass until something is due, and run what is ready."""
         self._forget_cancelled()
         self._steps_left -= 1
         if self._steps_left < 0:
@@ -201,7 +201,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise SimTimeLimitError(f"virtual time limit reached at {self.time():.3f} s")
 
     def _run_handle(self, handle: _Callback | _Timer) -> None:
-        """A process that does not run keeps what comes due, and one that loses its power ends alone."""
+        """Run a callback. A process that stands still keeps what comes due, and one that loses its power ends alone."""
         process = handle.process
         if process is not None and not process.is_running:
             process.held.append(handle)
@@ -248,11 +248,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def reschedule(self, held: Sequence[asyncio.Handle]) -> None:
-        """What a process held back while it stood still comes now, in order."""
+        """Run, in order, what a process held back while it stood still."""
         self._ready.extend(held)  # type: ignore[arg-type]  # all are this loop's
 
     def next_number(self) -> int:
-        """Futures and tasks are numbered from 1 on."""
+        """Return the next number of a future or task, from 1 on."""
         self._numbered += 1
         return self._numbered
 
@@ -308,7 +308,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- network --
 
     async def getaddrinfo(self, host: Any, port: Any, **_hints: Any) -> Any:
-        """Names are not resolved: a host is its own address."""
+        """Return the host unchanged: names are not resolved, because a host is its own address."""
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (str(host), int(port)))]
 
     async def create_server(  # type: ignore[override]  # files, descriptors and TLS have no meaning here
@@ -333,7 +333,8 @@ class SimLoop(asyncio.BaseEventLoop):
             self.failures.append(error)
 
     def end_tasks(self) -> None:
-        """After the main task ended: cancel what is left, let it clean up, forget what it says."""
+        """End the tasks that are left when the main task has ended: cancel them, let them clean up, and ignore what
+        they raise."""
         self.is_over = True
         for process in self.processes:
             self.reschedule(process.bury())

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MachineDiedError(Exception):
-    """What was asked of a machine's process will not come: it died."""
+    """Raised when a machine's process died before it finished what it was asked for."""
 
 
 class MachineClock:
@@ -48,7 +48,7 @@ class MachineClock:
         return self._clock.monotonic_ns() * self.rate // 1000
 
     def jump_wall_ms(self, delta_ms: int) -> None:
-        """This machine's wall time steps, either way."""
+        """Let this machine's wall time jump, either way."""
         self._offset_ms += delta_ms
 
 
@@ -92,7 +92,7 @@ class SimMachine:
 
     @property
     def is_up(self) -> bool:
-        """Has it a process (perhaps a paused one)?"""
+        """Return whether it has a process, perhaps a paused one."""
         return not self.process.is_dead
 
     # -- life --
@@ -108,13 +108,14 @@ class SimMachine:
         self.loop.network.restart_host(self.address)
 
     def kill(self) -> None:
-        """kill -9. The system lives: peers learn at once, the disk keeps all that was written."""
+        """Kill the process as kill -9 does. The system lives on: peers learn at once, the disk keeps everything that
+        was written."""
         if self.is_up:
             self.process.die()
             self.loop.network.kill_host(self.address)
 
     def power_off(self) -> None:
-        """Without a word to anybody."""
+        """Cut the power: peers are told nothing."""
         if self.is_up:
             self.disk.cut_power()
             self._lost_power()
@@ -128,13 +129,13 @@ class SimMachine:
             self.loop.network.crash_host(self.address)
 
     def lose_disk(self) -> None:
-        """All data is gone: the next boot finds an empty disk."""
+        """Lose all data: the next boot finds an empty disk."""
         assert self.process.is_dead, f"{self.address} runs"
         self.disk = self._new_disk()
         self.data_lost_ms.append(self.clock.monotonic_ms())
 
     async def pause(self, seconds: float) -> None:
-        """The process stands still; the system goes on to receive for it, as far as windows allow."""
+        """Let the process stand still; the system continues to receive for it, as far as windows allow."""
         process = self.process
         process.pause()
         await asyncio.sleep(seconds)
@@ -144,7 +145,7 @@ class SimMachine:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Tasks and callbacks made in this block are the process's."""
+        """Make tasks and callbacks of this block belong to the process."""
         token = current_process.set(self.process)
         try:
             with self.loop.network.on_host(self.address):
@@ -153,12 +154,12 @@ class SimMachine:
             current_process.reset(token)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """A task of this machine's process."""
+        """Start a task of this machine's process."""
         with self.entered():
             return self.loop.create_task(work)
 
     async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The value of `await work()`, run by this machine's process.
+        """Return the value of `await work()`, run by this machine's process.
 
         Raises:
             MachineDiedError: the process died before.

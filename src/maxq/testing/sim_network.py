@@ -98,7 +98,7 @@ class SimNetwork:
 
     @contextlib.contextmanager
     def on_host(self, address: str) -> Iterator[None]:
-        """Code in this block, and every task it creates, runs on the host with this (IPv4) address."""
+        """Run the code of this block, and every task it creates, on the host with this (IPv4) address."""
         token = _current_host.set(address)
         try:
             yield
@@ -106,7 +106,7 @@ class SimNetwork:
             _current_host.reset(token)
 
     def crash_host(self, address: str) -> None:
-        """The host is gone: its connections and listeners end without a word. Its tasks are the caller's affair."""
+        """Crash the host: its connections and listeners end, and peers are told nothing. The caller ends its tasks."""
         self._down.add(address)
         for transport in self.connections(address):
             transport.vanish()
@@ -114,8 +114,8 @@ class SimNetwork:
         self._close_listeners(address)
 
     def kill_host(self, address: str) -> None:
-        """The host's process was killed: its listeners close, and its system ends its connections for it, which the
-        peers see."""
+        """Kill the host's process: its listeners close, and its system ends its connections for it, which the peers
+        see."""
         for transport in self.connections(address):
             transport.end_by_system()
         self._close_listeners(address)
@@ -126,8 +126,8 @@ class SimNetwork:
                 server.close()
 
     def restart_host(self, address: str) -> None:
-        """The host answers again; connections from before are unknown to it: it resets them when TCP tries once more
-        to bring it what it did not acknowledge, or when something new is written."""
+        """Restart the host. It does not know connections from before: it resets them when TCP retransmits what the host
+        did not acknowledge, or when something new is written."""
         if address not in self._down:
             return
         self._down.discard(address)
@@ -155,7 +155,7 @@ class SimNetwork:
                     end.hasten()
 
     def partition(self, source: str, target: str, *, both_ways: bool = True) -> None:
-        """Nothing passes from source to target (and back) until `heal`."""
+        """Let nothing pass from source to target (and back) until `heal`."""
         self._cuts.add((source, target))
         if both_ways:
             self._cuts.add((target, source))
@@ -180,7 +180,7 @@ class SimNetwork:
             transport.peer.reset()
 
     def draw_chunk(self, transport: SimTransport, limit: int) -> int:
-        """How many of `limit` bytes travel together."""
+        """Draw how many of `limit` bytes travel together."""
         link = self._link(transport)
         low, high = link.chunk_bytes
         if limit <= 1 or (high >= limit and self._rng.chance(link.whole)):
@@ -188,7 +188,7 @@ class SimNetwork:
         return min(limit, self._rng.between(low, max(low, min(high, limit))))
 
     def draw_delay(self, transport: SimTransport) -> float:
-        """Seconds one chunk is under way."""
+        """Draw the seconds for which one chunk is under way."""
         link = self._link(transport)
         delay = self._rng.uniform(*link.delay_ms) / 1000
         if link.loss and self._rng.chance(link.loss):
@@ -196,7 +196,7 @@ class SimNetwork:
         return delay
 
     def transmission_time(self, transport: SimTransport, size: int) -> float:
-        """Seconds the connection is busy with `size` bytes."""
+        """Return the seconds for which the connection is busy with `size` bytes."""
         rate = self._link(transport).bytes_per_second
         return size / rate if rate else 0.0
 
@@ -206,7 +206,7 @@ class SimNetwork:
     # -- listening and connecting --
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: int) -> SimServer:
-        """A listener on the current host; OSError EADDRINUSE as from bind."""
+        """Listen on the current host; raises OSError EADDRINUSE as bind does."""
         here = _current_host.get()
         wanted = host[0] if isinstance(host, (list, tuple)) and host else host
         address = here if str(wanted) in (*_ANY, LOOPBACK, "localhost") else str(wanted)
@@ -225,7 +225,7 @@ class SimNetwork:
         return self._next_port
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[SimTransport, Any]:
-        """A TCP handshake: refused when nobody listens, a timeout when no packet passes."""
+        """Connect by a TCP handshake: refused when nobody listens, a timeout when no packet passes."""
         here = _current_host.get()
         there = here if host in (LOOPBACK, "localhost") else host
         await asyncio.sleep(self._handshake_delay(here, there))
@@ -266,6 +266,6 @@ class SimNetwork:
         self._transports.pop(id(transport), None)
 
     def forget(self) -> None:
-        """The simulation is over: break reference cycles."""
+        """Break reference cycles when the simulation is over."""
         self._transports.clear()
         self._listeners.clear()

@@ -15,7 +15,7 @@ current_process: contextvars.ContextVar["SimProcess | None"] = contextvars.Conte
 
 
 class SimProcess:
-    """A process: runs, is paused, is dead.
+    """A process, which runs, is paused, or is dead.
 
     Attributes:
         name: for messages.
@@ -41,33 +41,33 @@ class SimProcess:
         return self.ended.done()
 
     def pause(self) -> None:
-        """Nothing of it runs until `resume`."""
+        """Stop everything of the process until `resume`."""
         self.is_running = False
 
     def resume(self) -> list[asyncio.Handle]:
-        """It runs again. Returns what has to be scheduled now."""
+        """Let the process run again. Returns what has to be scheduled now."""
         self.is_running = not self.is_dead
         held, self.held = self.held, []
         return held
 
     def die(self) -> None:
-        """Nothing of it ever runs again."""
+        """Let the process die: nothing of it ever runs again."""
         self.is_running = False
         if not self.ended.done():
             self.ended.set_result(None)
 
     def lose_power(self) -> None:
-        """The disk under it lost its power while it ran."""
+        """Note that the disk under the running process lost its power."""
         if not self.ended.done():
             self._on_power_loss()
 
     def bury(self) -> list[asyncio.Handle]:
-        """The simulation is over: what is left of it may be cancelled like everything else. Returns what has to be
-        scheduled now."""
+        """Release what is left of the process when the simulation is over, so that it can be cancelled like everything
+        else. Returns what has to be scheduled now."""
         self.ended = self.ended.get_loop().create_future()
         self._on_power_loss = _nothing
         return self.resume()
 
 
 def _nothing() -> None:
-    """A disk without power is all that the buried meet."""
+    """Do nothing: the callback of dead processes, whose disk has no power."""

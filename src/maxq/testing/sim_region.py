@@ -7,7 +7,7 @@ from maxq.testing.sim_file import SimFile
 
 
 class RegionDisk(Protocol):
-    """What they need of their disk; PowerLoss if it is dead."""
+    """What regions and locks need of their disk; raises PowerLoss if it is dead."""
 
     def check_alive(self) -> None: ...
 
@@ -23,7 +23,7 @@ class RegionDisk(Protocol):
 
 
 class SimMappedRegion(MappedRegion):
-    """A mapping: the live bytes themselves, shared by every mapping of the file."""
+    """A mapping: the live bytes themselves, which every mapping of the file shares."""
 
     def __init__(self, disk: RegionDisk, path: str, inode: SimFile, *, read_only: bool) -> None:
         self._disk = disk
@@ -60,7 +60,7 @@ class SimMappedRegion(MappedRegion):
 
 
 class SimDiskLock:
-    """Held until released, or until the machine dies."""
+    """A lock that is held until it is released, or until the machine dies."""
 
     def __init__(self, disk: RegionDisk, path: str) -> None:
         self._disk = disk

@@ -21,7 +21,7 @@ class SimRng:
         self._state = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) & _MASK
 
     def next64(self) -> int:
-        """The next 64 random bits."""
+        """Return the next 64 random bits."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
         bits = self._state
         bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -29,13 +29,13 @@ class SimRng:
         return bits ^ (bits >> 31)
 
     def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound); the bias of the modulo is below 2**-32 for what simulations ask."""
+        """Return a uniform integer in [0, bound); the bias of the modulo is below 2**-32 for what simulations ask."""
         if bound <= 0:
             raise ValueError(f"below({bound}): the bound must be positive")
         return self.next64() % bound
 
     def bytes(self, count: int) -> bytes:
-        """`count` random bytes."""
+        """Return `count` random bytes."""
         state, words = self._state, []
         for _ in range(-(-count // 8)):  # next64, without a call for each
             state = (state + 0x9E3779B97F4A7C15) & _MASK
@@ -46,23 +46,23 @@ class SimRng:
         return pack(f">{len(words)}Q", *words)[:count]
 
     def between(self, low: int, high: int) -> int:
-        """A uniform integer in [low, high]."""
+        """Return a uniform integer in [low, high]."""
         return low + self.below(high - low + 1)
 
     def uniform(self, low: float, high: float) -> float:
-        """A uniform float in [low, high)."""
+        """Return a uniform float in [low, high)."""
         return low + (high - low) * (self.next64() >> 11) / (1 << 53)
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self.uniform(0.0, 1.0) < probability
 
     def choice(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """Return one of the items."""
         return items[self.below(len(items))]
 
     def fork(self, name: str) -> "SimRng":
-        """A generator of its own for one part, so that what one part draws does not move another's story."""
+        """Return a generator for one part, so that what one part draws does not change another's story."""
         mixed = self.seed & _MASK
         for char in name:
             mixed = ((mixed ^ ord(char)) * 0x100000001B3) & _MASK

@@ -34,7 +34,7 @@ class SimSocket:
 
 
 class Wires(Protocol):
-    """What a connection asks of the network between its ends; seconds and bytes."""
+    """What a connection asks of the network between its ends, in seconds and bytes."""
 
     loop: asyncio.AbstractEventLoop
     window: int
@@ -125,7 +125,7 @@ class SimTransport(asyncio.Transport):
         self._put_on_wire(_RESET, b"")
 
     def _break(self, error: Exception | None) -> None:
-        """This end is over now."""
+        """End this end of the connection now."""
         self._closing = True
         self._buffer.clear()
         self._buffer_bytes = 0
@@ -141,15 +141,15 @@ class SimTransport(asyncio.Transport):
                 self._soon(self._protocol.connection_lost, error)
 
     def vanish(self) -> None:
-        """The host crashed: no callback here, no packet to the peer."""
+        """Vanish, because the host crashed: no callback here, no packet to the peer."""
         self.vanished = self._closing = self._lost = True
         self._buffer.clear()
         self._wire.clear()
         self._inbox.clear()
 
     def end_by_system(self) -> None:
-        """The process was killed: no callback here; what it had handed to the system still goes out, then the end of
-        the stream, or a reset if it had not read everything."""
+        """End the connection as the system does when the process was killed: no callback here; what the process had
+        handed to the system is still sent, then the end of the stream, or a reset if it had not read everything."""
         unread = bool(self._inbox)
         self._closing = self._lost = True
         self._buffer.clear()
@@ -159,7 +159,7 @@ class SimTransport(asyncio.Transport):
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Is there anything on its way that the peer's system has not taken?"""
+        """Return whether anything is under way that the peer's system has not taken."""
         return self._unread_by_peer > 0
 
     # -- writing --
@@ -250,7 +250,7 @@ class SimTransport(asyncio.Transport):
             self._wire_timer = self._loop.call_at(due, self._deliver, context=self._network.context)
 
     def hasten(self) -> None:
-        """The link is another one now: what is under way needs at most the time it needs on that."""
+        """Adapt to a changed link: what is under way needs at most the time it needs on the new one."""
         if not self._wire:
             return
         last = self._loop.time() + self._network.draw_delay(self)

@@ -53,7 +53,8 @@ def broker_client(
 def refusal_of_record(
     guard: Guard | None, connection: Connection, request: RemotingCommand, record: MessageExt
 ) -> RemotingCommand | None:
-    """The answer that refuses `request`, which turned out to be about this record of the log; None: it may.
+    """Return the answer that refuses `request`, which turned out to concern this record of the log; None if the client
+    may go on.
 
     Judged is the topic that the message was sent to, also while it waits in another; the retry topic of a group is that
     group's.

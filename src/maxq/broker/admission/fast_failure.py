@@ -43,7 +43,7 @@ _PAGE_CACHE_BUSY_CEILING_MS = 10_000_000  # above this Java's counter means "no 
 
 @dataclass(slots=True)
 class RequestKind:
-    """One kind of request: its settings, and how many of it were taken and are not answered yet."""
+    """One kind of request: its settings, and the number of requests that were taken and not answered yet."""
 
     name: str
     capacity_setting: str = ""  # attribute of BrokerConfig; empty: nothing of this kind is ever unfinished
@@ -63,7 +63,7 @@ class RequestKind:
 
 
 class FastFailure:
-    """Says whether a request should be refused now, and why. One per broker; `gate` is its server's."""
+    """Decides whether a request must be refused now, and why. One per broker; `gate` is its server's."""
 
     def __init__(self, settings: BrokerSettings, *, clock: Clock) -> None:
         self._settings = settings
@@ -99,7 +99,7 @@ class FastFailure:
         self.put_times = PutTimes()
 
     def gate(self, connection: Connection, request: RemotingCommand) -> str | None:
-        """The remark of a code 2 answer if this request must be refused; None: go on."""
+        """Return the remark of an answer with code 2 if this request must be refused; None if it may go on."""
         if not self._is_watched:
             self._watch(self._clock.monotonic_ms())
         remark = self._refusal(self._kinds.get(request.code, self.rest))
@@ -133,7 +133,7 @@ class FastFailure:
             log.warning("an append took %d ms, osPageCacheBusyTimeOutMills is %d", milliseconds, limit_ms)
 
     def head_wait_ms(self) -> int:
-        """How long the requests of this turn have waited: what water marks and runtime info show."""
+        """Return how long, in ms, the requests of this turn have waited, as water marks and runtime info show it."""
         return self._clock.monotonic_ms() - self._turn_began_ms if self._is_watched else 0
 
     def unfinished(self) -> list[RequestKind]:
@@ -145,7 +145,7 @@ class FastFailure:
         self.refused.report()
 
     def answered(self, request: RemotingCommand, response: RemotingCommand) -> None:
-        """A processor has answered; refusals among its answers are counted with those of `gate`."""
+        """Count a refusal among the answers of a processor, together with those of `gate`."""
         if response.code:
             self.refused.heard(response.remark, oneway=request.is_oneway)
 

@@ -54,8 +54,8 @@ class RateLimits(NamedTuple):
 
     @classmethod
     def of_attributes(cls, attributes: Mapping[str, str]) -> "RateLimits":
-        """Of a topic or group. The attributes were verified when they were set; what a file says otherwise counts as
-        none."""
+        """Read the limits of a topic or group. The attributes were verified when they were set; invalid values in a
+        file count as no limit."""
         return cls(_number(attributes.get(QUOTA_BYTES)), _number(attributes.get(QUOTA_MESSAGES)))
 
 
@@ -115,7 +115,8 @@ class Quota:
 
 
 def parse_user_quotas(text: str) -> dict[str, RateLimits]:
-    """`alice:bytes=1048576,messages=1000;bob:messages=10` by user. ValueError says what is wrong."""
+    """Parse `alice:bytes=1048576,messages=1000;bob:messages=10` into limits by user. Raises ValueError with what is
+    wrong."""
     found: dict[str, RateLimits] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         user, colon, limits = part.rpartition(":")

@@ -46,7 +46,7 @@ _TOPICS_PER_MS: Final = 100  # limited topics for which the time between two loo
 
 
 class _TopicQuota:
-    """A limited topic and how much of its counters was charged."""
+    """A limited topic and how much of its counters has been charged."""
 
     __slots__ = ("is_shut", "nums", "quota", "size", "tail")
 
@@ -243,7 +243,7 @@ class Quotas:
     # ---- users on the fast path -----------------------------------------------------------------------------
 
     def note_user(self, connection: Connection, request: RemotingCommand) -> None:
-        """A request that is decoded tells whose connection this is. Call it while `limits_users`."""
+        """Note whose connection this is, from a decoded request. Call it while `limits_users`."""
         user = request.ext.get(ACCESS_KEY)
         if user:
             connection.attributes[_USER] = user

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Feature(Protocol):
-    """One of them."""
+    """One feature of a broker: its processors and services."""
 
     def register(self, server: RemotingServer) -> None:
         """Register the processors of its request codes."""
@@ -40,7 +40,7 @@ class Feature(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Those of one broker."""
+    """The features of one broker."""
 
     transactions: Transactions
     timed: TimedMessages
@@ -51,7 +51,7 @@ class Features:
 
     @property
     def in_order(self) -> Sequence[Feature]:
-        """All of them, in the order in which they are registered, loaded and started."""
+        """Return all features in the order in which they are registered, loaded and started."""
         return self.transactions, self.timed, self.delayed, self.staged, self.popping, self.static_topics
 
     async def load(self) -> None:

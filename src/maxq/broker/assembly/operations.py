@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Operations:
-    """Metrics, quotas, and what explains slow requests (see the module).
+    """Metrics, quotas, and what explains slow requests; see the module's text.
 
     Attributes:
         failures: of background tasks, by name (runtime/background.py).
@@ -111,7 +111,7 @@ class Operations:
     # ---- life -------------------------------------------------------------------------------------------------
 
     def _why_slow(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """JSON of StageTimes, the refusals by cause, and what held the loop, the longest first."""
+        """Answer with the StageTimes as JSON, the refusals by cause, and what held the loop, the longest first."""
         refused = self._fast_failure.refused
         holds = sorted(self._holds.items(), key=lambda held: held[1].longest_ns, reverse=True)
         body = self._stages.to_json() | {

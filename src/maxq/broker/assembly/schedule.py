@@ -85,11 +85,11 @@ class BrokerSchedule:
     # ---- the tasks --------------------------------------------------------------------------------------------
 
     def sample_store(self) -> None:
-        """Sample the counters of which GET_BROKER_RUNTIME_INFO shows the rates."""
+        """Sample the counters from which GET_BROKER_RUNTIME_INFO computes rates."""
         self._store.stats.sample(self._broker_stats.now().put)
 
     def protect_broker(self) -> None:
-        """Disable groups that read so far behind that they drive the other readers' data out of the page cache."""
+        """Disable groups that read so far behind that they push the other readers' data out of the page cache."""
         broker = self._settings.broker
         if not broker.disable_consume_if_consumer_read_slowly:
             return

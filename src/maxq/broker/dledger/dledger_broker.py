@@ -35,7 +35,7 @@ _REMEMBERED_MS: Final = 20_000
 
 
 class DLedgerBroker:
-    """Made with the broker, joins its group when the store is loaded.
+    """The broker's part of DLedger. It is made with the broker and joins its group when the store is loaded.
 
     Attributes:
         member: this broker's member; None before `start`.
@@ -128,7 +128,8 @@ class DLedgerBroker:
             await self.member.shutdown()
 
     def doubt(self) -> str | None:
-        """Why a broker that takes itself for the leader's cannot be sure of it (see Authority)."""
+        """Return why a broker that takes itself for the leader's cannot be sure of it (see Authority); None if it is
+        sure."""
         code = DLedgerResponseCode.NOT_LEADER if self.member is None else self.member.promise_refusal()
         if code is None:
             return None
@@ -137,7 +138,7 @@ class DLedgerBroker:
         return "no majority of its DLedger group takes it for the leader now, and another one may lead"
 
     def set_leader_listener(self, listener: Callable[[], None]) -> None:
-        """`listener` is called when another member leads, or none."""
+        """Set the listener that is called when another member becomes the leader, or when there is none."""
         self._on_leader_changed = listener
 
     def _leader_changed(self, change: RoleChange) -> None:
@@ -146,8 +147,8 @@ class DLedgerBroker:
         self._on_leader_changed()
 
     def may_be_taken_for_leader(self) -> bool:
-        """Can a client have a route that names this broker as the master? Yes if it has led since its start, and for
-        20 s after a start with entries, for it may have led before."""
+        """Return whether a client can have a route that names this broker as the master. It can if this broker has led
+        since its start, and for 20 s after a start with entries, because it may have led before."""
         return self._has_led or self._clock.monotonic_ms() < self._remembered_until_ms
 
     # --- what RoleService asks of replication -------------------------------------------------------------------------
@@ -166,7 +167,7 @@ class DLedgerBroker:
         return f"{facts['role']} ({facts['members']}): sends {facts['sends']}"
 
     def facts(self) -> dict[str, str]:
-        """Role, members and what sends wait for, for what a broker prints when it is ready."""
+        """Return role, members and what sends wait for, as a broker prints it when it is ready."""
         raft = self._config.raft()
         return {
             "role": f"member {self._config.self_id} of DLedger group {self._config.group}",
@@ -182,14 +183,14 @@ class DLedgerBroker:
 
 
 def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowledgement:
-    """What sends of this broker wait for: the group's quorum, or disk and slaves."""
+    """Return what sends of this broker wait for: the group's quorum, or disk and slaves."""
     return QuorumAcknowledgement(store) if settings.store.enable_dleger_commit_log else Acknowledgement(store)
 
 
 def dledger_broker_of(
     env: Environment, store: MessageStore, acknowledgement: Acknowledgement, peers: PeerAddresses
 ) -> DLedgerBroker | None:
-    """The broker's member; None without enableDLegerCommitLog. `peers` as of DLedgerBroker."""
+    """Make the broker's DLedger member; None without enableDLegerCommitLog. `peers` as of DLedgerBroker."""
     if not isinstance(acknowledgement, QuorumAcknowledgement):
         return None
     return DLedgerBroker(env, store, acknowledgement, peers)

@@ -6,7 +6,7 @@ from maxq.replication.dledger.config import DLedgerConfig, dledger_config
 
 
 def member_config(store: MessageStoreConfig) -> DLedgerConfig:
-    """This broker's member, from its settings.
+    """Return the settings of this broker's member.
 
     Raises:
         ConfigError: see `dledger_config`; or dLegerSelfId is not a letter and a number.
@@ -23,7 +23,7 @@ def member_config(store: MessageStoreConfig) -> DLedgerConfig:
 
 
 def slave_id(store: MessageStoreConfig) -> int:
-    """The broker id of a member that does not lead: the number in dLegerSelfId, plus 1.
+    """Return the broker id of a member that does not lead: the number in dLegerSelfId, plus 1.
 
     Raises:
         ConfigError: there is no number.

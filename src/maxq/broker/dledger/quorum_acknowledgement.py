@@ -43,7 +43,7 @@ class Quorum(Protocol):
         """Whether this member leads."""
 
     def append_refusal(self) -> DLedgerResponseCode | None:
-        """Why nothing may be appended here now."""
+        """Return why nothing may be appended here now; None if entries may be appended."""
 
     def when_committed(self, end_position: int, done: Callable[[DLedgerResponseCode], None]) -> bool:
         """Call `done` when the entry that ends there is committed, or when that can no longer be known. Returns False
@@ -51,7 +51,8 @@ class Quorum(Protocol):
 
 
 class QuorumAcknowledgement(Acknowledgement):
-    """What sends of one DLedger broker wait for. They wait for nothing before the member has joined its group."""
+    """Waits for the quorum before a send of a DLedger broker is answered. Nothing is waited for before the member has
+    joined its group."""
 
     refusal_code = ResponseCode.SERVICE_NOT_AVAILABLE
 

@@ -108,4 +108,4 @@ class DLedgerRoleChangeHandler:
 
 
 async def _nothing(*_: object) -> None:
-    """The wake-up of a handler that has not been started: there is nothing to wake."""
+    """Do nothing: the wake-up of a handler that was not started."""

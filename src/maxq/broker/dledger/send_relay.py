@@ -51,7 +51,7 @@ _NOT_TAKEN: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY)
 
 
 class SendRelay:
-    """Passes sends on from a member that does not lead to the leader. It wraps the processors of sends."""
+    """Passes sends on from a member that does not lead to the leader, by wrapping the processors of sends."""
 
     def __init__(
         self,
@@ -136,8 +136,9 @@ class SendRelay:
         return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     async def _pass_on(self, leader: str, request: RemotingCommand, deadline_ms: int) -> RemotingCommand | None:
-        """The answer for the producer; None: `leader` has not taken it. The request is not signed by this broker: who
-        may send is judged by the producer's own signature, there as here."""
+        """Send the request on to `leader` and return the answer for the producer; None if `leader` has not taken it.
+        This broker does not sign the request: who may send is judged by the producer's own signature, there as
+        here."""
         copy = replace(request, remark=RELAYED, flag=0)
         try:
             link = await self._client.connect(leader, max(1, deadline_ms - self._clock.monotonic_ms()))

@@ -45,7 +45,8 @@ _Row = TypeVar("_Row", bound=JsonBody)
 
 
 class TableRecords:
-    """One per member. Made with the broker; `start` when the store is loaded, on the loop."""
+    """Keeps the records of tables for one member. It is made with the broker; call `start` on the loop when the store
+    is loaded."""
 
     def __init__(self, store: MessageStore, acknowledgement: Acknowledgement, tables: SlaveTables) -> None:
         self._store = store
@@ -120,8 +121,8 @@ class TableRecords:
         self._is_unsaid = True
 
     def _offsets_now(self) -> dict[str, dict[int, int]]:
-        """What this member's table says of the noted queues. It may be that it did not lead when they were set, or
-        could not write, and that the groups have gone on since."""
+        """Return what this member's table says of the noted queues. If this member did not lead when they were set, or
+        could not write, the groups may have gone on since."""
         found: dict[str, dict[int, int]] = {}
         for key, queue_ids in self._set_offsets.items():
             topic, group = split_key(key)

@@ -54,7 +54,7 @@ _SIGNS_TO_REGISTER: Final = 3
 
 
 class ActingMasterService:
-    """See the module.
+    """Brings a broker online and decides whether it acts for its group; see the module's text.
 
     Attributes:
         group: what is known of the brokers that share this one's name.
@@ -71,7 +71,7 @@ class ActingMasterService:
         pre_online: PreOnline,
         notify_held: Callable[[], None],
     ) -> None:
-        """`notify_held` has parked pulls answered, so that consumers return to the master."""
+        """`notify_held` is called to have parked pulls answered, so that consumers return to the master."""
         self._settings = env.settings
         self._clock = env.clock
         self._api = api
@@ -94,7 +94,7 @@ class ActingMasterService:
         self.is_ending = False
 
     def loaded(self) -> None:
-        """The store was loaded just now: nothing is registered from here on until this broker has prepared."""
+        """Note that the store was just loaded: nothing is registered from here on until this broker has prepared."""
         self._flush_offset.loaded()
         self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(self._prepares())
@@ -111,12 +111,12 @@ class ActingMasterService:
 
     @property
     def min_broker_id(self) -> int | None:
-        """The id of the group's active broker; None until a name server has named it, or without
+        """Return the id of the group's active broker; None until a name server has named it, or without
         enableSlaveActingMaster."""
         return self.group.min_broker_id if self.group.min_broker_addr else None
 
     def doubt(self) -> str | None:
-        """Why this broker cannot be sure that it still is its group's active broker; None if it can."""
+        """Return why this broker cannot be sure that it still is its group's active broker; None if it is sure."""
         broker = self._settings.broker
         if not broker.enable_slave_acting_master:
             return None
@@ -127,7 +127,8 @@ class ActingMasterService:
 
     @property
     def alive_replicas(self) -> int:
-        """Living brokers of the group, this one included; totalReplicas until a name server was asked."""
+        """Return the number of living brokers of the group, this one included; totalReplicas until a name server was
+        asked."""
         return self.group.alive_replicas(self._settings.store.total_replicas)
 
     def _prepares(self) -> bool:
@@ -212,8 +213,9 @@ class ActingMasterService:
             sign.exception()  # it is logged
 
     async def _ask_for_change(self, name_server: str) -> None:
-        """322 counts as a sign of life too. Its answer tells of a name server that was started anew and does not know
-        this broker: the others of the group would take it for dead until the next registration."""
+        """Ask a name server who lives (322, which counts as a sign of life too). The answer also shows a name server
+        that was restarted and does not know this broker: the others of the group would take it for dead until the
+        next registration."""
         if await self._registration.is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
             self._registration.register_all()
 
@@ -253,8 +255,9 @@ class ActingMasterService:
             )
 
     async def _follow(self, news: Callable[[], MinBrokerChange | None], *, has_master: bool) -> None:
-        """Carry out what `news` changes, when what was told before is carried out; if nothing, meet a master that could
-        not be asked the last time. `has_master`: the master is among those that live, as the name server says."""
+        """Carry out what `news` changes, after what was told before has been carried out. If it changes nothing,
+        contact a master that could not be asked the last time. `has_master`: the name server counts the master among
+        the living."""
         async with self._changing:
             before = self.group.smallest
             change = news()
@@ -297,7 +300,7 @@ class ActingMasterService:
         return sign
 
     async def _may_live(self) -> bool:
-        """May the master live that name servers miss, and do they miss it for a short time only?"""
+        """Return whether the master that name servers miss may be alive, and has been missed for a short time only."""
         broker, now_ms = self._settings.broker, self._clock.monotonic_ms()
         since_ms = now_ms if self._missed_ms is None else self._missed_ms
         if now_ms - since_ms >= broker.broker_not_active_timeout_millis:

@@ -34,7 +34,7 @@ class MinBrokerChange(NamedTuple):
 
 
 class BrokerGroup:
-    """The view of the broker `own`, whose id may change with its role.
+    """What the broker `own`, whose id may change with its role, knows of its group.
 
     Attributes:
         members: id → address of the last fetch; empty before the first.
@@ -60,7 +60,7 @@ class BrokerGroup:
 
     @property
     def smallest(self) -> tuple[int, str]:
-        """The smallest id of a living broker of the group, and its address."""
+        """Return the smallest id of a living broker of the group, and its address."""
         return self.min_broker_id, self.min_broker_addr
 
     def on_online(self, min_broker_id: int, min_broker_addr: str) -> None:
@@ -81,7 +81,7 @@ class BrokerGroup:
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
     def pass_over(self, before: tuple[int, str]) -> None:
-        """The last change is not followed: what was known `before` stands, and the next news tells of it again."""
+        """Ignore the last change: what was known `before` stands, and the next news reports the change again."""
         self.min_broker_id, self.min_broker_addr = before
 
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:

@@ -28,7 +28,7 @@ VERSION_JUMP: Final = 10_000
 
 
 class ConsumerOffsetOwnership:
-    """Lets the consumer offsets of one broker be the group's while it is the active broker."""
+    """Makes the consumer offsets of a broker the group's own while it is the active broker."""
 
     def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
         self._offsets = offsets
@@ -50,7 +50,7 @@ class ConsumerOffsetOwnership:
 
 
 def is_newer(one: DataVersion, other: DataVersion) -> bool:
-    """DataVersion.compare > 0: state version first, then counter, then time."""
+    """Return whether `one` is newer (DataVersion.compare > 0): by state version first, then counter, then time."""
     return _rank(one) > _rank(other)
 
 

@@ -81,7 +81,7 @@ class _Route:
 
 
 class EscapeBridge:
-    """`put_message` is what services call whose writes must not stop while the master is away.
+    """Stores messages of services whose writes must not stop while the master is away (`put_message`).
 
     Attributes:
         rests: does this slave wait for its master, which stores everything itself?
@@ -222,12 +222,12 @@ class EscapeBridge:
 
 
 class _NotTakenError(MaxQError):
-    """No other group took the message."""
+    """Raised when no other group took the message."""
 
 
 def remote_queues(topic: str, route: TopicRouteData, own_broker_name: str) -> list[RemoteQueue]:
-    """Writable queues of every group that has a master, but `own_broker_name`, in order of the names; of a static topic
-    the global queues that they lead."""
+    """Return the writable queues of every group that has a master, except `own_broker_name`, ordered by name; for a
+    static topic, the global queues that those groups lead."""
     masters = {
         data.broker_name: data.broker_addrs[MASTER_ID]
         for data in route.broker_datas

@@ -23,7 +23,7 @@ _ASK_AGAIN_S = 0.05
 
 
 class Sign(Enum):
-    """What a slave hears of its master when it asks.
+    """What a slave learns about its master by asking it.
 
     LIVES: the master answers.
     GONE: its process is not there any more, or ends: nobody listens at its address, or somebody else does.
@@ -48,7 +48,8 @@ class GroupApi:
     # --- name servers -------------------------------------------------------------------------------------------
 
     async def member_group(self, *, compatible: bool) -> dict[int, str]:
-        """Living brokers of our name, id → address, from any name server; empty if it knows none.
+        """Return the living brokers of this broker's name, id → address, from any name server; empty if none knows the
+        name.
 
         `compatible` asks for the route of a topic that every broker has, which name servers before 5.0 answer too.
         """
@@ -123,8 +124,8 @@ class GroupApi:
 
 
 def _sign_in(answer: RemotingCommand) -> Sign:
-    """What an answer says of the master that was asked. A slave, which may have its address by now, names none; a
-    master that refuses, because it is busy or permits nothing, lives."""
+    """Derive the sign from an answer of the master. A slave, which may have taken over its address, names no master; a
+    master that refuses, because it is busy or lacks permission, is alive."""
     if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return Sign.GONE
     if answer.code == ResponseCode.SUCCESS and not ExchangeHAInfoHeader.decode(answer.ext).master_address:

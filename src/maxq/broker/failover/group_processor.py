@@ -53,8 +53,8 @@ class BrokerGroupProcessor(RequestProcessor):
         return request.reply()
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """906. With an address: a master tells its slave where to copy from. Without: a slave asks its master, which
-        answers unless it ends."""
+        """Handle request 906. With an address, a master tells its slave where to copy from; without one, a slave asks
+        its master, which answers unless it is shutting down."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told

@@ -21,17 +21,18 @@ log = logging.getLogger(__name__)
 
 
 class HALink(Protocol):
-    """The replication service, as the failover services use it (HAService)."""
+    """The replication service as the failover services use it (HAService)."""
 
     def update_master_ha_address(self, address: str) -> None:
         """Copy from `host:port` from now on; with an empty text, from nobody."""
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
-        """On a master: does a slave at `host` copy within that time? On a slave: does this broker itself?"""
+        """Wait up to that time: on a master until the slave at `host` copies, on a slave until this broker itself
+        copies. Returns whether it does."""
 
 
 class MetadataSync(Protocol):
-    """Copying of the master's tables (RoleService, which passes it on to SlaveSynchronize)."""
+    """Interface for copying the master's tables (RoleService, which passes it on to SlaveSynchronize)."""
 
     @property
     def master_address(self) -> str:
@@ -55,7 +56,7 @@ class MasterFlushOffset:
         self._settings = settings
 
     def loaded(self) -> None:
-        """The store was loaded just now."""
+        """Note that the store was just loaded."""
         self.own = self._store.max_physical_offset
 
     @property
@@ -78,7 +79,7 @@ class MasterFlushOffset:
 
 @dataclass(frozen=True, slots=True)
 class MasterLink:
-    """The three of one broker."""
+    """The three interfaces of one broker to its master."""
 
     ha: HALink
     sync: MetadataSync

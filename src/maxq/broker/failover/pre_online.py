@@ -43,14 +43,14 @@ class MetadataRestorer(Protocol):
 
 
 class MinBroker(NamedTuple):
-    """The smallest other id when this broker went online; its own if there is nobody else."""
+    """The smallest id of another broker when this one went online; its own id if there was no other."""
 
     min_broker_id: int
     min_broker_addr: str
 
 
 class PreOnline:
-    """Prepares one broker."""
+    """Prepares one broker for going online."""
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class PreOnline:
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
     async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
-        """One after the other: the last slave's offsets are merged with those of the ones before. A slave that is not
-        sure of its role, or whose answer does not come through, is asked again."""
+        """Take the tables back from one slave after the other: each slave's offsets are merged with those of the slaves
+        before. A slave that is not sure of its role, or whose answer does not arrive, is asked again."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:

@@ -12,8 +12,9 @@ from maxq.remoting.server import Connection
 
 
 class BatchPath:
-    """`RemotingServer.batch_path` of a broker: all paths in turn, as long as one of them gets on. A broker that is not
-    sure of its role takes nothing here: each request comes before Authority then, which knows what it promises."""
+    """Answers batches of requests; `RemotingServer.batch_path` of a broker. It tries all paths in turn as long as one
+    of them makes progress. A broker that is not sure of its role takes nothing here: each request is then judged by
+    Authority, which knows what its success promises."""
 
     def __init__(
         self,

@@ -16,7 +16,8 @@ from maxq.remoting.server import Connection
 
 
 class EndPath:
-    """One per broker; called for every arrival of bytes on any of its connections."""
+    """Answers batches of half messages and commits. One per broker; called for every arrival of bytes on any of its
+    connections."""
 
     def __init__(
         self,

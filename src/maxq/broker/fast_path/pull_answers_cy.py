@@ -19,7 +19,7 @@ _FORBIDDEN_READ = 2  # bit of a group's forbidden uses of a topic
 
 @cython.cclass
 class PullPlan:
-    """What the checks of one pull found (see pull_answers_cy.pyi)."""
+    """Result of the checks of one pull, for its repetitions (see pull_answers_cy.pyi)."""
 
     broker = cython.declare(object, visibility="readonly")
     store = cython.declare(object, visibility="readonly")
@@ -85,7 +85,7 @@ class PullPlan:
 
 @cython.cclass
 class PullAnswers:
-    """One per broker (see pull_answers_cy.pyi)."""
+    """Answers repeated pulls; one per broker (see pull_answers_cy.pyi)."""
 
     _rpc_latency = cython.declare(object)
     _settings = cython.declare(object)

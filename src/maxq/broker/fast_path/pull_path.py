@@ -46,7 +46,7 @@ class PullPath:
         hold_service: PullRequestHoldService,
         replay: Replay,
     ) -> None:
-        """`replay` is the processor's way to answer a parked pull, for those that this path does not answer."""
+        """`replay` is the processor's function that answers a parked pull, for pulls that this path does not answer."""
         self._store = messages.store
         self._offsets = tables.offsets
         self._stats = env.stats
@@ -87,7 +87,7 @@ class PullPath:
         return position
 
     def take(self, arrivals: BatchedReads) -> None:
-        """Do the same for what is left of all arrivals of a turn."""
+        """Answer the pulls in what is left of all arrivals of a turn, as `__call__` does for one arrival."""
         table, connections = arrivals.table, arrivals.connections
         for number in untaken(table, len(connections)):
             row = number * ARRIVAL_WIDTH
@@ -96,8 +96,8 @@ class PullPath:
                 table[row + A_TAKEN] = self(connection, arrivals.buffer, table[row + A_TAKEN], table[row + A_END])
 
     def _may(self, connection: Connection, plan: PullPlan) -> bool:
-        """Has the guard let such a pull through on this connection, is this one signed by the same user, and is there
-        nobody who limits what they read?"""
+        """Return whether the guard has let such a pull through on this connection, this one is signed by the same user,
+        and nobody limits what that user reads."""
         scanner = self._scanner
         if scanner.code == RequestCode.LITE_PULL_MESSAGE and not plan.broker.lite_pull_message_enable:
             return False
@@ -186,7 +186,7 @@ class PullPath:
         return True
 
     def replay(self, held: HeldPull, last: bool) -> bool:
-        """A later pass for a parked pull; True when it was answered."""
+        """Try again to answer a parked pull; returns True when it was answered."""
         plan = held.plan
         if plan is not None and not last and not self._quotas.limits_pulls and self._answers.holds(plan):
             if self._answers.answer(held.connection, plan, held.offset, 0, held.opaque, held.began_ms):

@@ -75,8 +75,8 @@ class PullPlans:
         subscription: SubscriptionData,
         wanted: PropertyFilter | None,
     ) -> None:
-        """Remember a pull that passed every check, and found messages or may wait for some. Nothing is remembered of a
-        static topic: its queue ids are not what the reader sends."""
+        """Remember a pull that passed every check, and found messages or may wait for some. Pulls of static topics are
+        not remembered: their queue ids are not what the reader sends."""
         if self._is_static(header.topic):
             return
         broker = self._settings.broker

@@ -43,7 +43,8 @@ class _Group(NamedTuple):
 
 
 class SendBackPath:
-    """One per broker; called for every arrival of bytes on any of its connections."""
+    """Answers batches of messages that consumers give back. One per broker; called for every arrival of bytes on any of
+    its connections."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ from maxq.remoting.server import Connection
 
 
 class SendPath:
-    """One per broker; called for every arrival of bytes on any of its connections."""
+    """Answers batches of sends. One per broker; called for every arrival of bytes on any of its connections."""
 
     def __init__(self, env: Environment, messages: Messages, limits: Limits, stages: StageTimes) -> None:
         self._store = messages.store
@@ -61,8 +61,8 @@ class SendPath:
         self._store_host = self._region = self._trace_on = self._suffix = b""
 
     def _read_settings(self) -> None:
-        """What goes into every record and answer: read at the first arrival, when the broker's address is known, and
-        again when a live update replaced the broker's settings."""
+        """Read the settings that go into every record and answer: at the first arrival, when the broker's address is
+        known, and again when a live update replaced the broker's settings."""
         self._broker = broker = self._settings.broker
         self._store_host = self._own.store_host
         self._region = broker.region_id.encode()

@@ -32,7 +32,7 @@ from maxq.runtime.refusals import Cause
 
 
 class Promise(Enum):
-    """What success says, each more than the one before.
+    """What the success of a request promises; each value promises more than the one before.
 
     NOTHING: what this process knows or did for itself. Nobody takes it for the word of the group.
     ROLE: the group's word, in memory: who takes himself for its master must be it. A slave says what its copy has.
@@ -194,7 +194,8 @@ _TAKEN_BACK: Final = frozenset(
 
 
 class Authority:
-    """One per broker; `RemotingServer.authority`.
+    """Decides whether this broker may give the promise that an answer makes. One per broker;
+    `RemotingServer.authority`.
 
     Args:
         is_active: is this broker its group's active one, as far as it knows?
@@ -245,8 +246,8 @@ class Authority:
         return None
 
     async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
-        """What is answered, now that `response` is there: another one if it would be a promise that this broker may not
-        give any more. What is in the log stays there whoever leads."""
+        """Return the answer to send in place of `response`: another one if `response` would be a promise that this
+        broker may not give any more. What is in the log stays there whoever leads."""
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if response.code != ResponseCode.SUCCESS or promise in (Promise.NOTHING, Promise.LOG):
             return response

@@ -32,12 +32,12 @@ class BrokerAddress:
 
     @property
     def is_master(self) -> bool:
-        """This broker has the id of its group's master: what is put, is put into its own log."""
+        """Whether this broker has the id of its group's master and stores messages into its own log."""
         return self.broker_id == MASTER_ID
 
     @property
     def address(self) -> str:
-        """`host:port`, IPv6 hosts in brackets."""
+        """Return `host:port`, with IPv6 hosts in brackets."""
         return host_and_port(self.ip, self.port)
 
     @property
@@ -46,12 +46,12 @@ class BrokerAddress:
 
     @property
     def store_host(self) -> bytes:
-        """The address in the form of records: 8 or 20 bytes."""
+        """Return the address in the form of records: 8 or 20 bytes."""
         return encode_host(self.resolved_ip or self.ip, self.port)
 
 
 async def resolve(host: str) -> str:
-    """The literal address of a host name, IPv4 if it has one; a literal address itself.
+    """Resolve a host name to a literal address, IPv4 if it has one; a literal address is returned unchanged.
 
     Raises:
         ConfigError: nothing is known of the name.

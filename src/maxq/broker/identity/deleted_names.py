@@ -7,7 +7,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 
 
 class DeletedNames:
-    """Hears of deleted topics and groups, and tells tables, clients and statistics."""
+    """Hears of deleted topics and groups, and removes them from tables, clients and statistics."""
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
         self._settings = env.settings

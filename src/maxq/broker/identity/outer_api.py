@@ -32,7 +32,7 @@ _CALL_TIMEOUT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """What a name server answers to a registration.
+    """Answer of a name server to a registration.
 
     Attributes:
         order_topics: KV namespace ORDER_TOPIC_CONFIG: topic → `broker-a:4;…`.

@@ -42,7 +42,7 @@ _READ_WRITE = PERM_READ | PERM_WRITE
 
 @dataclass(slots=True)
 class _NameServer:
-    """What one name server has not been told yet."""
+    """Changes that one name server has not been told yet."""
 
     address: str
     changed: dict[str, None] = field(default_factory=dict)  # topic names, in order
@@ -102,11 +102,13 @@ class BrokerRegistration:
         return self._is_isolated
 
     def set_isolated(self, isolated: bool) -> None:
-        """While isolated nothing is registered; what changes meanwhile goes out with the next registration after."""
+        """Set whether this broker is isolated. While it is, nothing is registered; what changes meanwhile goes out with
+        the next registration after."""
         self._is_isolated = isolated
 
     def set_result_listener(self, listener: Callable[[RegisterResult], None]) -> None:
-        """`listener` is called with each answer to a registration: a slave learns from it where its master is."""
+        """Set the listener that is called with each answer to a registration: a slave learns from it where its master
+        is."""
         self._on_result = listener
 
     async def is_outdated(self, name_server: str, timeout_ms: int) -> bool:
@@ -151,8 +153,8 @@ class BrokerRegistration:
             self._run(self._register(server))
 
     async def register_now(self) -> None:
-        """The periodic registration: everything to everybody, in parallel. When one name server has answered, the
-        others are not waited for: one may hang. Failures are logged, not raised."""
+        """Register everything with all name servers in parallel (the periodic registration). When one name server has
+        answered, the others are not waited for, because one may hang. Failures are logged, not raised."""
         force = self._config().force_register
         servers = self._current_servers()
         for server in servers:
@@ -162,7 +164,8 @@ class BrokerRegistration:
             self._tell_other_holder(next(filter(None, holders), ""))
 
     async def refuse_taken_name(self) -> None:
-        """Before a start. Name servers that are silent when another one has answered are not waited for.
+        """Refuse to start if another broker has this broker's name and id. Name servers that are silent when another
+        one has answered are not waited for.
 
         Raises:
             ConfigError: another broker that answers has this broker's name and id.
@@ -208,7 +211,7 @@ class BrokerRegistration:
             return ""
 
     async def _holder_at(self, name_server: str) -> str:
-        """The address of the broker that a name server knows by this broker's name and id."""
+        """Return the address of the broker that a name server knows by this broker's name and id."""
         if self._is_elected:
             return ""
         return await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)

@@ -19,8 +19,8 @@ MASTER_ID: Final = 0
 
 
 def check_role(settings: BrokerSettings) -> None:
-    """A slave has an id of its own; a master's is 0, whatever was configured. A member of a DLedger group is a slave
-    until the group says otherwise.
+    """Check role and id. A slave has an id of its own; a master's is 0, whatever was configured. A member of a DLedger
+    group is a slave until the group says otherwise.
 
     Raises:
         ConfigError: a slave without an id; settings that make no member.

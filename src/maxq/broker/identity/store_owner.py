@@ -27,7 +27,7 @@ JAVA_FILE_NAME: Final = "brokerIdentity"
 
 
 class StoreOwner:
-    """Of the store of one broker. Methods block.
+    """The owner of a broker's store. Methods block.
 
     Attributes:
         was_slave: the last broker that used the store ended as a slave; known after `check`.
@@ -42,7 +42,7 @@ class StoreOwner:
         self.was_slave = False
 
     def check(self, role: str) -> None:
-        """Before anything in the store is touched.
+        """Check the owner before anything in the store is touched.
 
         Raises:
             StoreRefusedError: a slave would go on with the log of another cluster or broker group.
@@ -65,7 +65,7 @@ class StoreOwner:
             self._owner_before = owner
 
     def record(self, role: str) -> None:
-        """The store, which is open and locked now, is this broker's, in this role.
+        """Record that the store, which is open and locked now, belongs to this broker, in this role.
 
         Raises:
             OSError: the disk refuses. That there is no room for another role is no reason: the file names the group.

@@ -65,7 +65,7 @@ class PopRequest:
 
 
 class PopLongPollingService:
-    """Of one kind of requests (pops, or notifications) of one broker."""
+    """Parks requests of one kind (pops, or notifications) of one broker."""
 
     def __init__(
         self,
@@ -101,8 +101,8 @@ class PopLongPollingService:
     # --- parking -----------------------------------------------------------------------------------------------------
 
     def polling(self, request: PopRequest, *, born_time: int, poll_time: int) -> PollingResult:
-        """Park a request until `born_time` + `poll_time` (ms, as its client's clock has it, but no longer than
-        `poll_time` from now)."""
+        """Park a request until `born_time` + `poll_time` (ms by its client's clock, but no longer than `poll_time` from
+        now)."""
         if poll_time <= 0 or self._is_stopped or request.request.is_oneway:
             return PollingResult.NOT_POLLING
         broker = self._settings.broker
@@ -150,7 +150,7 @@ class PopLongPollingService:
     # --- waking ------------------------------------------------------------------------------------------------------
 
     def messages_arrived(self, queues: Iterable[ArrivingQueue]) -> None:
-        """Queues grew; called by the store within the append."""
+        """Wake the requests that wait for queues which grew; the store calls this within the append."""
         for queue in queues:
             self._watched.discard((queue.topic, queue.queue_id))
             for group in self._groups.get(queue.topic, ()):
@@ -195,7 +195,7 @@ class PopLongPollingService:
         return tries
 
     def _try(self, request: PopRequest, *, last: bool) -> bool:
-        """True: it does not wait any more."""
+        """Try to answer a request. Returns True if it waits no longer."""
         if request.connection.is_closed:
             self._forget(request)
             return True
@@ -226,7 +226,8 @@ class PopLongPollingService:
             self._try(request, last=True)
 
     def watch_again(self) -> None:
-        """The safety net: a queue that was deleted and made anew is another one. Try everything, too."""
+        """Try all waiting requests again, and watch their queues anew, because a queue that was deleted and made again
+        is another object."""
         self._watched.clear()
         for topic, group, queue_id in list(self._parked):
             self._watch(topic, range(self._queue_count(topic)) if queue_id == ANY_QUEUE else (queue_id,))

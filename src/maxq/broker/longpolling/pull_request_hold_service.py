@@ -68,7 +68,7 @@ class WatchedStore(ArrivalStore, Protocol):
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits. `offset` is where it goes on reading: `first_offset` or later.
+    """A pull that waits. `offset` is where it continues reading: `first_offset` or later.
 
     `again` tries to answer it. One that was not decoded has its frame, and what is remembered of its like, in place of
     request and header.
@@ -91,7 +91,7 @@ class HeldPull:
     rules: object = field(default=None)  # of access control, under which it may wait
 
     def asked(self) -> tuple[RemotingCommand, PullMessageRequestHeader]:
-        """Request and header."""
+        """Return request and header."""
         if self.request is None or self.header is None:
             self.request = decode_frame(memoryview(self.frame))
             self.header = PullMessageRequestHeader.decode(self.request.ext)
@@ -108,7 +108,7 @@ class PullRequestHoldService:
     def __init__(
         self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool], guard: Guard | None = None
     ) -> None:
-        """`guard`: is asked again about what waits when rules have changed; None: there is no access control."""
+        """`guard` judges waiting pulls again when rules have changed; None: there is no access control."""
         self._guard = guard
         self._store = store
         self._clock = clock

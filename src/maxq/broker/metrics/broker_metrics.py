@@ -31,7 +31,7 @@ FINISH_BOUNDS: Final = (5, 60, 600, 3600, 43_200, 86_400)  # seconds, though the
 
 
 class BrokerMetrics:
-    """Fills a registry."""
+    """Registers all metrics of a broker with a registry."""
 
     def __init__(
         self,

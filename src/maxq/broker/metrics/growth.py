@@ -17,7 +17,7 @@ _Numbers = dict[_Key, list[float]]
 
 
 class Growth:
-    """Remembers one number for each label set; for a histogram one for each bucket, and their sum."""
+    """Remembers the last number of each label set; for a histogram one for each bucket, and their sum."""
 
     def __init__(self) -> None:
         self._last: _Numbers = {}
@@ -25,16 +25,16 @@ class Growth:
         self._part: _Numbers = {}
 
     def of(self, part: Iterable[Family]) -> list[Family]:
-        """The same families, less what was taken in earlier rounds."""
+        """Return the same families, less what earlier rounds have taken."""
         self._part = {}
         return [self._family(family) for family in part]
 
     def taken(self) -> None:
-        """The part that was last asked for is with the collector."""
+        """Note that the collector has the part that `of` returned last."""
         self._round |= self._part
 
     def end_round(self, *, complete: bool) -> None:
-        """`complete`: all was taken, so label sets that did not occur are gone."""
+        """End a round. `complete`: everything was taken, so label sets that did not occur are gone."""
         self._last = self._round if complete else self._last | self._round
         self._round = {}
 

@@ -25,7 +25,7 @@ _SYSTEM_GROUP_PREFIX: Final = "cid_rmq_sys_"
 
 
 def broker_registry(broker: BrokerConfig) -> MetricsRegistry:
-    """An empty registry with the labels of this broker."""
+    """Make an empty registry with the labels of this broker."""
     constant = _own_labels(broker.metrics_label)
     constant |= {
         "cluster": broker.broker_cluster_name,
@@ -39,7 +39,7 @@ def broker_registry(broker: BrokerConfig) -> MetricsRegistry:
 
 
 def _own_labels(text: str) -> dict[str, str]:
-    """`instance_id:xxx,uid:xxx` of metricsLabel; a part of another form is left out, and said so."""
+    """Parse `instance_id:xxx,uid:xxx` of metricsLabel; a part of another form is left out and logged."""
     labels: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition(":")
@@ -51,18 +51,18 @@ def _own_labels(text: str) -> dict[str, str]:
 
 
 def flag(value: bool) -> str:
-    """As labels of RocketMQ have it: `true`, `false`."""
+    """Return `true` or `false`, as labels of RocketMQ have it."""
     return "true" if value else "false"
 
 
 def is_system_group(group: str) -> bool:
-    """Does the group belong to the broker itself?"""
+    """Return whether the group belongs to the broker itself."""
     return group.lower().startswith(_SYSTEM_GROUP_PREFIX)
 
 
 def forget_deleted(topics: TopicConfigManager, *instruments: Counter | Histogram) -> None:
-    """Whenever topics are deleted, the instruments forget what is of none that is there: what of a deleted topic was
-    still under way may count it once more. The first label is the topic."""
+    """Let the instruments forget topics that no longer exist, whenever topics are deleted: what was still under way for
+    a topic deleted earlier may have counted it again. The first label is the topic."""
 
     def changed(_: list[TopicConfig], deleted: list[str]) -> None:
         if deleted:

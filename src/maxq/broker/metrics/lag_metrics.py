@@ -31,7 +31,7 @@ _QUEUES_PER_TURN: Final = 32  # some microseconds each
 
 @dataclass(slots=True)
 class Lag:
-    """Of one group and topic. Times are store times in wall milliseconds, 0: nothing waits."""
+    """Lag of one group and topic. Times are store times in wall-clock milliseconds; 0: nothing waits."""
 
     lag: int = 0
     inflight: int = 0
@@ -112,7 +112,7 @@ class LagMetrics:
         self._lags = lags
 
     def _subscriptions(self) -> Iterator[tuple[str, list[str]]]:
-        """Groups with their topics: those online, and those that pop without heartbeats."""
+        """Yield the groups with their topics: those online, and those that pop without heartbeats."""
         table = self._consumers.consumer_table
         for group, info in list(table.items()):
             yield group, list(info.subscription_table)

@@ -50,7 +50,7 @@ class MetricsExport:
             self._tasks.every("metrics export", broker.metric_grpc_exporter_interval_in_mills / 1000, self._send)
 
     async def shutdown(self) -> None:
-        """What is being sent is given up."""
+        """Stop, and give up what is being sent."""
         if self._otlp is not None:
             await TOOLS.run(self._otlp.shutdown)
         await self._tasks.stop()
@@ -96,7 +96,8 @@ class MetricsExport:
 
 
 def headers_of(text: str) -> dict[str, str]:
-    """`name:value,name:value` of metricsGrpcExporterHeader. ConfigError: another form; its values are not told."""
+    """Parse `name:value,name:value` of metricsGrpcExporterHeader. Raises ConfigError for another form; the error does
+    not show the values."""
     headers = {}
     for number, part in enumerate(filter(None, text.split(",")), 1):
         name, colon, value = part.partition(":")

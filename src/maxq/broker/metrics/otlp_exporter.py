@@ -58,7 +58,7 @@ class _LastWords(logging.Filter):
 
 
 class OtlpExporter:
-    """Blocks while it sends: for a thread beside the loop."""
+    """Sends metrics to an OTLP collector. Blocks while it sends: run it in a thread beside the loop."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class OtlpExporter:
 def metrics_data(
     found: Iterable[Family], began_ns: int, now_ns: int, temporality: AggregationTemporality
 ) -> MetricsData:
-    """As OpenTelemetry's SDK would have gathered them."""
+    """Build the data that OpenTelemetry's SDK would have gathered."""
     scope = ""
     metrics = []
     for family in found:

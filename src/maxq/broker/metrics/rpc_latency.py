@@ -57,17 +57,17 @@ class RpcLatency:
         self._sends.add(milliseconds, count)
 
     def pull(self, milliseconds: int) -> None:
-        """A repeated pull was answered with messages."""
+        """Record a repeated pull that was answered with messages."""
         self._pulls.add(milliseconds, 1)
 
     def held_pull(self, milliseconds: int) -> None:
-        """A repeated pull waited so long for messages, and was answered."""
+        """Record a repeated pull that waited for messages and was answered."""
         self._held_pulls.add(milliseconds, 1)
 
     def answered(
         self, request: RemotingCommand, response: RemotingCommand, milliseconds: int, *, long_polling: bool = False
     ) -> None:
-        """Any other request was answered, or, if it is one-way, worked off."""
+        """Record any other request when it was answered or, if it is one-way, handled."""
         result = "oneway" if request.is_oneway else "success"
         if response.code == ResponseCode.SYSTEM_ERROR:
             result = "process_request_failed"
@@ -95,7 +95,7 @@ def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
 
 
 def rpc_latency_of(broker: BrokerConfig, registry: MetricsRegistry) -> RpcLatency | None:
-    """The metrics of request times, None where the settings ask for none."""
+    """Make the metrics of request times; None if the settings ask for none."""
     if broker.metrics_exporter_type == DISABLE or not broker.enable_remoting_metrics:
         return None
     return RpcLatency(registry)

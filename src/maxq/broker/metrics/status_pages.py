@@ -37,7 +37,7 @@ class StatusPages:
         clock: Clock,
         not_ready: Callable[[], list[str]],
     ) -> None:
-        """`not_ready` gives the reasons why clients cannot use the broker."""
+        """`not_ready` returns the reasons why clients cannot use the broker."""
         self._settings = settings
         self._registry = registry
         self._not_ready = not_ready

@@ -59,7 +59,7 @@ class StoreMetrics:
 
 
 class TimerMetricsView:
-    """The timer's numbers. Registers itself."""
+    """Metrics of the timer. Registers itself."""
 
     def __init__(
         self, registry: MetricsRegistry, service: TimerService, topics: TopicConfigManager, *, clock: Clock
@@ -111,7 +111,7 @@ class TimerMetricsView:
 
     @staticmethod
     def _dequeue_lag(timer: TimerMessageStore) -> int:
-        """Messages of slots that are over, of the first thousand."""
+        """Count the messages of slots that are over, among the first thousand."""
         end = min(timer.write_time_ms, timer.read_time_ms + _SLOTS_LOOKED_AT * timer.precision_ms)
         return sum(timer.slot_count(due_ms) for due_ms in range(timer.read_time_ms, end, timer.precision_ms))
 

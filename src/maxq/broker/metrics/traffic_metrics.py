@@ -49,7 +49,7 @@ _put_nums = attrgetter("put_nums")
 
 
 class _Block:
-    """Some topics with what was put into them, when somebody looked. Never changed, only replaced.
+    """Some topics with the numbers of messages put into them at one moment. Never changed, only replaced.
 
     Attributes:
         messages, sizes, bytes: samples of the topics that something was put into.
@@ -60,7 +60,8 @@ class _Block:
     def __init__(
         self, tails: list[TopicTail], put_nums: list[int], configs: list[TopicConfig | None], labels: list[_Labels]
     ) -> None:
-        """`put_nums`, `configs`, `labels`: of each tail. Samples may be of later puts than these, never of earlier."""
+        """`put_nums`, `configs`, `labels`: of each tail. Samples may be of later puts than these, never of earlier
+        ones."""
         self.tails = tails
         self.put_nums = put_nums
         self.configs = configs
@@ -140,8 +141,8 @@ class TrafficMetrics:
                 block.sizes.append((labels, tuple(sizes.counts), float(put_bytes)))
 
     def _got(self, name: str, which: int) -> Iterator[Sample]:
-        """`which` of what `BrokerStatsManager.popped` tells. Pops are told apart, those of retry topics under the topic
-        that was asked for, in whichever topic they stood."""
+        """Yield samples of column `which` of what `BrokerStatsManager.popped` tells. Pops are told apart; those of
+        retry topics count under the topic that was asked for, in whichever topic the messages stood."""
         retried: dict[tuple[str, ...], int] = {}
         for key, value in self._stats.totals(name):
             topic, _, group = key.partition("@")
@@ -171,7 +172,7 @@ def _message_type(topic: str, config: TopicConfig | None) -> str:
 
 
 class _MessageSizes:
-    """How many messages of a topic were at most each bound.
+    """Histogram of the sizes of a topic's messages.
 
     Attributes:
         counts: by bucket, the last one without bound.
@@ -183,7 +184,8 @@ class _MessageSizes:
         self._seen: dict[int, int] = {}  # by queue: the queue offset up to which sizes were looked at
 
     def look(self, put_nums: int, put_bytes: int) -> Iterator[None]:
-        """Then the sum of `counts` is `put_nums`. The loop may turn after each queue that has new messages."""
+        """Count new messages until the sum of `counts` is `put_nums`. The loop may have a turn after each queue that
+        has new messages."""
         new = put_nums - sum(self.counts)
         if new == 0:
             return
@@ -205,7 +207,7 @@ class _MessageSizes:
         self.counts = counts
 
     def _sample_units(self, queue_id: int, queue: ConsumeQueue, found: list[int], new: int) -> bool:
-        """Was anything new there?"""
+        """Count new messages of one queue; returns whether there were any."""
         end = queue.max_offset
         start = max(self._seen.get(queue_id, end - new), end - _UNITS_LOOKED_AT, 0)
         self._seen[queue_id] = end

@@ -44,7 +44,8 @@ class AckMessageProcessor(RequestProcessor):
         records: ReviveRecordWriter,
         ready: Callable[[], Awaitable[None]],
     ) -> None:
-        """`ready` returns when this broker knows what was popped; RequestRefusedError if it cannot."""
+        """`ready` returns when this broker knows what was popped; it raises RequestRefusedError if that cannot be
+        known."""
         self._ready = ready
         self._own = env.own
         self._store = messages.store
@@ -120,7 +121,8 @@ class AckMessageProcessor(RequestProcessor):
         return await self._ack(ack, batch.revive_queue_id, batch.pop_time + batch.invisible_time)
 
     async def _ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
-        """The physical offset that must be safe before the client is told; 0: none; NOT_NOTED: it cannot be told.
+        """Handle one ack. Returns the physical offset that must be safe before the client is answered; 0: none;
+        NOT_NOTED: the client cannot be answered.
 
         The check point of an ack that is repeated may have ended by the first one. That one is in the log before this
         one's record, for what the store did not take before is written first."""
@@ -168,7 +170,8 @@ class AckMessageProcessor(RequestProcessor):
         self._stats.add(names.BROKER_ACK_NUMS, self._own.cluster, acks)
 
     async def _safe(self, end_offset: int) -> None:
-        """As safe as the settings promise; RequestRefusedError if it is not in time, or not in the journal."""
+        """Wait until the log up to `end_offset` is as safe as the settings promise. Raises RequestRefusedError if that
+        takes too long, or if the journal did not take the record."""
         if end_offset == NOT_NOTED:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, NOT_STORED_REMARK)
         outcome = self._acknowledgement.outcome(end_offset) if end_offset > 0 else None
@@ -179,7 +182,8 @@ class AckMessageProcessor(RequestProcessor):
     # --- invisible time ----------------------------------------------------------------------------------------------
 
     async def change_invisible_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """A new check point for one message, and an ack of the old one."""
+        """Handle a change of the invisible time: make a new check point for one message, and acknowledge the old
+        one."""
         await self._ready()
         header = ChangeInvisibleTimeRequestHeader.decode(request.ext)
         self._checks.message(

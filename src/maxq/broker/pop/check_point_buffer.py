@@ -99,15 +99,15 @@ class LiveCheckPoint:
 
 
 class Acked(NamedTuple):
-    """What became of acks: so many messages, and the physical offset that must be safe before the client is told (0:
-    there is none; NOT_NOTED: the journal could not take them)."""
+    """Outcome of acks: the number of messages, and the physical offset that must be safe before the client is answered
+    (0: none; NOT_NOTED: the journal could not take them)."""
 
     messages: int
     end_offset: int
 
 
 class LateAck(NamedTuple):
-    """Acks that a slave was told of a check point that has ended here.
+    """Acks for a check point that has ended here, which a slave was given.
 
     Attributes:
         offsets: queue offsets of the messages that were acknowledged.
@@ -119,7 +119,7 @@ class LateAck(NamedTuple):
 
 
 class CheckPointBuffer:
-    """Of one broker. Keys are those of PopCheckPoint.
+    """The check points in memory of one broker. Keys are those of PopCheckPoint.
 
     Attributes:
         journal: where every change is noted.
@@ -160,13 +160,14 @@ class CheckPointBuffer:
         return cursor[-1].next_begin if cursor else -1
 
     def is_known(self, point: PopCheckPoint) -> bool:
-        """Is there one of the same key (two pops of one queue in the same ms, from the same offset)?"""
+        """Return whether there is a check point with the same key (two pops of one queue in the same ms, from the same
+        offset)."""
         return point.key in self._live
 
     def add(self, points: list[tuple[PopCheckPoint, int, int]]) -> int:
-        """Check points of one request, with reviveQid and next_begin each; one record of the journal. Returns the
-        physical offset behind it, 0 if there is none, NOT_NOTED if it could not be written: nobody may be given them
-        then, and they come again when their invisible time is over."""
+        """Add the check points of one request, with reviveQid and next_begin each, in one record of the journal.
+        Returns the physical offset behind it, 0 if there is none, NOT_NOTED if it could not be written: the messages
+        must not be given out then, and come again when their invisible time is over."""
         if not self._live:
             self.on_filled()
         added = [self._insert(self._number(), *point) for point in points]
@@ -179,7 +180,8 @@ class CheckPointBuffer:
         return self.journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
-        """What the store did not take now comes behind everything that the journal has."""
+        """Note the outcome of a journal write: what the store did not take now comes behind everything that the journal
+        has."""
         for live in added:
             live.journal_offset = offset if offset >= 0 else self.journal.end
 
@@ -249,7 +251,8 @@ class CheckPointBuffer:
         cursor.append(live)
 
     def set_cursor(self, queue: QueueKey, offset: int) -> None:
-        """An administrator says where the group goes on; what was given away before may still be acknowledged."""
+        """Set where the group continues, on an administrator's order; what was given out before may still be
+        acknowledged."""
         self._cursors.pop(queue, None)
         topic, group, queue_id = queue
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
@@ -323,7 +326,8 @@ class CheckPointBuffer:
         return bit
 
     def mark_those(self, live: LiveCheckPoint, distances: int) -> int:
-        """`mark` of many: bit n of `distances` is the message at the check point's start offset + n. Their bits."""
+        """Do `mark` for many: bit n of `distances` stands for the message at the check point's start offset + n.
+        Returns the bits that were marked."""
         point = live.point
         diffs = point.diffs
         if diffs == _NEIGHBOURS[: len(diffs)]:  # mostly; old ones have none
@@ -336,7 +340,7 @@ class CheckPointBuffer:
         return mask
 
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
-        """`bits` were not marked before."""
+        """Mark `bits`, which were not marked before."""
         if live.twins and (of_twins := self._mark_twins(live, bits)):
             self.journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
         self._mark_alone(live, bits)
@@ -349,7 +353,7 @@ class CheckPointBuffer:
             self._end(live)
 
     def _mark_twins(self, live: LiveCheckPoint, bits: int) -> list[list[int]]:
-        """Whoever has the same messages by another receipt has them acknowledged, too. Returns numbers and bits, as the
+        """Acknowledge the same messages in all other check points that hold them. Returns numbers and bits, as the
         journal has them."""
         marked: list[list[int]] = []
         offsets = _offsets_of(live.point, bits)
@@ -373,14 +377,14 @@ class CheckPointBuffer:
             self.journal.write({"l": [[live.number, left]]})
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
-        """The journal is told what was marked. Returns the physical offset behind the record. Acks that mark nothing
-        were marked before, and are as safe as all that was noted by now (`noted_end`)."""
+        """Write to the journal what was marked. Returns the physical offset behind the record. Acks that mark nothing
+        were marked before, and are as safe as everything noted so far (`noted_end`)."""
         if not bits:
             return self.journal.noted_end()
         return self.journal.write({"a": [[live.number, mask] for live, mask in bits.items()]})[1]
 
     def ack(self, live: LiveCheckPoint, queue_offsets: list[int]) -> Acked:
-        """`mark` and `acked` of many in one."""
+        """Do `mark` and `acked` for many messages at once."""
         point = live.point
         mask = 0
         for offset in queue_offsets:
@@ -395,13 +399,14 @@ class CheckPointBuffer:
     # --- the end of a check point ------------------------------------------------------------------------------------
 
     def take_due(self) -> list[LiveCheckPoint]:
-        """Those whose time is over, oldest first. `finish` them."""
+        """Return the check points whose time is over, oldest first. Call `finish` for each."""
         now_slot = self._clock.monotonic_ms() // _SLOT_MS
         due = sorted(slot for slot in self._slots if slot <= now_slot)
         return [live for slot in due for live in self._slots[slot]]
 
     def take_old(self, before_ms: int, most: int) -> list[LiveCheckPoint]:
-        """Those popped before that moment, and the oldest of more than `most`. `finish` them."""
+        """Return the check points popped before `before_ms`, and the oldest of those beyond `most`. Call `finish` for
+        each."""
         surplus = len(self._live) - most
         old: list[LiveCheckPoint] = []
         for live in self._live.values():
@@ -473,7 +478,7 @@ class CheckPointBuffer:
         return not self._resting
 
     def _commit(self, queue: QueueKey) -> None:
-        """The group's offset moves over the ended check points at the head of the queue."""
+        """Move the group's offset past the ended check points at the head of the queue."""
         cursor = self._cursors.get(queue)
         if cursor is None:
             return
@@ -513,7 +518,7 @@ class CheckPointBuffer:
         self.finish([live for live in self._live.values() if live.queue in gone])
 
     def queues(self) -> set[QueueKey]:
-        """Of which there is something here."""
+        """Return the queues of which something is kept here."""
         return {live.queue for live in self._live.values()} | set(self._cursors)
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
@@ -561,7 +566,7 @@ class CheckPointBuffer:
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
     def keep_ended(self) -> None:
-        """This broker is a slave that acts as master: from now on it keeps in mind which messages are done here."""
+        """Keep in mind from now on which messages are done here, because this broker is a slave that acts as master."""
         self._ended_here = {}
 
     def keep_for_master(self, late: LateAck) -> None:
@@ -607,7 +612,8 @@ class CheckPointBuffer:
         ]
 
     def noted_before(self, end: int) -> list[int]:
-        """Numbers of the check points that have not ended, and of which the journal tells before this queue offset."""
+        """Return the numbers of the check points that have not ended and that the journal names before this queue
+        offset."""
         noted = [live.number for live in self._live.values() if 0 <= live.journal_offset < end]
         return noted + [row[0] for row in self._passed_on]
 
@@ -726,13 +732,13 @@ class CheckPointBuffer:
 
 
 def _offsets_of(point: PopCheckPoint, bits: int) -> list[int]:
-    """The queue offsets of those messages of a check point whose bits are set."""
+    """Return the queue offsets of those messages of a check point whose bits are set."""
     distances = point.diffs or range(point.num)
     return [point.start_offset + distance for index, distance in enumerate(distances) if bits >> index & 1]
 
 
 def _bits_of(point: PopCheckPoint, offsets: Iterable[int]) -> int:
-    """The bits of the open messages at these queue offsets, those that it has."""
+    """Return the bits of the check point's open messages among these queue offsets."""
     bits = sum(1 << index for index in {point.index_of(offset) for offset in offsets} if index >= 0)
     return bits & ~point.bit_map
 
@@ -751,7 +757,7 @@ def _held(rows: Iterable[list[Any]]) -> dict[QueueKey, set[int]]:
 def _twins(
     unknown: list[LiveCheckPoint], given: list[LiveCheckPoint], bits: dict[LiveCheckPoint, int]
 ) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
-    """Pairs of check points that hold the same message, which is open in both when `bits` are marked."""
+    """Return pairs of check points that hold the same message, which is open in both when `bits` are marked."""
     queues = {live.queue for live in unknown}
     holders: dict[tuple[QueueKey, int], list[LiveCheckPoint]] = {}
     for live in given:
@@ -786,7 +792,7 @@ def _make_twins(one: LiveCheckPoint, other: LiveCheckPoint) -> None:
 
 
 def point_of(row: list[Any]) -> PopCheckPoint:
-    """Of the journal's row."""
+    """Make a check point from a row of the journal."""
     _, topic, group, queue_id, pop_time, invisible, _, start, diffs, _, suspend, name = row[:12]
     return PopCheckPoint(
         topic, group, queue_id, start, pop_time, invisible, name, diffs, len(diffs), suspend=bool(suspend)
@@ -794,7 +800,7 @@ def point_of(row: list[Any]) -> PopCheckPoint:
 
 
 def _entry(live: LiveCheckPoint) -> list[Any]:
-    """The journal's row; see PopJournal."""
+    """Make the journal's row of a check point; see PopJournal."""
     point = live.point
     return [
         live.number, point.topic, point.group, point.queue_id, point.pop_time, point.invisible_time, live.revive_qid,

@@ -60,8 +60,8 @@ _TOPIC_AT: Final = {"live": 1, "done": 0, "orders": 0}  # the place of the topic
 
 
 def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: int) -> bytes:
-    """The answer of a slave that has read the journal before queue offset `end`, and whose log ends at physical offset
-    `log_end`."""
+    """Encode the answer of a slave that has read the journal before queue offset `end`, and whose log ends at physical
+    offset `log_end`."""
     return orjson.dumps(
         {
             "end": end,
@@ -100,7 +100,7 @@ def take_in(
 
 
 def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions) -> list[list[Any]]:
-    """The rows whose topic was not deleted since: one of that name that was made since begins anew."""
+    """Return the rows whose topic was not deleted since; a topic of that name that was made since begins anew."""
     end = told.get("log")
     rows: list[list[Any]] = told.get(name, [])
     return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
@@ -147,7 +147,7 @@ def _check(told: dict[str, Any]) -> None:
 
 
 class HandBackProcessor(RequestProcessor):
-    """The slave's end."""
+    """Answers the master's questions at a slave."""
 
     def __init__(
         self, give_way: Callable[[], None], hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]

@@ -63,7 +63,7 @@ class NotificationProcessor(RequestProcessor):
     # --- notification ------------------------------------------------------------------------------------------------
 
     def notification(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """hasMsg at once, or when there is something, or false when the time is over."""
+        """Answer hasMsg at once if there are messages, later when some arrive, or false when the time is over."""
         if not request.ext.get("bornTime"):
             request.ext["bornTime"] = str(self._clock.wall_ms())
         header = NotificationRequestHeader.decode(request.ext)
@@ -130,7 +130,7 @@ class NotificationProcessor(RequestProcessor):
     # --- peek --------------------------------------------------------------------------------------------------------
 
     def peek(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """What the group would be given next; it stays for others."""
+        """Return the messages that the group would be given next, without giving them out."""
         header = PeekMessageRequestHeader.decode(request.ext)
         topic, _ = self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
         start = self._rng.below(100)
@@ -163,7 +163,7 @@ class NotificationProcessor(RequestProcessor):
         most: int,
         buffers: list[memoryview],
     ) -> tuple[int, int]:
-        """Messages added to `buffers`, and those that wait in this queue."""
+        """Return how many messages of this queue were added to `buffers`, and how many wait in it."""
         group = header.consumer_group
         offset = self._reader.offset(topic, group, queue_id)
         waiting = max(0, self._store.max_offset(topic, queue_id) - offset)
@@ -181,7 +181,7 @@ class NotificationProcessor(RequestProcessor):
     # --- polling info ------------------------------------------------------------------------------------------------
 
     def polling_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """How many pops wait under this topic, group and queue."""
+        """Return how many pops wait for this topic, group and queue."""
         header = PollingInfoRequestHeader.decode(request.ext)
         self._checks.may_read(connection, header.topic, header.consumer_group, header.queue_id, "peeking")
         number = self._popping.waiting((header.topic, header.consumer_group, header.queue_id))

@@ -31,7 +31,7 @@ _KEPT_MS: Final = 24 * 3_600_000
 
 @dataclass(slots=True)
 class OrderInfo:
-    """The last delivery of one queue. Times in ms.
+    """The last delivery of one queue. Times are in ms.
 
     Attributes:
         offsets: queue offsets of the messages, ascending.
@@ -56,8 +56,8 @@ class OrderInfo:
         return self.next_visible.get(offset, self.pop_time + self.invisible_time)
 
     def blocked_until(self, now_ms: int) -> int:
-        """When the first message that is still invisible may be seen again; 0: none is. If the clock was set far
-        back since they were given out, all may be seen one invisible time from now."""
+        """Return when the first message that is still invisible may be seen again; 0 if none is invisible. If the clock
+        was set far back since they were given out, all may be seen one invisible time from now."""
         if self.pop_time - now_ms > self.invisible_time:
             soon_ms = now_ms + self.invisible_time
             self.next_visible |= {at: min(self.visible_again(at), soon_ms) for at in self.offsets}
@@ -67,14 +67,14 @@ class OrderInfo:
         return 0
 
     def next_offset(self) -> int:
-        """The first message that is not acknowledged, or the one behind the last."""
+        """Return the offset of the first message that is not acknowledged, or the one behind the last."""
         for index, offset in enumerate(self.offsets):
             if self.is_open(index):
                 return offset
         return self.offsets[-1] + 1
 
     def to_json(self) -> dict[str, Any]:
-        """As Java has it: offsets are the first one and distances from it."""
+        """Return Java's form: offsets are the first one and distances from it."""
         first = self.offsets[0] if self.offsets else 0
         row: dict[str, Any] = {"a": self.attempt_id} if self.attempt_id is not None else {}
         row |= {
@@ -88,7 +88,7 @@ class OrderInfo:
 
     @classmethod
     def from_json(cls, value: Any) -> "OrderInfo":
-        """RemoteProtocolError if it is none."""
+        """Build one from its JSON form. Raises RemoteProtocolError for anything else."""
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"an order info is a JSON object, not {type(value).__name__}")
         try:
@@ -108,7 +108,8 @@ class OrderInfo:
 
 
 class ConsumerOrderInfoManager(PersistentManager):
-    """Deliveries by topic, group and queue. Values are changed in place on the loop; what is written is a copy."""
+    """The last deliveries by topic, group and queue. Values are changed in place on the loop; a copy of them is
+    written."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         clock: Clock,
         is_there: Callable[[str, str], int],
     ) -> None:
-        """`is_there(topic, group)`: how many queues the topic has, 0 if it or the group is gone."""
+        """`is_there(topic, group)` returns how many queues the topic has, 0 if it or the group is gone."""
         super().__init__(disk, path)
         self._clock = clock
         self._is_there = is_there
@@ -147,7 +148,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         invisible_time: int,
         offsets: list[int],
     ) -> list[str]:
-        """Messages are given out. Returns the entries of orderCountInfo."""
+        """Note that messages are given out. Returns the entries of orderCountInfo."""
         info = OrderInfo(attempt_id, pop_time, invisible_time, offsets, self._clock.wall_ms())
         before = self.get(topic, group, queue_id)
         if before is not None:
@@ -160,7 +161,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         return [*texts, f"{mark} {queue_id} {fewest}"]
 
     def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int) -> bool:
-        """Must this attempt wait for what was given out before?"""
+        """Return whether this attempt must wait for messages that were given out before."""
         info = self.get(topic, group, queue_id)
         if info is None or not info.offsets or (info.attempt_id is not None and info.attempt_id == attempt_id):
             return False
@@ -169,14 +170,14 @@ class ConsumerOrderInfoManager(PersistentManager):
         return info.blocked_until(self._clock.wall_ms()) > 0
 
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
-        """An administrator says where the group goes on."""
+        """Lift the block of a queue, because an administrator sets where the group continues."""
         if self._table.get(f"{topic}@{group}", {}).pop(queue_id, None) is not None:
             self.is_dirty = True
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, committed: int) -> int:
-        """A message is acknowledged. Returns the offset to commit, NO_COMMIT for an ack of an earlier delivery, ILLEGAL
-        for a message that was not given out. Of a delivery that nobody knows, the first message behind `committed`
-        counts alone: who knows whether those before another one were acknowledged?"""
+        """Acknowledge a message. Returns the offset to commit, NO_COMMIT for an ack of an earlier delivery, ILLEGAL for
+        a message that was not given out. Of an unknown delivery only the first message behind `committed` counts,
+        because nobody knows whether the messages before another one were acknowledged."""
         info = self.get(topic, group, queue_id)
         if info is None:
             return offset + 1 if offset == max(committed, 0) else NO_COMMIT
@@ -194,7 +195,7 @@ class ConsumerOrderInfoManager(PersistentManager):
     def change_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
     ) -> bool:
-        """When the message may be seen again. False: it is not of the last delivery."""
+        """Set when the message may be seen again. Returns False if it is not of the last delivery."""
         info = self.get(topic, group, queue_id)
         if info is None or info.pop_time != pop_time:
             return False
@@ -208,7 +209,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         self.is_dirty = True
 
     def blocks(self) -> list[tuple[str, str, int, int]]:
-        """(topic, group, queue id, until when) of the queues that are blocked now."""
+        """Return (topic, group, queue id, until when) of the queues that are blocked now."""
         now_ms = self._clock.wall_ms()
         return [
             (*_split(key), queue_id, until_ms)
@@ -270,7 +271,7 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _counts(before: OrderInfo, now: OrderInfo) -> dict[int, int]:
-    """How often each message of `now` was given out before; the same attempt asking again does not count."""
+    """Return how often each message of `now` was given out before; the same attempt asking again does not count."""
     if before.attempt_id is not None and before.attempt_id == now.attempt_id:
         return before.counts
     again = set(before.offsets)

@@ -18,7 +18,7 @@ QueueKey = tuple[str, str, int]
 
 
 class OrderService:
-    """Of one broker. Queues are topic, group and queue id.
+    """Keeps the ordered deliveries of one broker. Queues are topic, group and queue id.
 
     Attributes:
         table: the deliveries.
@@ -44,11 +44,11 @@ class OrderService:
         self.unsaved = -1
 
     def is_blocked(self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int) -> bool:
-        """Must this attempt wait for what was given out before?"""
+        """Return whether this attempt must wait for messages that were given out before."""
         return self.table.is_blocked(topic, group, queue_id, attempt_id, invisible_time)
 
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
-        """An administrator says where the group goes on."""
+        """Lift the block of a queue, because an administrator sets where the group continues."""
         self.table.clear_block(topic, group, queue_id)
 
     def delivered(
@@ -64,8 +64,9 @@ class OrderService:
         committed: int,
         remote: str,
     ) -> tuple[list[str], int]:
-        """Messages are given out from offset `committed` on. Returns the entries of orderCountInfo, and the physical
-        offset that must be safe before the client gets them (0: none; NOT_NOTED: they must not be given out)."""
+        """Note that messages are given out from offset `committed` on. Returns the entries of orderCountInfo, and the
+        physical offset that must be safe before the client gets them (0: none; NOT_NOTED: they must not be given
+        out)."""
         entries = self.table.delivered(
             topic, group, queue_id,
             attempt_id=attempt_id, pop_time=pop_time, invisible_time=invisible_time, offsets=offsets,
@@ -94,7 +95,8 @@ class OrderService:
     def change_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
     ) -> int:
-        """When a message may be seen again, if it is not acknowledged. The physical offset as `ack`."""
+        """Set when a message may be seen again, if it is not acknowledged. Returns the physical offset as `ack`
+        does."""
         if offset < self._offsets.query_offset(group, topic, queue_id):
             return self._journal.noted_end()
         if not self.table.change_visible_time(topic, group, queue_id, offset, pop_time, visible_ms):
@@ -141,11 +143,11 @@ class OrderService:
                 self.unsaved = offset
 
     def hand_back(self) -> list[list[Any]]:
-        """All deliveries, in the form of the journal's rows."""
+        """Return all deliveries, in the form of the journal's rows."""
         return [self._row(*of_queue) for of_queue in self.table.rows()]
 
     def take_back(self, rows: list[list[Any]]) -> None:
-        """Deliveries of a slave that acted as master, and the acks that it was told."""
+        """Take back the deliveries of a slave that acted as master, and the acks that it was given."""
         for topic, group, queue_id, committed, row in rows:
             info, own = OrderInfo.from_json(row), self.table.get(topic, group, queue_id)
             if own is not None and own.pop_time > info.pop_time:

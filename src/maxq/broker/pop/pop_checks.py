@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
 
 
 class PopFilters:
-    """Filters that pops carry, built once."""
+    """Filters that pops carry, each built once."""
 
     def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings
@@ -41,8 +41,8 @@ class PopFilters:
     def of(
         self, topic: str, expression: str | None, kind: str | None
     ) -> tuple[SubscriptionData, PropertyFilter | None]:
-        """The subscription, and the filter on properties unless it goes by tags. RequestRefusedError if it is wrong, or
-        property filters are off."""
+        """Return the subscription, and the filter on properties unless the expression selects tags. Raises
+        RequestRefusedError if it is wrong, or if property filters are off."""
         found = self._subscriptions.from_header(topic, expression or "*", kind or "TAG")
         if isinstance(found, Refusal):
             raise RequestRefusedError(found.code, found.remark)
@@ -71,7 +71,8 @@ class PopFilters:
 
 
 class PopChecks:
-    """Of one broker. Every method raises RequestRefusedError with what a client is told.
+    """Checks requests of pop consumers for one broker. Every method raises RequestRefusedError with the text for the
+    client.
 
     Attributes:
         filters: what pops, notifications and peeks filter by.
@@ -86,7 +87,7 @@ class PopChecks:
         self._store = messages.store
 
     def may_read(self, connection: Connection, topic: str, group: str, queue_id: int, doing: str) -> Allowed:
-        """`doing`: in the remark; queue_id -1: any."""
+        """Check that the client may read. `doing` goes into the remark; queue_id -1: any queue."""
         permission = self._settings.broker.broker_permission
         if not permission & PERM_READ:
             raise RequestRefusedError(
@@ -128,7 +129,7 @@ class PopChecks:
         return config
 
     def retry_topic(self, topic: str, group: str) -> None:
-        """Is `topic`, if it is a retry topic of `group` in the older spelling, no other group's?"""
+        """Check that `topic`, if it is a retry topic of `group` in the older spelling, is not another group's."""
         if topic.startswith(retry_topic_v1("", group)) and self._groups.has_retry_topic(topic):
             raise RequestRefusedError(
                 ResponseCode.NO_PERMISSION,
@@ -139,8 +140,8 @@ class PopChecks:
     def message(
         self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, *, may_be_end: bool
     ) -> None:
-        """Is there such a message, of which the group may tell something? `may_be_end`: the offset behind the last one
-        counts, too."""
+        """Check that there is such a message, and that the group may name it. `may_be_end`: the offset behind the last
+        message is valid too."""
         self.retry_topic(topic, group)
         config = self.topic(topic)
         if not 0 <= queue_id < config.read_queue_nums:

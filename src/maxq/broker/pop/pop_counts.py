@@ -13,7 +13,7 @@ SCAN_BOUNDS_MS: Final = (1, 10, 100, 1_000, 2_000, 3_000)
 
 
 class PopCounts:
-    """Since the start. Types of records are CK and ACK.
+    """Counts since the start. Types of records are CK and ACK.
 
     Attributes:
         put: records for the revive topic, by group, topic, type and status of the put.
@@ -36,6 +36,6 @@ class PopCounts:
                 del table[key]
 
     def scanned(self, took_ms: int) -> None:
-        """One look at all check points in memory."""
+        """Note how long one look at all check points in memory took."""
         self.scans[bisect_left(SCAN_BOUNDS_MS, took_ms)] += 1
         self.scan_ms += took_ms

@@ -157,14 +157,14 @@ class PopJournal:
         return self._store.max_offset(JOURNAL_TOPIC, 0)
 
     def commit(self, offset: int) -> None:
-        """Everything before queue offset `offset` is not needed any more."""
+        """Note that everything before queue offset `offset` is not needed any more."""
         if offset != self._committed:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
 
     def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
-        """(queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of those
-        that are still needed."""
+        """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of
+        those that are still needed."""
         if begin is None:
             begin = self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
         offset = max(begin, self._store.min_offset(JOURNAL_TOPIC, 0), 0)
@@ -188,7 +188,7 @@ class PopJournal:
         return offset, self._without_deleted(value, physical_offset)
 
     def _without_deleted(self, entries: dict[str, list[Any]], physical_offset: int) -> dict[str, list[Any]]:
-        """Without rows of topics that were deleted behind this record: a topic made again has none of their places."""
+        """Remove rows of topics that were deleted behind this record: a topic made again has none of their places."""
         deletions = self._store.deletions
         if physical_offset >= deletions.newest:
             return entries
@@ -228,7 +228,7 @@ def check_row(row: Any, kinds: tuple[_Kind, ...]) -> None:
 
 
 def _body(record: memoryview) -> memoryview:
-    """Without the cost of decoding the rest."""
+    """Return the body of a record without decoding the rest."""
     at = body_size_at(sys_flag_of(record))
     size = int.from_bytes(record[at : at + 4], "big")
     if at + 4 + size > len(record):

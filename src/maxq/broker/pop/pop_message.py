@@ -66,11 +66,12 @@ class PopMessageProcessor(RequestProcessor):
         return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
 
     def roll_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """mqadmin exportPopRecord: no check points are in RocksDB, so that nothing is to be moved out of it."""
+        """Answer mqadmin exportPopRecord: there are no check points in RocksDB that would have to be moved out of
+        it."""
         return request.reply()
 
     def pop(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """The first pass: answer, or park."""
+        """Answer a pop in its first pass, or park it."""
         if not request.ext.get("bornTime"):
             request.ext["bornTime"] = str(self._clock.wall_ms())
         return self._pass(connection, request, may_wait=True)
@@ -140,10 +141,10 @@ class PopMessageProcessor(RequestProcessor):
     def _when_noted(
         self, connection: Connection, request: RemotingCommand, reply: RemotingCommand, found: PopFound
     ) -> RemotingCommand | None:
-        """The answer, when what was given away is as safe as the settings promise: after a crash or a change of master
-        an ack of what nobody knows to have been given would be in vain, and another consumer may have the message. A
-        slave that is late gets it when it is back, unless it has acted as master meanwhile; a disk that is late may
-        have failed."""
+        """Return the answer when what was given out is as safe as the settings promise: after a crash or a change of
+        master, an ack of a message that nobody knows to have been given out would be in vain, and another consumer
+        may have the message. A slave that is late gets the record when it is back, unless it has acted as master
+        meanwhile; a disk that is late may have failed."""
         if found.end_offset == NOT_NOTED:
             return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
         since, reign = self._later.rules, self._service.reign
@@ -167,8 +168,8 @@ class PopMessageProcessor(RequestProcessor):
         return reply
 
     def _may_give(self, code: ResponseCode, reign: int) -> bool:
-        """What was given away when the service began its `reign`th time as the active one? Where a slave does not know
-        of it, it may have given the messages to others since."""
+        """Return whether messages may be given out that were taken when the service began its `reign`th time as the
+        active one. Where a slave does not know of them, it may have given the messages to others since."""
         return code is ResponseCode.SUCCESS or self._service.is_as_in(reign)
 
     def _nothing(
@@ -220,7 +221,7 @@ class PopMessageProcessor(RequestProcessor):
         return last
 
     def _go_on(self, ask: PopAsk, found: PopFound) -> None:
-        """The pop waits. What it looked at did not match, and there is more: it goes on in one of the next turns."""
+        """Continue a pop in one of the next turns, because what it looked at did not match and there is more."""
         if found.passed and found.rest_num > 0:
             self._polling.poke(ask.topic.topic_name, ask.group.group_name, ask.queue_id)
 

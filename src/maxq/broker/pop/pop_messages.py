@@ -42,7 +42,7 @@ _RECORD_FILES: Final = (".sst", ".log")
 
 
 class PopMessages:
-    """A Feature.
+    """The feature of popping.
 
     Attributes:
         acks: the batch path of acks.
@@ -150,7 +150,7 @@ class PopMessages:
         self._tasks.every("waiting pops", _SAFETY_NET_SECONDS, self._look_again)
 
     async def shutdown(self) -> None:
-        """See Feature: what is open is handed over to the revive topic."""
+        """Shut down (see Feature), and hand what is open over to the revive topic."""
         await self._tasks.stop()
         self.polling.stop()
         self.notified.stop()
@@ -170,16 +170,16 @@ class PopMessages:
             self._wake(normal_topic(topic, group), group, queue_id)
 
     def sends_nothing(self) -> bool:
-        """Does this slave leave what goes to other groups to its master?"""
+        """Return whether this slave leaves to its master what goes to other groups."""
         return not self._failover.services.is_running or (self._gives_way and self.leaves_deliveries())
 
     def leaves_deliveries(self) -> bool:
-        """Are deliveries left to another broker of the group, which is there, or may be?"""
+        """Return whether deliveries are left to another broker of the group that is there, or may be."""
         return self.service.gives_way() is not None or self._failover.acting.doubt() is not None
 
     async def _rest(self) -> None:
-        """A slave whose master comes back sends nothing to other groups, for the master would deliver it once more. The
-        slot of the timer that is open is delivered before."""
+        """Send nothing to other groups when a slave's master comes back, because the master would deliver it once more.
+        The timer's open slot is delivered before."""
         if not self._own.is_master and self._settings.broker.enable_remote_escape:
             self._gives_way = False
             await self._timer.wait_idle()
@@ -192,7 +192,8 @@ class PopMessages:
         self.notified.watch_again()
 
     def _delivered_until(self) -> int:
-        """See PopReviveService. Until the timer delivers, acks may be in it."""
+        """Return the time up to which the timer has delivered (see PopReviveService). Until the timer delivers, acks
+        may wait in it."""
         if not self._settings.store.timer_wheel_enable:
             return self._clock.wall_ms()
         return self._timer.timer.read_time_ms if self._timer.is_dequeuing else 0
@@ -205,13 +206,13 @@ class PopMessages:
         return self._queue_count(topic) if group in self._groups.subscription_group_table else 0
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """A topic that comes again under its name begins anew."""
+        """Forget what is kept of deleted topics: a topic that is made again under the same name begins anew."""
         gone = set(deleted)
         if gone:
             self.buffer.forget([queue for queue in self.buffer.queues() if queue[0] in gone])
 
     async def _read_elsewhere(self, broker_name: str, topic: str, queue_id: int, offset: int) -> MessageExt | None:
-        """One message of another broker: what a slave gave out while it acted as master was noted here."""
+        """Read one message from another broker: what a slave gave out while it acted as master was noted here."""
         header = PullMessageRequestHeader(
             _READER, topic, queue_id, offset, 1, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, subscription="*",
             expression_type="TAG",

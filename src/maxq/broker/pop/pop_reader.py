@@ -58,7 +58,7 @@ _NOTHING_FOR_IT: Final = (
 
 
 class PopAsk(NamedTuple):
-    """A request that passed the checks. Times in ms; queue_id -1: any."""
+    """A request that passed the checks. Times are in ms; queue_id -1: any queue."""
 
     remote: str
     group: SubscriptionGroupConfig
@@ -101,7 +101,7 @@ class PopFound:
     end_offset: int = 0
 
     def noted(self, end_offset: int) -> None:
-        """The journal has this, up to `end_offset`, or NOT_NOTED."""
+        """Note that the journal has this, up to `end_offset`, or NOT_NOTED."""
         self.end_offset = NOT_NOTED if NOT_NOTED in (end_offset, self.end_offset) else max(end_offset, self.end_offset)
 
 
@@ -155,7 +155,7 @@ class PopReader:
         return found
 
     def _by_priority(self, ask: PopAsk) -> bool:
-        """Are queues of higher numbers read first, this time?"""
+        """Return whether queues with higher numbers are read first this time."""
         if ask.order or ask.topic.attributes.get(MESSAGE_TYPE) != PRIORITY_TYPE:
             return False
         factor = ask.group.attributes.get(PRIORITY_FACTOR, "100")
@@ -166,8 +166,8 @@ class PopReader:
         return broker.pop_from_retry_probability_for_priority if by_priority else broker.pop_from_retry_probability
 
     def _retry_topic(self, ask: PopAsk, chance: int) -> TopicConfig | None:
-        """The one this request reads: with enableRetryTopicV2 every second one takes that of the older spelling, which
-        never is another group's."""
+        """Return the retry topic that this request reads. With enableRetryTopicV2 every second request reads the one of
+        the older spelling, which is never another group's."""
         broker = self._settings.broker
         topic, group = ask.topic.topic_name, ask.group.group_name
         name, newer = retry_topic_v1(topic, group), retry_topic_v2(topic, group)
@@ -183,8 +183,8 @@ class PopReader:
         return self._left_by_another(name, ask.topic) if config is None else config
 
     def _left_by_another(self, name: str, topic: TopicConfig) -> TopicConfig | None:
-        """The retry topic that is in the log and not in the table: a master made it, and died before its slaves asked
-        for its topics."""
+        """Return the retry topic that is in the log but not in the table: a master made it, and died before its slaves
+        asked for its topics."""
         if self._store.max_offset(name, 0) <= 0:
             return None
         queues = topic.read_queue_nums if self._settings.broker.use_separate_retry_queue else 1
@@ -241,7 +241,7 @@ class PopReader:
         found.rest_num += max(0, result.max_offset - result.next_begin_offset)
 
     def _is_late(self, ask: PopAsk, found: PopFound) -> bool:
-        """Has the filter looked at messages for so long that other queues must wait for the next pop?"""
+        """Return whether the filter has examined messages for so long that other queues must wait for the next pop."""
         if ask.wanted is None or not (found.passed or found.count):
             return False
         return self._clock.monotonic_ns() - self._began_ns > EXAMINE_NS
@@ -294,7 +294,7 @@ class PopReader:
             found.buffers += result.buffers
 
     def _offsets_of(self, config: TopicConfig, queue_id: int, offset: int, result: GetMessageResult) -> list[int]:
-        """Queue offset of each record."""
+        """Return the queue offset of each record."""
         is_batch = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
         if result.message_count == result.next_begin_offset - offset and not is_batch:
             return list(range(offset, result.next_begin_offset))
@@ -308,8 +308,8 @@ class PopReader:
     def _under_own_topic(
         self, ask: PopAsk, topic: str, offset: int, result: GetMessageResult, found: PopFound
     ) -> list[memoryview]:
-        """Records of a retry topic as the group knows them: under the topic they were sent to, each with its receipt
-        handle, which tells where it really is."""
+        """Return records of a retry topic under the topic to which they were sent, each with its receipt handle, which
+        tells where the record really is."""
         encoded = []
         for view in result.buffers:
             for record in _records(view):
@@ -356,7 +356,7 @@ class PopReader:
 
 
 def _records(view: memoryview) -> list[memoryview]:
-    """The records of a buffer."""
+    """Split a buffer into its records."""
     records, position = [], 0
     while position < len(view):
         size = size_of(view, position)

@@ -65,13 +65,13 @@ class _Queue:
 
     @property
     def reached(self) -> int:
-        """The offset of the last record that is not needed any more."""
+        """Return the offset of the last record that is not needed any more."""
         oldest = next(iter(self.points.values()), None)
         return (self.position if oldest is None else oldest.revive_offset) - 1
 
 
 class PopReviveService:
-    """Of one broker; works between `start` and `stop`.
+    """Reads the revive topic of one broker, between `start` and `stop`.
 
     Attributes:
         records: writes check points and acks into the revive topic.
@@ -119,7 +119,7 @@ class PopReviveService:
         self.revived = 0
 
     def start(self) -> None:
-        """Go on from the committed offsets, or the queue's end if that lies before."""
+        """Start at the committed offsets, or at the queue's end if that lies before."""
         topic = self.records.topic
         self._kept = self._buffer.kept_for_master()
         self._queues = [
@@ -142,7 +142,8 @@ class PopReviveService:
             self._noted.setdefault(queue_id, {})[at] = offset
 
     def oldest_needed(self) -> int:
-        """Queue offset of the first journal record that tells of something above the committed offsets; -1: none."""
+        """Return the queue offset of the first journal record that concerns something above the committed offsets; -1
+        if there is none."""
         return min((next(iter(queue.done.values())) for queue in self._queues if queue.done), default=-1)
 
     def stop(self) -> None:
@@ -152,11 +153,12 @@ class PopReviveService:
 
     @property
     def waiting(self) -> int:
-        """Check points that came and are not handled."""
+        """Return the check points that were read and are not handled yet."""
         return sum(len(queue.points) for queue in self._queues)
 
     def behind(self, queue_id: int) -> tuple[int, int]:
-        """(messages of the revive queue that were not read, ms by which the oldest check point there is late)."""
+        """Return the number of messages of the revive queue that were not read, and by how many ms the oldest check
+        point is late."""
         if queue_id >= len(self._queues):
             return 0, 0
         queue = self._queues[queue_id]
@@ -182,9 +184,9 @@ class PopReviveService:
         return done
 
     async def _shown_until(self) -> int:
-        """Acks that the timer was to deliver before that moment (wall ms) can be read here; 0: nobody knows. What is
-        delivered is not seen before it is as safe as the settings promise, and after a pause the timer may have made up
-        for seconds by then."""
+        """Return the wall-clock time, in ms, up to which acks that the timer was to deliver can be read here; 0:
+        unknown. What is delivered is not seen before it is as safe as the settings promise, and after a pause the
+        timer may have made up for seconds by then."""
         until_ms, end = self._delivered_until(), self._store.appended_offset
         for _ in range(_SHOWN_TRIES):
             if self._store.confirm_offset >= end:
@@ -332,7 +334,7 @@ class PopReviveService:
         return point.revive_time + _LATE_ACKS_MS + (0 if is_own else _PASSED_ON_MS)
 
     async def _put_again(self, old: PopCheckPoint, offset: int, queue_id: int) -> bool:
-        """A message that could not be revived gets a check point of its own, and more time each try."""
+        """Give a message that could not be revived a check point of its own, with more time at each try."""
         times = old.re_put_times
         if times >= len(_AGAIN_SECONDS) and self._settings.broker.skip_when_ck_re_put_reach_max_times:
             log.warning("message %d of %s-%d is given up after %d tries", offset, old.topic, old.queue_id, times)

@@ -47,7 +47,7 @@ _READY_SECONDS: Final = 2.0
 
 
 class PopService:
-    """Of one broker.
+    """The pop service of one broker.
 
     Attributes:
         reign: how often this broker has become its group's active one.
@@ -101,7 +101,7 @@ class PopService:
         self.reign = 0
 
     def not_ready(self) -> Refusal | None:
-        """Why this broker gives no messages now; None if it does."""
+        """Return why this broker gives out no messages now; None if it does."""
         if not self._services.is_running:
             return Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -120,8 +120,8 @@ class PopService:
         return None
 
     def is_as_in(self, reign: int) -> bool:
-        """May what this broker gave away when `reign` was this number be given now? Not if it was replaced since, or
-        may have been."""
+        """Return whether what this broker took for a pop when `reign` was this number may be given out now. It may not
+        if another broker has taken over since, or may have."""
         return self.reign == reign and self.not_ready() is None
 
     async def ready(self) -> None:
@@ -171,7 +171,8 @@ class PopService:
         return hand_back.encode(self._read_end, self._buffer, self._orders, self._store.max_physical_offset)
 
     def gives_way(self) -> str | None:
-        """Why this slave, which acts as master, promises nothing now: its master took what it kept. None: it does."""
+        """Return why this slave, which acts as master, promises nothing now (its master took over what it kept); None
+        if it does."""
         if not self._held_until_ms:  # which ends when this broker begins to act once more
             return None
         return "its master comes back, and has taken what was promised here"
@@ -269,7 +270,7 @@ class PopService:
         return hand_back.without(told, taken) if taken else told
 
     async def _ack_late(self, late: LateAck) -> None:
-        """The check point is in the revive topic, or has been revived."""
+        """Apply an ack whose check point is in the revive topic, or was revived."""
         point = late.point
         ack = AckMsg(
             point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.broker_name,
@@ -286,8 +287,8 @@ class PopService:
         self._ready.set()
 
     def _is_held(self) -> bool:
-        """Does it wait for a master to take over what it handed back, or until it is sure that it is the active
-        broker? Another broker may have been told acks of what looks open here."""
+        """Return whether this broker waits for a master to take over what it handed back, or until it is sure that it
+        is the active broker. Another broker may have been told acks of what looks open here."""
         if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
             log.warning("the master that asked for what was popped here did not come: going on")
             self._services.begin_again()
@@ -295,7 +296,8 @@ class PopService:
         return self._held_until_ms > 0 or self._acting.doubt() is not None
 
     async def _pause(self) -> None:
-        """A tenth of a second while check points are open; else until one comes, or the revive topic is looked at."""
+        """Wait a tenth of a second while check points are open; else until one comes, or until the revive topic is to
+        be read."""
         if len(self._buffer):
             await asyncio.sleep(_TICK_SECONDS)
             return
@@ -425,7 +427,8 @@ class PopService:
             await asyncio.sleep(0)
 
     async def _put_acks(self, live: LiveCheckPoint, given: list[int]) -> PutMessageResult:
-        """What was acknowledged while a slave that acts as master gave the check point to another group."""
+        """Write acks for what was acknowledged while a slave that acts as master gave the check point to another
+        group."""
         point = live.point
         offsets = sorted(set(given) - set(point.open_offsets()))
         ack = AckMsg(
@@ -435,8 +438,9 @@ class PopService:
         return await self._records.put_ack(ack, live.revive_qid, point.revive_time)
 
     def _commit_journal(self, *, at_once: bool = False) -> None:
-        """A start reads from the first record that tells of something open, of what was revived above the committed
-        offsets of the revive topic, or of a queue in order that is not in the file yet.
+        """Commit the journal up to the first record that a start needs: one that concerns something open, something
+        that was revived above the committed offsets of the revive topic, or an ordered queue that is not in the file
+        yet.
 
         What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
         this one newer than a group's."""
@@ -446,8 +450,8 @@ class PopService:
             self._journal.commit(self._needed if at_once else before)
 
     def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
-        """Are topic, group and queue still there? A topic that is in the log is there, whether or not the table has it:
-        see RetryWriter."""
+        """Return whether topic, group and queue still exist. A topic that is in the log exists, whether or not the
+        table has it: see RetryWriter."""
         known = self._topics.select_topic_config(topic) is not None or self._store.max_offset(topic, queue_id) > 0
         return known and group in self._groups.subscription_group_table
 

@@ -67,7 +67,7 @@ class RetryWriter:
         self._passed_over = PassedOver(log)
 
     def go_on_with(self, interrupted: UnfinishedRevives) -> None:
-        """What a kill left half done is not done twice."""
+        """Continue with what a kill left half done, so that nothing is done twice."""
         self._interrupted = interrupted
 
     async def revive(self, point: PopCheckPoint) -> list[int]:
@@ -158,8 +158,8 @@ class RetryWriter:
         )  # fmt: skip
 
     async def _make_retry_topic(self, point: PopCheckPoint) -> str:
-        """Its name. If it is new, it is on the disk before a message is in it: a topic that a kill made unknown would
-        be read by nobody."""
+        """Make the retry topic of a check point and return its name. A new topic is on the disk before a message is in
+        it: nobody would read a topic that a kill made unknown."""
         topic = point.topic
         if not is_retry_topic(topic):
             topic = retry_topic_v1(point.topic, point.group)
@@ -180,8 +180,8 @@ class RetryWriter:
 
 
 def _singles(message: MessageExt) -> list[MessageExt]:
-    """The messages of an inner batch, for retry topics have ordinary queues; of any other, or if nobody can read it,
-    itself."""
+    """Return the messages of an inner batch one by one, because retry topics have ordinary queues; of any other
+    message, or of a batch that cannot be read, the message itself."""
     if not message.sys_flag & MessageSysFlag.INNER_BATCH:
         return [message]
     sys_flag = message.sys_flag & ~(MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP)
@@ -197,13 +197,13 @@ def _singles(message: MessageExt) -> list[MessageExt]:
 
 
 def _named(point: PopCheckPoint, offset: int) -> tuple[str, int, str, int, str]:
-    """For PassedOver."""
+    """Return the fields that name a message for PassedOver."""
     name = "message %d of %s-%d, which %s did not acknowledge and gets again later,"
     return name, offset, point.topic, point.queue_id, point.group
 
 
 def _properties(point: PopCheckPoint, message: MessageExt) -> dict[str, str]:
-    """Of a copy: when its message was given out first, and to whom."""
+    """Return the properties of a copy: when its message was given out first, and to whom."""
     properties = dict(message.properties)
     if message.reconsume_times == 0 or const.PROPERTY_FIRST_POP_TIME not in properties:
         properties[const.PROPERTY_FIRST_POP_TIME] = str(point.pop_time)

@@ -41,7 +41,7 @@ class ReviveRecordWriter:
 
     @property
     def topic(self) -> str:
-        """The revive topic of this cluster."""
+        """Name of the revive topic of this cluster."""
         return REVIVE_TOPIC_PREFIX + self._own.cluster
 
     async def put_check_point(self, point: PopCheckPoint, revive_qid: int) -> PutMessageResult:
@@ -52,8 +52,8 @@ class ReviveRecordWriter:
         return result
 
     async def put_ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> PutMessageResult:
-        """Have it come behind its check point. A slave that acts as master cannot: in another group it would not meet
-        its check point."""
+        """Store an ack behind its check point. A slave that acts as master cannot: in another group the ack would not
+        meet its check point."""
         if self._own.broker_id != MASTER_ID:
             return PutMessageResult(
                 PutMessageStatus.SERVICE_NOT_AVAILABLE,
@@ -66,7 +66,8 @@ class ReviveRecordWriter:
         return result
 
     def _latest_ms(self) -> int:
-        """As long as the timer keeps something; what comes before its time waits behind the revive topic."""
+        """Return the longest time, in ms, for which the timer keeps a message; what comes before its time waits behind
+        the revive topic."""
         return self._clock.wall_ms() + self._settings.store.timer_max_delay_sec * 1000 - ACK_INTERVAL_MS
 
     async def _store(self, body: bytes, tag: str, key: str, revive_qid: int, deliver_ms: int) -> PutMessageResult:

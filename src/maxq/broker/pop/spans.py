@@ -11,7 +11,7 @@ class Spans:
     """Holds at most MOST_SPANS ranges: where more would be needed, the lowest offsets are forgotten."""
 
     def __init__(self, bounds: Iterable[int] = ()) -> None:
-        """`bounds`: what `bounds` said of another one."""
+        """`bounds`: what `bounds` of another instance returned."""
         self._starts: list[int] = []
         self._ends: list[int] = []
         flat = list(bounds)

@@ -22,7 +22,7 @@ Key = tuple[str, str, int, int, int, str]
 
 
 class UnfinishedRevives:
-    """What a kill left half done, as found at one start."""
+    """Work that a kill left half done, as one start finds it."""
 
     def __init__(self, store: MessageStore, noted_until: int) -> None:
         """`noted_until`: physical offset of the journal's last record."""
@@ -52,12 +52,12 @@ class UnfinishedRevives:
         return found is not None
 
     def _reaches_back(self, topic: str, queue_id: int) -> bool:
-        """Does a queue have messages from before the start?"""
+        """Return whether a queue has messages from before the start."""
         first = self._store.queue_units(topic, queue_id, max(self._store.min_offset(topic, queue_id), 0), 1)
         return bool(first) and first[0][0] < self._end
 
     def _records(self, topic: str, queue_id: int) -> list[MessageExt]:
-        """Those of a queue that were not noted."""
+        """Return those messages of a queue that the journal does not name."""
         end = self._store.max_offset(topic, queue_id)
         begin = max(end - _UNITS, self._store.min_offset(topic, queue_id), 0)
         if end <= begin:

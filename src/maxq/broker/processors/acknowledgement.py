@@ -25,7 +25,7 @@ _NOBODY_KNOWS = "nobody can say whether {} is stored: the group has not committe
 
 
 def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:
-    """The remark of an answer with a `code` of `Acknowledgement.when` that is not SUCCESS.
+    """Return the remark of an answer with a `code` of `Acknowledgement.when` that is not SUCCESS.
 
     Args:
         what: what was stored, with its article: "the ack".
@@ -35,10 +35,11 @@ def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:
 
 
 class ReplicaAcks(Protocol):
-    """What replication says about a put (HAService, GroupTransferService)."""
+    """Interface to replication for what a put has to wait for (HAService, GroupTransferService)."""
 
     def refusal(self) -> str | None:
-        """Why nothing may be stored now (too few replicas in sync), with measured value, limit and remedy."""
+        """Return why nothing may be stored now (too few replicas in sync), with measured value, limit and remedy; None
+        if messages may be stored."""
         ...
 
     def asks(self) -> bool:
@@ -52,7 +53,8 @@ class ReplicaAcks(Protocol):
 
 
 class Acknowledgement:
-    """What sends of one broker wait for. Without replicas only the disk counts."""
+    """Waits for the disk and the replicas before a send of this broker is answered. Without replicas only the disk
+    counts."""
 
     refusal_code = ResponseCode.SYSTEM_ERROR  # of what `refusal` refuses
 
@@ -65,8 +67,8 @@ class Acknowledgement:
         self._replicas = replicas
 
     def refusal(self) -> str | None:
-        """The remark of an answer with `refusal_code` (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on. Ask before anything
-        is stored."""
+        """Return the remark of an answer with `refusal_code` (IN_SYNC_REPLICAS_NOT_ENOUGH); None if messages may be
+        stored. Ask before anything is stored."""
         return None if self._replicas is None else self._replicas.refusal()
 
     def may_wait(self) -> bool:
@@ -97,7 +99,7 @@ class Acknowledgement:
         self._store.write_buffered()
 
     def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
-        """`when` for a coroutine: None for SUCCESS now, else a future."""
+        """Do what `when` does, for a coroutine: return None for an immediate SUCCESS, else a future."""
         future: asyncio.Future[ResponseCode] = asyncio.get_running_loop().create_future()
 
         def done(code: ResponseCode) -> None:
@@ -108,7 +110,7 @@ class Acknowledgement:
 
 
 class _DiskAndReplicaWait:
-    """The answers of disk and replicas for one wait; None while an answer is missing."""
+    """The answers of disk and replicas to one wait; None while an answer is missing."""
 
     __slots__ = ("_done", "_sample", "copied", "flushed")
 

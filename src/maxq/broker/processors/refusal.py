@@ -17,7 +17,7 @@ class Refusal:
     forbidden_type: str = ""  # of pulls answered NO_PERMISSION: which permission was missing (ForbiddenType.java)
 
     def reply_to(self, request: RemotingCommand, ext: dict[str, str] | None = None) -> RemotingCommand:
-        """The answer; `ext` as is, plus forbiddenType if there is one."""
+        """Make the answer; `ext` as given, plus forbiddenType if there is one."""
         if self.forbidden_type:
             ext = {**(ext or {}), "forbiddenType": self.forbidden_type}
         return request.reply(self.code, self.remark, ext)

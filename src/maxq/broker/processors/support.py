@@ -23,7 +23,7 @@ UNSET_CODE_REMARK: Final = "not set any response code"
 
 
 class Registers(Protocol):
-    """Whatever answers request codes."""
+    """Interface of what registers processors for request codes."""
 
     def register(self, server: RemotingServer) -> None:
         """Take them."""
@@ -43,7 +43,7 @@ class RequestProcessor(ABC):
 
 
 def body_reply(request: RemotingCommand, body: JsonBody, ext: dict[str, str] | None = None) -> RemotingCommand:
-    """Success with a JSON body."""
+    """Make a successful reply with a JSON body."""
     return request.reply(ResponseCode.SUCCESS, None, ext, body.encode())
 
 
@@ -67,12 +67,12 @@ def refuse_queue_nums(what: str, nums: int, most: int, known: int = 0) -> None:
 
 
 def topic_not_exist(topic: str) -> RequestRefusedError:
-    """17, as most admin requests word it."""
+    """Make the error with code 17, worded as for most admin requests."""
     return RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
 
 
 def forwarded_reply(request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    """A client's answer, as the answer to the request that was forwarded to it."""
+    """Make the answer to a forwarded request from the client's answer."""
     remark = answer.remark
     if answer.code == ResponseCode.SUCCESS and remark == UNSET_CODE_REMARK:
         remark = None
@@ -91,7 +91,8 @@ def page_of(
     version: DataVersion,
     broker: BrokerConfig,
 ) -> dict[str, T]:
-    """The part of a metadata table (topics, groups) that a request wants: all of it, unless it names a place and count.
+    """Return the part of a metadata table (topics, groups) that a request wants: all of it, unless it names a start and
+    a count.
 
     A reader whose `dataVersion` is not the table's starts again from the first name.
     """

@@ -26,15 +26,15 @@ _DELAYED_TYPES: Final = (0, MessageSysFlag.TRANSACTION_COMMIT)
 
 
 class DelayHook:
-    """One of PutHooks; after that of the timer."""
+    """The put hook for delay levels; it comes after that of the timer."""
 
     def __init__(self, levels: DelayLevels, on_delayed: Callable[[int], None]) -> None:
-        """`on_delayed(level)`: a message of this level is about to be stored."""
+        """`on_delayed(level)` is called when a message of this level is about to be stored."""
         self._levels = levels
         self._on_delayed = on_delayed
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """See PutHooks. Refuses nothing."""
+        """Move a delayed message to its level's queue (see PutHooks). Refuses nothing."""
         level = delay_level_of(message.properties)
         if level > 0 and message.sys_flag & TRANSACTION_MASK in _DELAYED_TYPES and message.topic != SCHEDULE_TOPIC:
             self._turn_away(message, self._levels.capped(level))

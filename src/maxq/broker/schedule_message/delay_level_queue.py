@@ -19,7 +19,7 @@ _READ_AHEAD: Final = 128
 
 
 class DelayedUnit(NamedTuple):
-    """One message that waits: its place in its queue and in the log, and when it is due (wall clock, ms)."""
+    """One message that waits: its offset in its queue and in the log, and when it is due (wall clock, ms)."""
 
     queue_offset: int
     physical_offset: int
@@ -37,13 +37,13 @@ class ScheduleQueue(Protocol):
     def max_offset(self) -> int: ...
 
     def units(self, offset: int, most: int) -> Sequence[tuple[int, int, int] | None]:
-        """Some units from `offset` on, at most so many and at least one below `max_offset`: (physical offset, size,
-        tags code); None where the queue has a gap."""
+        """Return some units from `offset` on, at most `most` and at least one below `max_offset`: (physical offset,
+        size, tags code); None where the queue has a gap."""
         ...
 
 
 class DelayLevelQueue:
-    """One level.
+    """Reads the queue of one level.
 
     Attributes:
         next_offset: of the first message that was not taken yet.
@@ -73,7 +73,7 @@ class DelayLevelQueue:
         return None if unit is None else max(0, self._remaining_ms(unit))
 
     def forget_read_ahead(self) -> None:
-        """The queue may have changed (truncated, deleted): read it anew."""
+        """Forget what was read ahead, because the queue may have changed (truncated, deleted)."""
         self._ahead.clear()
 
     def _head(self) -> DelayedUnit | None:

@@ -15,7 +15,7 @@ from maxq.runtime.interfaces import Clock
 
 
 class DelayOffsetTable:
-    """Of one broker. A level that is missing has delivered nothing.
+    """The delivery offsets of one broker's levels. A level that is missing has delivered nothing.
 
     Attributes:
         physical_offset: what the file said: deliveries below this place of the log are in the table; None if it did
@@ -37,7 +37,7 @@ class DelayOffsetTable:
         return self._offsets.get(level, 0)
 
     def offsets(self) -> dict[int, int]:
-        """Level → offset, of levels that have one."""
+        """Return level → offset of levels that have one."""
         return dict(self._offsets)
 
     def state(self) -> tuple[dict[int, int], set[tuple[int, int]]]:

@@ -43,7 +43,8 @@ _LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, PutMessageStat
 
 
 class Undelivered(NamedTuple):
-    """A message was not delivered: `is_final`, given up for what it is; else it is to be tried again later."""
+    """Raised when a message was not delivered. `is_final`: it was given up for what it is; else it is to be tried again
+    later."""
 
     reason: str
     is_final: bool

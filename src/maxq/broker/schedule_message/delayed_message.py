@@ -31,7 +31,7 @@ _CLEARED: Final = (
 
 
 def time_up(delayed: MessageExt) -> MessageExtBrokerInner:
-    """The message to put now.
+    """Make the message to put now from a delayed one.
 
     Raises:
         MessageIllegalError: the record does not say where to, or names a topic that no delayed message is for.
@@ -56,7 +56,8 @@ def time_up(delayed: MessageExt) -> MessageExtBrokerInner:
 
 
 def destination(delayed: MessageExt) -> tuple[str, int]:
-    """Real topic and queue id. MessageIllegalError if the properties do not say, or say what cannot be."""
+    """Return real topic and queue id. Raises MessageIllegalError if the properties lack them, or hold what cannot
+    be."""
     topic = delayed.properties.get(const.PROPERTY_REAL_TOPIC, "")
     queue_id = delayed.properties.get(const.PROPERTY_REAL_QUEUE_ID, "")
     if not topic or topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
@@ -67,7 +68,7 @@ def destination(delayed: MessageExt) -> tuple[str, int]:
 
 
 def own_properties(message: MessageExt) -> dict[str, str]:
-    """The properties without those that the store writes anew into every record."""
+    """Return the properties without those that the store writes anew into every record."""
     return {name: value for name, value in message.properties.items() if name not in _STORE_PROPERTIES}
 
 

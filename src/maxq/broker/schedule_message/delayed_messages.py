@@ -14,7 +14,7 @@ SCHEDULE_CONSUMER_GROUP: Final = "SCHEDULE_CONSUMER"
 
 
 class DelayedMessages:
-    """Hook, service, statistics.
+    """The feature of delay levels: hook, service, statistics.
 
     Attributes:
         levels: the table of messageDelayLevel.
@@ -35,7 +35,8 @@ class DelayedMessages:
         """Registers nothing: delayed messages have no request code of their own."""
 
     async def load(self) -> None:
-        """The service reads its file when it starts: a slave's is written by its master until then."""
+        """Load nothing: the service reads its file when it starts, because a slave's file is written by its master
+        until then."""
 
     def start(self) -> None:
         """MasterOnlyServices starts the service."""
@@ -45,7 +46,7 @@ class DelayedMessages:
         await self.service.shutdown()
 
     def _count(self, level: int, messages: int, size: int) -> None:
-        """enableScheduleMessageStats: a delivery is a read of the schedule topic by a group of its own."""
+        """Count a delivery as a read of the schedule topic by a group of its own (enableScheduleMessageStats)."""
         if not self._settings.store.enable_schedule_message_stats:
             return
         counter = self._stats.get_counter(SCHEDULE_CONSUMER_GROUP, SCHEDULE_TOPIC, queue_id_of(level))

@@ -76,9 +76,9 @@ class DeliveryRecovery:
         return found
 
     def _start(self) -> int | None:
-        """Where to look from: what the table says, else the first message it calls undelivered, for it was delivered
-        after it was stored; None if nothing can have been delivered. That it is not due says nothing: the clock may
-        have been set back since."""
+        """Return the offset from which to look: what the table says, else the first message that it calls undelivered,
+        because that was delivered after it was stored; None if nothing can have been delivered. That a message is
+        not due tells nothing: the clock may have been set back since."""
         first = [
             unit[0]
             for level in self._levels

@@ -88,7 +88,7 @@ class LevelDelivery:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """A message of this level is on its way into the log."""
+        """Wake the delivery, because a message of this level is on its way into the log."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -216,7 +216,8 @@ class LevelDelivery:
                 await self._until_visible()
 
     async def _until_visible(self) -> None:
-        """It is put in this turn of the loop, unless it is refused, and in its queue when it is durable."""
+        """Wait until the message is visible: it is put in this turn of the loop, unless it is refused, and is in its
+        queue when it is durable."""
         for _ in range(_LOOKS):
             await asyncio.sleep(_LONGEST_WAIT)
             if self._queue.wait_ms() is not None:

@@ -46,7 +46,7 @@ _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a c
 
 
 class _Postponed(NamedTuple):
-    """A message that could not be delivered: how often it was tried, and when it is again (monotonic clock)."""
+    """A message that could not be delivered: how often it was tried, and when it is tried again (monotonic clock)."""
 
     unit: DelayedUnit
     tries: int
@@ -127,7 +127,7 @@ class ScheduleMessageService:
         return any(not run.done() for run in self._runs)
 
     def wake(self, level: int) -> None:
-        """A message of this level is about to be stored."""
+        """Wake the delivery of a level, because a message of this level is about to be stored."""
         if not self._is_wanted and self._settings.store.broker_role != "SLAVE":
             self._note_end(level)  # a master takes messages a moment before it is told to deliver
         delivery = self._deliveries.get(level)
@@ -237,7 +237,7 @@ class ScheduleMessageService:
     # ---- what is postponed ---------------------------------------------------------------------------------------
 
     def _postpone(self, level: int, unit: DelayedUnit, reason: str) -> None:
-        """`reason`: why it could not be delivered; empty: it was not tried."""
+        """Postpone a message. `reason`: why it could not be delivered; empty: it was not tried."""
         key = level, unit.queue_offset
         tries = self._postponed[key].tries + 1 if key in self._postponed else bool(reason)
         wait_ms = min(_POSTPONED_MS << min(tries - 1, 20), _POSTPONED_MOST_MS) if tries else 0
@@ -270,17 +270,18 @@ class ScheduleMessageService:
     # ---- writing -------------------------------------------------------------------------------------------------
 
     def _encode(self) -> bytes:
-        """What slaves take over. The log of a DLedger slave that takes the lead has what is committed, and no more."""
+        """Return the bytes that slaves take over. The log of a DLedger slave that becomes the leader has what is
+        committed, and no more."""
         return self._table.encode(self._known_end()) if self._store.ledger is None else self._written
 
     def _known_end(self) -> int:
-        """Physical offset up to which the table knows of all deliveries. A slave that acts stores none itself: its log
-        grows when the master is back, and may have delivered before the slave hears of it."""
+        """Return the physical offset up to which the table knows of all deliveries. A slave that acts stores none
+        itself: its log grows when the master is back, and may have delivered before the slave hears of it."""
         return self._store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
-        """Every flushDelayOffsetInterval, and soon after a message went to another broker: the log does not tell of
-        it."""
+        """Persist every flushDelayOffsetInterval, and soon after a message went to another broker, because the log does
+        not tell of that."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.store.flush_delay_offset_interval / 1000):
@@ -307,7 +308,7 @@ class ScheduleMessageService:
         self._written_state, self._written_end = state, end
 
     def _message_at(self, physical_offset: int) -> MessageExt | None:
-        """The delayed message at a physical offset, None if there is none.
+        """Return the delayed message at a physical offset; None if there is none.
 
         Raises:
             MessageIllegalError: its topic was deleted since, and it with the topic.
@@ -321,7 +322,8 @@ class ScheduleMessageService:
     # ---- looking -------------------------------------------------------------------------------------------------
 
     def runtime_info(self) -> dict[str, str]:
-        """`scheduleMessageOffset_<level>`: how far the level was delivered, and where its queue ends."""
+        """Return `scheduleMessageOffset_<level>` for each level: up to where it was delivered, and where its queue
+        ends."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._queue(level).max_offset}"
             for level, offset in sorted(self._table.offsets().items())

@@ -25,12 +25,12 @@ class StoreScheduleQueue:
 
     @property
     def taken_offset(self) -> int:
-        """`max_offset`, and what was stored here and cannot be read yet."""
+        """Return `max_offset` plus what was stored here and cannot be read yet."""
         queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
         return 0 if queue is None else queue.taken_offset
 
     def unit(self, offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tags code); None where the queue has none."""
+        """Return (physical offset, size, tags code) of a unit; None where the queue has none."""
         units = self._store.queue_units(SCHEDULE_TOPIC, self._queue_id, offset, 1)
         return units[0] if units and units[0][2] != DAMAGED_TAGS_CODE else None
 
@@ -46,7 +46,7 @@ class StoreScheduleQueue:
                 for unit in units]  # fmt: skip
 
     def corrected(self, offset: int, end: int) -> int:
-        """`offset`, moved into the queue if it lies outside (correctDelayOffset).
+        """Return `offset`, moved into the queue if it lies outside (correctDelayOffset).
 
         Args:
             end: where the queue ended before this broker took messages itself. The queue may have grown since: with its

@@ -77,8 +77,8 @@ _GROUPS: Final = _Paging(
 
 
 class KnownTables(NamedTuple):
-    """What a slave has of its master's tables: the versions of topics and groups, and `TableChange.offsets_set` of the
-    last answer after which it copied the consumer offsets (0 before the first)."""
+    """Versions of the master's tables that a slave has: those of topics and groups, and `TableChange.offsets_set` of
+    the last answer after which it copied the consumer offsets (0 before the first)."""
 
     topics: DataVersion
     groups: DataVersion
@@ -86,16 +86,16 @@ class KnownTables(NamedTuple):
 
 
 class TableChange(NamedTuple):
-    """Is a table another one, and how often have operators set consumer offsets, counted from any number (0: a master
-    that does not say)?"""
+    """Whether a table has changed, and how often operators have set consumer offsets, counted from any number (0: a
+    master that does not say)."""
 
     is_changed: bool
     offsets_set: int
 
 
 class OffsetsPage(NamedTuple):
-    """Some of a broker's consumer offsets, with everything else that `consumerOffset.json` says, and what to ask for
-    the next page; empty: there is none."""
+    """A page of a broker's consumer offsets, with everything else in `consumerOffset.json`, and the mark of the next
+    page; empty: there is none."""
 
     value: dict[str, Any]
     next_page: str
@@ -112,11 +112,11 @@ class MasterApi:
         self._client = client
 
     async def topics(self, address: str, known: DataVersion) -> TopicConfigAndMappingSerializeWrapper | None:
-        """All topics (21); None if their version is `known`."""
+        """Fetch all topics (21); None if their version is `known`."""
         return await self._table(address, _TOPICS, known)
 
     async def groups(self, address: str, known: DataVersion) -> SubscriptionGroupWrapper | None:
-        """All subscription groups and what they must not read (201); None if their version is `known`."""
+        """Fetch all subscription groups and what they must not read (201); None if their version is `known`."""
         return await self._table(address, _GROUPS, known)
 
     async def await_change(self, address: str, known: KnownTables, rest_s: float) -> TableChange:
@@ -140,7 +140,7 @@ class MasterApi:
         return TableChange(fields.required_bool("changed"), fields.opt_long("offsetsSet") or 0)
 
     async def consumer_offsets(self, address: str, page: str = "", *, deletions: bool = False) -> OffsetsPage:
-        """Consumer offsets (43), a page of them; of RocketMQ's masters, which know no pages, all.
+        """Fetch a page of the consumer offsets (43); from RocketMQ's masters, which know no pages, all of them.
 
         Args:
             page: what the page before said; empty for the first.
@@ -167,34 +167,35 @@ class MasterApi:
             raise BrokerError(answer.code, answer.remark, address=address)
 
     async def delay_offsets(self, address: str) -> bytes:
-        """The text of `delayOffset.json` (45)."""
+        """Fetch the text of `delayOffset.json` (45)."""
         return await self._invoke(address, RequestCode.GET_ALL_DELAY_OFFSET, _TIMEOUT_MS)
 
     async def message_request_modes(self, address: str) -> dict[str, Any]:
-        """What `messageRequestMode.json` says (402)."""
+        """Fetch the content of `messageRequestMode.json` (402)."""
         return _object(await self._invoke(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, _TIMEOUT_MS))
 
     async def timer_metrics(self, address: str) -> bytes:
-        """The text of `timermetrics` (61)."""
+        """Fetch the text of `timermetrics` (61)."""
         return await self._invoke(address, RequestCode.GET_TIMER_METRICS, _TIMEOUT_MS)
 
     async def timer_check_point(self, address: str) -> TimerCheckpoint:
-        """How far the master's timer is (60)."""
+        """Fetch the checkpoint of the master's timer (60)."""
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
 
     async def hand_back_pops(self, address: str, return_id: str) -> bytes:
-        """What a slave that acted as master knows of messages given to consumers (30091; see broker/pop/hand_back.py).
-        It gives none away for some seconds then. RocketMQ's slaves do not know the question: BrokerError."""
+        """Fetch what a slave that acted as master knows of messages given to consumers (30091; see
+        broker/pop/hand_back.py). The slave then gives out none for some seconds. RocketMQ's slaves do not know the
+        request: BrokerError."""
         return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, {"returnId": return_id})
 
     async def min_physical_offset(self, address: str) -> int | None:
-        """Where the master's log begins (28); None if it does not say."""
+        """Fetch the physical offset at which the master's log begins (28); None if it does not say."""
         table = KVTable.decode(await self._invoke(address, RequestCode.GET_BROKER_RUNTIME_INFO, _TIMEOUT_MS)).table
         return parse_long(table.get("commitLogMinOffset", ""))
 
     async def compacted(self, address: str, topic: str, queue_id: int, offset: int) -> tuple[int, bytes]:
-        """What the master keeps of a compacted queue from a message offset on (11): next offset, records; none where
-        it has nothing from there on, and then the next offset is `offset` or where the queue ends."""
+        """Fetch what the master keeps of a compacted queue from a message offset on (11): next offset, and records.
+        Without records, the next offset is `offset` or the end of the queue."""
         header = PullMessageRequestHeader(
             _TOOLS_GROUP, topic, queue_id, offset, _PULLED_MESSAGES, _WITH_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
         )
@@ -220,7 +221,7 @@ class MasterApi:
         raise RemoteProtocolError(f"{paging.code.name}: the table of {address} changed {_RESTARTS} times while read")
 
     async def _pages(self, address: str, paging: _Paging[_Table]) -> _Table | None:
-        """The whole table; None if its version changed between two pages."""
+        """Fetch a whole table in pages; None if its version changed between two pages."""
         table, total = await self._page(address, paging, 0, _PAGE_ENTRIES, None)
         while total is not None and (count := paging.entries(table)) < total:
             page, total = await self._page(address, paging, count, _PAGE_ENTRIES, table.data_version)

@@ -28,7 +28,7 @@ _TIMER_CHECK_SIZE: Final = 4096
 
 
 class RunningTimer(Protocol):
-    """A timer that runs here. Called in other threads than the loop's."""
+    """A timer that runs here. It is called in other threads than the loop's."""
 
     def checkpoint(self) -> TimerCheckpoint:
         """Returns the current checkpoint."""
@@ -39,7 +39,7 @@ class RunningTimer(Protocol):
         ...
 
     def metrics(self) -> bytes:
-        """Messages waiting, by topic."""
+        """Return the number of waiting messages by topic."""
         ...
 
     def take_metrics(self, text: bytes) -> bool:
@@ -58,16 +58,17 @@ class ReplicatedConfigFiles:
         self._timer: RunningTimer | None = None
 
     def set_timer(self, timer: RunningTimer) -> None:
-        """`timer` has taken over both of the timer's files: it is asked and told in their place."""
+        """Let `timer`, which has taken over both of the timer's files, be asked and told in their place."""
         self._timer = timer
 
     def set_delay_offsets(self, now: Callable[[], bytes] | None) -> None:
-        """While the delivery of delayed messages runs here, `now` says how far it is; None: it runs elsewhere."""
+        """Set the function that returns the delivery offsets while the delivery of delayed messages runs here; None: it
+        runs elsewhere."""
         self._delay_offsets_now = now
 
     def delay_offsets(self) -> bytes | None:
-        """How far delivery is, on one line, as the wire has it: what the running delivery says, else the file; None if
-        there is neither.
+        """Return the delivery offsets on one line, as on the wire: from the running delivery, else from the file; None
+        if there is neither.
 
         Raises:
             OSError: the disk refuses.
@@ -77,19 +78,20 @@ class ReplicatedConfigFiles:
         return self.read_delay_offsets() if now is None else now()
 
     def read_delay_offsets(self, backup: bool = False) -> bytes | None:
-        """The file, or the one before it. Raises as `delay_offsets`."""
+        """Read the file, or its backup. Raises as `delay_offsets` does."""
         data = self._read(f"{DELAY_OFFSETS}.bak" if backup else DELAY_OFFSETS)
         return None if data is None else DelayOffsetSerializeWrapper.decode(data).encode()
 
     def timer_metrics(self) -> bytes | None:
-        """Timer messages waiting, by topic: what the running timer says, else the file."""
+        """Return the number of waiting timer messages by topic: from the running timer, else from the file."""
         if self._timer is not None:
             return self._timer.metrics()
         data = self._read(TIMER_METRICS)
         return None if data is None else json_dialect.dumps(json_dialect.loads(data))
 
     def timer_checkpoint(self) -> TimerCheckpoint | None:
-        """What the running timer says, else the file; None if that is missing, or shorter than a checkpoint."""
+        """Return the checkpoint of the running timer, else that of the file; None if the file is missing, or shorter
+        than a checkpoint."""
         if self._timer is not None:
             return self._timer.checkpoint()
         data = self._read(TIMER_CHECK)

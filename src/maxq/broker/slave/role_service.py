@@ -31,7 +31,7 @@ _ASK_SECONDS: Final = 2.0
 
 
 class Replication(Protocol):
-    """What RoleService needs of HAService."""
+    """Interface of HAService for RoleService."""
 
     @property
     def is_client_connected(self) -> bool:
@@ -39,23 +39,23 @@ class Replication(Protocol):
         ...
 
     def update_master_ha_address(self, address: str) -> None:
-        """Where the master's link is, host:port, as name servers say it."""
+        """Set the address, host:port, of the master's link, as name servers say it."""
         ...
 
     async def start(self, host: str, port: int) -> int:
-        """Listen for slaves. Returns the port; OSError if it is in use."""
+        """Listen for slaves. Returns the port; raises OSError if it is in use."""
         ...
 
     def rule(self) -> str:
-        """What sends wait for, in a sentence."""
+        """Return in a sentence what sends wait for."""
         ...
 
     def facts(self) -> dict[str, str]:
-        """The same as the facts `role` and `sends` of what a broker prints when it is ready."""
+        """Return the facts `role` and `sends` of what a broker prints when it is ready."""
         ...
 
     async def change_to_master(self) -> None:
-        """The link to the master ends, slaves keep theirs. Change brokerRole after it."""
+        """End the link to the master, while slaves keep theirs. Change brokerRole after it."""
         ...
 
     def change_to_slave(self, address: str) -> None:
@@ -95,11 +95,12 @@ class RoleService:
 
     @property
     def master_address(self) -> str:
-        """Where the master answers; empty while nobody knows."""
+        """Return the address of the master; empty while it is not known."""
         return self._synchronize.master_address
 
     async def listen(self) -> None:
-        """Listen to slaves, whatever the role. haListenPort 0 is the port above listenPort, or a free one if that is 0.
+        """Listen for slaves, whatever the role. haListenPort 0 is the port above listenPort, or a free one if that is
+        0.
 
         Raises:
             ConfigError: the port is in use.
@@ -116,15 +117,15 @@ class RoleService:
             ) from error
 
     def rule(self) -> str:
-        """What a send waits for, in a sentence."""
+        """Return in a sentence what a send waits for."""
         return self._replication.rule()
 
     def facts(self) -> dict[str, str]:
-        """The role and what sends wait for, for what a broker prints when it is ready."""
+        """Return the role and what sends wait for, as a broker prints it when it is ready."""
         return self._replication.facts()
 
     def start_line(self) -> str:
-        """Who and where this broker is, its role, and what a send waits for."""
+        """Return the line printed at a start: name and address of this broker, its role, and what a send waits for."""
         address = self._address
         text = (
             f"broker {address.broker_name} of {address.cluster} serves at {address.address}, slaves at "
@@ -149,8 +150,8 @@ class RoleService:
         await self._synchronize.stop()
 
     def registered(self, result: RegisterResult) -> None:
-        """A name server has answered a registration. What it does not know stays as it was: a master that is gone for a
-        while comes back to the same place, and other name servers may know it still."""
+        """Take over what a name server answered to a registration. What it does not know stays as it was: a master that
+        is gone for a while comes back to the same address, and other name servers may know it still."""
         if not self.is_slave:
             return
         if result.master_address:
@@ -159,7 +160,7 @@ class RoleService:
             self._replication.update_master_ha_address(result.ha_address)
 
     def set_master_address(self, address: str) -> None:
-        """Where the master answers; empty: nobody knows. Refusals of this slave name it."""
+        """Set the address of the master, which this slave's refusals name; empty: not known."""
         self._synchronize.set_master_address(address)
         self._store.set_master_address(address)
 

@@ -85,7 +85,7 @@ class SlaveTables:
     deletions: Deletions
 
     def adopt_deletions(self, value: dict[str, Any]) -> None:
-        """Deletions that lie before the own log, as a broker tells them whose log is the same (Deletions.to_json).
+        """Learn deletions before the own log's beginning from a broker whose log is the same (Deletions.to_json).
 
         Raises:
             RemoteProtocolError: it is no such table; nothing was changed.
@@ -157,7 +157,8 @@ class SlaveSynchronize:
             self._watch()
 
     async def master_min_offset(self) -> int | None:
-        """Where the master's log begins, physical; None if the master is not known or does not say."""
+        """Return the physical offset at which the master's log begins; None if the master is not known or does not
+        say."""
         if not self._master_address:
             return None
         try:
@@ -294,7 +295,7 @@ class SlaveSynchronize:
         return True
 
     async def sync_timer_check_point(self) -> None:
-        """How far the master's timer is."""
+        """Copy the checkpoint of the master's timer."""
         address = self._master_address
         if address and address != self._own_address() and self._timer_wheel() and self._joins_master():
             try:
@@ -314,7 +315,7 @@ class SlaveSynchronize:
         return False
 
     async def _ask(self, question: Awaitable[_Answer]) -> _Answer:
-        """What the master answers, if its log is still this broker's when the answer is there.
+        """Ask the master; the answer counts only if its log is still this broker's when the answer arrives.
 
         Raises:
             RemoteProtocolError: the link ended meanwhile. Another master, or one with another log, may have answered.
@@ -455,8 +456,9 @@ class SlaveSynchronize:
             log.info("%s-%d: what master %s has kept below %d is here", queue.topic, queue.queue_id, address, queue.low)
 
     async def _sync_delay_offsets(self, address: str) -> None:
-        """The master's table, unless it calls delivered what this log may not have yet: were the master lost now,
-        nobody would deliver it. The table from before is kept then; the log says what was delivered since."""
+        """Copy the master's table of delivery offsets, unless it calls delivered what this log may not have yet: if the
+        master were lost now, nobody would deliver that. The table from before is kept then; the log says what was
+        delivered since."""
         text = await self._ask(self._api.delay_offsets(address))
         if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
             await TABLES.run(self._tables.files.write_delay_offsets, text)

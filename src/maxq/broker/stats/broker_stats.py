@@ -7,14 +7,14 @@ from maxq.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MorningTotals:
-    """Totals since start at some midnight."""
+    """Totals since the start, at some midnight."""
 
     put: int = 0
     got: int = 0
 
 
 class BrokerStats:
-    """Remembers the totals of the last two midnights; `record` is called at each."""
+    """Remembers the totals of the last two midnights; call `record` at each midnight."""
 
     def __init__(self, put_total: Callable[[], int], got_total: Callable[[], int]) -> None:
         self._put_total = put_total
@@ -23,7 +23,7 @@ class BrokerStats:
         self.today_morning = MorningTotals()
 
     def record(self) -> None:
-        """It is midnight: today's morning becomes yesterday's."""
+        """Record midnight: today's morning becomes yesterday's."""
         self.yesterday_morning = self.today_morning
         self.today_morning = self.now()
 

@@ -34,7 +34,7 @@ class StatsSource(Protocol):
 
 
 class PutCounter:
-    """Messages put into one queue since the last sample. Latency is in milliseconds, once per request."""
+    """Counts messages put into one queue since the last sample. Latency is in milliseconds, once per request."""
 
     __slots__ = ("latency_ms", "nums", "size", "times")
 
@@ -52,7 +52,7 @@ class PutCounter:
 
 
 class GetCounter:
-    """Messages one group took from one queue since the last sample."""
+    """Counts messages that one group took from one queue since the last sample."""
 
     __slots__ = (
         "__weakref__",
@@ -90,7 +90,7 @@ class GetCounter:
             self.disk_size += size
 
     def add_popped(self, nums: int, size: int, from_disk: bool) -> None:
-        """The same for a pop, which metrics tell from a pull."""
+        """Count a pop, which metrics tell from a pull."""
         self.add(nums, size, 0, from_disk)
         self.popped_nums += nums
         self.popped_size += size
@@ -102,7 +102,7 @@ class BrokerStatsManager:
     def __init__(
         self, cluster: str, *, clock: Clock, is_system_topic: Callable[[str], bool], detail: Callable[[], bool]
     ) -> None:
-        """`detail` asks enableDetailStat: per-queue numbers too."""
+        """`detail` returns enableDetailStat: whether to count per queue as well."""
         self._cluster = cluster
         self._clock = clock
         self._is_system_topic = is_system_topic
@@ -126,7 +126,7 @@ class BrokerStatsManager:
     # ---- counting ---------------------------------------------------------------------------------------------
 
     def put_counter(self, topic: str, queue_id: int) -> PutCounter:
-        """The counter of one queue's writes; keep it as long as you like."""
+        """Return the counter of one queue's writes; it may be kept."""
         queues = self._puts.setdefault(topic, {})
         counter = queues.get(queue_id)
         if counter is None:
@@ -134,7 +134,7 @@ class BrokerStatsManager:
         return counter
 
     def get_counter(self, group: str, topic: str, queue_id: int) -> GetCounter:
-        """The counter of one reader."""
+        """Return the counter of one reader."""
         queues = self._gets.setdefault((group, topic), {})
         counter = queues.get(queue_id)
         if counter is None:
@@ -156,17 +156,17 @@ class BrokerStatsManager:
             self._item(names.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster).add(nums, times)
 
     def on_channel_event(self, event: str) -> None:
-        """CONNECT, IDLE, EXCEPTION or CLOSE."""
+        """Count a channel event: CONNECT, IDLE, EXCEPTION or CLOSE."""
         self._item(names.CHANNEL_ACTIVITY, event).add(1)
 
     def add_source(self, source: StatsSource) -> None:
-        """`source` is asked before each sample, and for what tools look at."""
+        """Add a source that is asked before each sample, and for what tools look at."""
         self._sources.append(source)
 
     # ---- looking ----------------------------------------------------------------------------------------------
 
     def view(self, name: str, key: str) -> StatsItem | None:
-        """The counter of that name and key with its minute, hour and day; None when there is none."""
+        """Return the counter of that name and key with its minute, hour and day; None if there is none."""
         self._collect_of(key)
         items = self._items.get(name)
         return items.get(key) if items is not None else None
@@ -174,7 +174,7 @@ class BrokerStatsManager:
     # Rates are of samples, which collect; nothing is collected for them here, as tools ask for those of all groups.
 
     def tps_group_get_nums(self, group: str, topic: str) -> float:
-        """Messages per second the group took from the topic in the last minute."""
+        """Return the messages per second that the group took from the topic in the last minute."""
         item = self._items[names.GROUP_GET_NUMS].get(f"{topic}@{group}")
         return item.minute.tps if item is not None else 0.0
 
@@ -182,12 +182,14 @@ class BrokerStatsManager:
         return self._items[names.BROKER_GET_NUMS][self._cluster]
 
     def messages_got(self) -> int:
-        """Messages delivered to consumers since start. Asked for every second: nothing is collected for it."""
+        """Return the messages delivered to consumers since the start. It may be asked every second: nothing is
+        collected for it."""
         not_collected: Iterator[int] = map(_nums, chain.from_iterable(map(dict.values, self._gets.values())))
         return self.broker_get_nums().value + sum(not_collected)
 
     def totals(self, name: str) -> Iterator[tuple[str, int]]:
-        """Key and value since start of all counters of that name, as of the last collection; the loop may turn."""
+        """Yield key and value since the start of all counters of that name, as of the last collection; the loop may
+        have turns in between."""
         items = self._items[name]
         for key in list(items):
             item = items.get(key)
@@ -195,11 +197,11 @@ class BrokerStatsManager:
                 yield key, item.value
 
     def popped(self, key: str) -> tuple[int, int]:
-        """Of GROUP_GET_NUMS and GROUP_GET_SIZE of that key: what was popped, not pulled."""
+        """Return, of GROUP_GET_NUMS and GROUP_GET_SIZE of that key, the part that was popped, not pulled."""
         return self._popped.get(key, (0, 0))
 
     def groups_behind(self, threshold_bytes: int) -> dict[str, int]:
-        """Groups whose slowest reader is more than `threshold_bytes` of log behind, with how far."""
+        """Return the groups whose slowest reader is more than `threshold_bytes` of log behind, and by how much."""
         behind: dict[str, int] = {}
         for (group, _topic), queues in self._gets.items():
             furthest = max(counter.fall_behind_bytes for counter in queues.values())
@@ -222,8 +224,9 @@ class BrokerStatsManager:
         self._gets = {key: queues for key, queues in self._gets.items() if key[0] not in groups}
 
     async def _forget_idle(self) -> None:
-        """Readers of which nothing was counted for an hour, and whose counter nobody keeps, and what a day has moved
-        nothing of: whoever may read makes up groups. What is of a topic alone ends with the topic."""
+        """Forget counters of readers that counted nothing for an hour and are kept by nobody, and those that did not
+        move for a day, because clients can make up group names. What belongs to a topic alone ends with the
+        topic."""
         for position, (reader, queues) in enumerate(list(self._gets.items())):
             for queue_id in list(queues):
                 self._forget_if_idle(queues, queue_id)
@@ -298,7 +301,7 @@ class BrokerStatsManager:
         yield from self.collect_gets_in_turns()
 
     def collect_gets_in_turns(self) -> Iterator[None]:
-        """The same for what was given to consumers."""
+        """Collect what was given to consumers, in turns of the loop."""
         for position, ((group, topic), gets) in enumerate(list(self._gets.items())):
             self._collect_gets(group, topic, gets)
             if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:

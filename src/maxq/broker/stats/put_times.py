@@ -11,7 +11,7 @@ _FINE_BELOW_MS = 1000  # longer times are counted in steps of this, so that few 
 
 
 class PutTimes:
-    """A histogram since start, in milliseconds."""
+    """A histogram of the times of appends since the start, in milliseconds."""
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {0: 0}
@@ -30,7 +30,7 @@ class PutTimes:
         self._counts[milliseconds] = self._counts.get(milliseconds, 0) + 1
 
     def distribution(self) -> str:
-        """`[<=0ms]:20 [0~10ms]:15 … [10s~]:0 `, with the blank at its end."""
+        """Return `[<=0ms]:20 [0~10ms]:15 … [10s~]:0 `, with the blank at its end."""
         counts = dict.fromkeys([name for _, name in _BUCKETS], 0) | {_REST: 0}
         for milliseconds, count in self._counts.items():
             name = next((name for bound, name in _BUCKETS if milliseconds <= bound), _REST)
@@ -38,7 +38,7 @@ class PutTimes:
         return "".join(f"{name}:{count} " for name, count in counts.items())
 
     def percentile(self, share: float) -> str:
-        """The time that `share` of the appends did not exceed, `24.00`."""
+        """Return the time that `share` of the appends did not exceed, such as `24.00`."""
         wanted = share * sum(self._counts.values())
         seen = 0
         for milliseconds in sorted(self._counts):

@@ -21,7 +21,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class RuntimeInfo:
-    """Collects the table at each call."""
+    """Collects the runtime info at each call."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class RuntimeInfo:
         ha_service: HAService,
         sources: Iterable[Callable[[], dict[str, str]]],
     ) -> None:
-        """`sources` give what other parts tell of themselves; each is asked at each call, in this order."""
+        """`sources` return what other parts tell about themselves; each is asked at each call, in this order."""
         settings = env.settings
         self._settings = settings
         self._disk = env.disk
@@ -52,7 +52,7 @@ class RuntimeInfo:
         self._boot_ms = env.clock.monotonic_ms()
 
     def collect(self) -> dict[str, str]:
-        """Every key; all values are texts."""
+        """Return every key; all values are texts."""
         return {
             **self._idle(),
             **self._store_numbers(),
@@ -134,7 +134,7 @@ class RuntimeInfo:
         return table
 
     def _replication(self) -> dict[str, str]:
-        """MaxQ's own keys: what an alarm watches, in one number each."""
+        """Return MaxQ's own keys, each one number that an alarm can watch."""
         info = self._ha_service.runtime_info()
         if not info.master:
             client = info.ha_client_runtime_info

@@ -83,7 +83,7 @@ class StageTimes:
         return StageSample(self._clock, self.kept, queue_ms * 1_000_000)
 
     def to_json(self) -> dict[str, Any]:
-        """For MAXQ_WHY_SLOW: by stage, microseconds; and the slowest arrivals."""
+        """Return the answer of MAXQ_WHY_SLOW: microseconds by stage, and the slowest arrivals."""
         samples = list(self.kept)
         totals = sorted(sample.total_ns for sample in samples)
         slowest = sorted(samples, key=lambda sample: sample.total_ns, reverse=True)[:10]

@@ -25,7 +25,7 @@ _History = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StatsSnapshot:
-    """What happened in a period: the sum, the sum per second, and the sum per call."""
+    """Counts of a period: the sum, the sum per second, and the sum per call."""
 
     sum: int = 0
     tps: float = 0.0
@@ -54,7 +54,7 @@ def _view(history: _History) -> StatsSnapshot:
 
 
 class StatsItem:
-    """A counter: `value` is what was counted, `times` how often."""
+    """A counter: `value` is the sum, `times` the number of additions."""
 
     __slots__ = ("_day", "_hour", "_minute", "times", "value")
 
@@ -84,20 +84,20 @@ class StatsItem:
 
     @property
     def is_idle_for_a_day(self) -> bool:
-        """Nothing was counted since the oldest snapshot of the day's, which covers a whole day."""
+        """Return whether nothing was counted since the oldest of the day's snapshots, which covers a whole day."""
         return len(self._day) == _LENGTH and self._day[1:] == (self.value, self.times)
 
     @property
     def minute(self) -> StatsSnapshot:
-        """Sum, rate and times within the last minute."""
+        """Return sum, rate and times within the last minute."""
         return _view(self._minute)
 
     @property
     def hour(self) -> StatsSnapshot:
-        """Sum, rate and times within the last hour."""
+        """Return sum, rate and times within the last hour."""
         return _view(self._hour)
 
     @property
     def day(self) -> StatsSnapshot:
-        """Sum, rate and times within the last day."""
+        """Return sum, rate and times within the last day."""
         return _view(self._day)

@@ -11,10 +11,10 @@ _put_nums = attrgetter("put_nums")
 
 
 class TopicPuts:
-    """A statistics source: the increase of each topic's counters since the last look."""
+    """A source of statistics: the increase of each topic's counters since the last sample."""
 
     def __init__(self, topics: Callable[[], Mapping[bytes, TopicTail]]) -> None:
-        """`topics`: the store's, by name in UTF-8."""
+        """`topics`: those of the store, by name in UTF-8."""
         self._topics = topics
         self._seen: dict[TopicTail, tuple[int, int]] = {}  # messages, bytes; a topic made again has another tail
 

@@ -34,7 +34,7 @@ _PLACES: Final = re.compile(r"[0-9]{1,5}:[0-9]{1,18}( [0-9]{1,5}:[0-9]{1,18})*")
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One known key. `verify` returns what is wrong with a value, None if nothing."""
+    """One known attribute. `verify` returns what is wrong with a value, None if nothing."""
 
     name: str
     verify: Callable[[str], str | None]
@@ -65,7 +65,7 @@ def parse_attributes(text: str | None) -> dict[str, str]:
 def alter_attributes(
     known: Mapping[str, Attribute], current: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The attributes after `changes` (signed keys). `current` is None while the topic or group is created.
+    """Apply `changes` (signed keys) to attributes. `current` is None while the topic or group is created.
 
     Raises:
         InvalidAttributeError: unknown key, bad value, removal of what is not there, change of what is fixed.

@@ -46,7 +46,7 @@ class PersistentManager(ConfigManager):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The whole table as a tree that shares nothing that changes, members in Java's order."""
+        """Return the whole table as a tree of its own, with the members in Java's order."""
 
     @abstractmethod
     def from_json(self, value: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class PersistentManager(ConfigManager):
             self._written = max(self._written, newest)
 
     def persist_changes(self) -> None:
-        """`persist` if anything changed since the last time. For other threads than the loop's, too."""
+        """Call `persist` if anything changed since the last call. May be called from other threads than the loop's."""
         if self._written < self._requested:
             self.persist()
 
@@ -83,7 +83,7 @@ class PersistentManager(ConfigManager):
         super().persist()
 
     def request_persist(self) -> None:
-        """The table changed: have it written soon. Without a running loop it is written now."""
+        """Have the changed table written soon; without a running loop it is written now."""
         for tell in self.when_changed:
             tell()
         try:
@@ -95,7 +95,7 @@ class PersistentManager(ConfigManager):
         self._begin(loop)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
-        """The task that writes the table, begun now unless it runs."""
+        """Return the task that writes the table, started now unless it runs already."""
         if self._writer is None or self._writer.done():
             self._writer = loop.create_task(self._write(), name=f"persist {self._file.name}")
             self._writer.add_done_callback(self._on_written)
@@ -152,14 +152,16 @@ class PeriodicManager(PersistentManager):
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
-    """The version after a change at wall time `now_ms`. A new object, for `version` may be being written to disk."""
+    """Return the version after a change at wall time `now_ms`. It is a new object, because `version` may be being
+    written to disk."""
     newer = version.copy()
     newer.next_version(now_ms)
     return newer
 
 
 def object_member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is something else."""
+    """Return the member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is something
+    else."""
     member = value.get(name)
     if member is None:
         return {}

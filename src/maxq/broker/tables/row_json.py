@@ -17,13 +17,13 @@ class RowJson(Generic[Row]):
     """Caches the JSON of the rows of one table, whose rows are replaced and never mutated."""
 
     def __init__(self, member: str) -> None:
-        """`member`: what the table is called in bodies."""
+        """`member`: the name of the table in bodies."""
         self._member = member
         self._kept: dict[str, tuple[Row, bytes]] = {}
 
     async def put_into(self, body: bytes, rows: Mapping[str, Row]) -> bytes:
-        """A body whose table is empty, with `rows` in it; they must not change meanwhile. Rows that are not known yet
-        are written in turns of the loop."""
+        """Insert `rows` into a body whose table is empty; the rows must not change meanwhile. Rows that are not cached
+        yet are encoded in turns of the loop."""
         kept = self._kept
         turns = Turns()
         texts = []

@@ -13,7 +13,7 @@ from maxq.store.timer.timer_record import TimerRecord
 
 
 class PriorRunDeliveries:
-    """See the module.
+    """Knows what was delivered before a start; see the module's text.
 
     Attributes:
         scanned_from: physical offset behind which the copies lie; None once the wheel has passed them.
@@ -49,7 +49,8 @@ class PriorRunDeliveries:
         return found
 
     def take(self, record: TimerRecord) -> bool:
-        """Was it delivered? Its copy counts for no other then, however often this record is come across."""
+        """Return whether `record` was delivered. Its copy then counts for no other record, however often this one is
+        met."""
         if record.physical_offset not in self._delivered:
             if not self._copies.take(record.identity, record.rolls):
                 return False
@@ -57,8 +58,8 @@ class PriorRunDeliveries:
         return True
 
     def forget_passed(self, now_ms: int) -> None:
-        """All slots before `now_ms` are delivered. What was delivered before has been passed over then, but for a clock
-        that was set back since: not before it is as late as when the copies were made."""
+        """Forget what was delivered before slots that are all delivered now, those before `now_ms`. If the clock was
+        set back since, this waits until it is as late as when the copies were made."""
         passed_ms = max(now_ms, self._timer.floor(self._made_until_ms))
         if self.scanned_from is not None and self._timer.read_time_ms >= passed_ms:
             self.scanned_from = None

@@ -47,7 +47,8 @@ class RecallMessageProcessor(RequestProcessor):
         return {RequestCode.RECALL_MESSAGE: self.recall}
 
     async def recall(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The answer carries the UNIQ_KEY of what is recalled, when the marker is as safe as the settings promise."""
+        """Recall a message. The answer carries its UNIQ_KEY, and is sent when the marker is as safe as the settings
+        promise."""
         header = RecallMessageRequestHeader.decode(request.ext)
         refusal = self._forbidden()
         if refusal is not None:

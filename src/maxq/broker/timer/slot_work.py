@@ -14,7 +14,7 @@ from maxq.store.timer.timer_wheel import Slot
 
 
 class SlotWork:
-    """One slot.
+    """Work on one slot.
 
     Attributes:
         began_at: physical end of the CommitLog when it was opened; its copies lie behind.
@@ -33,21 +33,21 @@ class SlotWork:
         self._met: set[str] = set()
 
     def next_unit(self) -> TimerUnit | None:
-        """The one to deal with; None: all are done."""
+        """Return the next unit to handle; None when all are done."""
         return self._units[self._next] if self._next < len(self._units) else None
 
     def done(self) -> None:
-        """It is dealt with."""
+        """Note that the unit was handled."""
         self._next += 1
 
     def add_marker(self, record: TimerRecord) -> None:
-        """`record` recalls a message of this slot."""
+        """Note that `record` recalls a message of this slot."""
         self._markers.append((record.real_topic, record.delete_key or ""))
         self.marker_offsets.append(record.physical_offset)
         self._wanted.update(recalled_keys(record))
 
     def is_recalled(self, record: TimerRecord) -> bool:
-        """Is it to be left out?"""
+        """Return whether the message was recalled and must not be delivered."""
         key = message_key(record)
         if key not in self._wanted:
             return False
@@ -55,14 +55,14 @@ class SlotWork:
         return True
 
     def idle_markers(self) -> list[str]:
-        """Topics of markers that met nothing, one for each."""
+        """Return the topics of markers that recalled nothing, one entry for each marker."""
         return [
             topic for topic, key in self._markers if key not in self._met and delete_key(topic, key) not in self._met
         ]
 
 
 def recalled_keys(marker: TimerRecord) -> list[str]:
-    """What a marker may mean, as `message_key` names it."""
+    """Return the keys, in the form of `message_key`, of the messages that a marker may mean."""
     key = marker.delete_key or ""
     longer = delete_key(marker.real_topic, key)
     return [longer, key] if key.startswith(delete_key(marker.real_topic, "")) else [longer]

@@ -14,7 +14,7 @@ from maxq.store.store_results import PutMessageResult
 
 
 class TimedMessages:
-    """Hook, service, recall.
+    """The feature of timer messages: hook, service, recall.
 
     Attributes:
         hook: what makes timer messages.
@@ -39,12 +39,12 @@ class TimedMessages:
         self._admin = TimerAdminProcessor(env, messages, self.service, self._status, self._recall)
 
     def register(self, server: RemotingServer) -> None:
-        """The codes of RecallMessageProcessor and TimerAdminProcessor."""
+        """Register the codes of RecallMessageProcessor and TimerAdminProcessor."""
         self._recall.register(server)
         self._admin.register(server)
 
     async def load(self) -> None:
-        """See Feature. Without the wheel nothing is read."""
+        """Load the timer (see Feature). Without the wheel nothing is read."""
         if self._is_enabled:
             await self.service.load()
             self._files.set_timer(self.service.exchange)
@@ -68,6 +68,6 @@ class TimedMessages:
             self.service.timer.metrics.keep(self._topics.topic_config_table)
 
     def _count(self, message: MessageExtBrokerInner, result: PutMessageResult) -> None:
-        """A delivery counts as a put, as a client's does."""
+        """Count a delivery as a put, as for a client's message."""
         if result.physical_offset >= 0:
             self._stats.put_counter(message.topic, message.queue_id).add(1, result.size, 0)

@@ -44,7 +44,7 @@ _WHEEL, _ROCKS_DB = "F", "R"
 
 
 class TimerAdminProcessor(RequestProcessor):
-    """See the module."""
+    """Answers the requests of operators about the timer; see the module's text."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class TimerAdminProcessor(RequestProcessor):
         return TimerListing(timer.wheel, timer.log, timer.topic.record_at, timer.live_slot, timer.moved.counts)
 
     async def _find(self, request: RemotingCommand) -> list[TimerEntry]:
-        """The message with that unique key, found by the index."""
+        """Return the message with that unique key, which the index finds."""
         listing = self._listing()
         fields = HeaderFields(request.ext)
         key, topic = fields.required_str("key"), fields.opt_str("topic") or ""
@@ -168,6 +168,6 @@ class TimerAdminProcessor(RequestProcessor):
 
 
 def _positions(timer_log: TimerLog, records: list[TimerRecord]) -> list[int]:
-    """Of their newest units. Blocks."""
+    """Return the positions of the newest units of `records`. Blocks."""
     found = (timer_log.last_unit_of(record.physical_offset, record.size) for record in records)
     return [position for position in found if position is not None]

@@ -22,7 +22,7 @@ _IDLE_CHECKPOINT_MS: Final = 10_000
 
 
 class TimerProgress(Protocol):
-    """What a checkpoint must know of who fills the wheel and delivers.
+    """What a checkpoint must know of the parts that fill the wheel and deliver.
 
     Attributes:
         is_dequeuing: this broker delivers.
@@ -36,12 +36,13 @@ class TimerProgress(Protocol):
     dequeued: int
 
     def dedupe_position(self) -> int:
-        """Copies of what a checkpoint of now does not know to be delivered lie behind this physical offset."""
+        """Return the physical offset behind which the copies of those messages lie that a checkpoint of this moment
+        does not know to be delivered."""
         ...
 
 
 class TimerCheckpoints:
-    """See the module.
+    """Writes the timer's checkpoints; see the module's text.
 
     Attributes:
         rates: messages a second that were enqueued and dequeued between the last two checkpoints.
@@ -65,7 +66,7 @@ class TimerCheckpoints:
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Without end."""
+        """Write checkpoints without end."""
         progress = self._progress
         while True:
             began_ms, enqueued, dequeued = self._clock.monotonic_ms(), progress.enqueued, progress.dequeued
@@ -75,7 +76,8 @@ class TimerCheckpoints:
             self.rates = ((progress.enqueued - enqueued) / seconds, (progress.dequeued - dequeued) / seconds)
 
     async def write(self, *, dequeues: bool, is_last: bool = False) -> None:
-        """The state of now; not if it is that of the last one, nor if the log may still lose what it rests on.
+        """Write the present state, unless it is that of the last checkpoint, or the log may still lose what it rests
+        on.
 
         Args:
             dequeues: this broker delivers, or did until now.
@@ -116,7 +118,8 @@ class TimerCheckpoints:
         )
 
     async def _may_write(self, checkpoint: Checkpoint, mark: LogMark | None) -> bool:
-        """Can all that it rests on be lost no more? `mark`: of who delivers; another's wheel rests on what it read."""
+        """Return whether nothing the checkpoint rests on can be lost any more. `mark`: that of the broker that
+        delivers; the wheel of a broker that does not rests on what it read."""
         store = self._store
         if mark is not None:
             return mark.term == self._progress.term and await store.marks.make_final(mark)

@@ -50,7 +50,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimerDeliveryResult:
-    """An outcome, and why."""
+    """An outcome with its reason."""
 
     outcome: Outcome
     reason: str = ""

@@ -24,11 +24,12 @@ class TimerExchange:
         self._metrics: bytes | None = None
 
     def checkpoint(self) -> TimerCheckpoint:
-        """How far the timer is, as far as the disk knows."""
+        """Return the timer's checkpoint, as far as it is on the disk."""
         return self._timer.saved
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
-        """How far the other broker of the group is that delivered until now. False if that is known."""
+        """Take the checkpoint of the broker of the group that has delivered until now. Returns False if it is known
+        already."""
         known = self._checkpoint or self._timer.saved
         if (checkpoint.last_read_time_ms, checkpoint.master_timer_queue_offset, checkpoint.data_version) == (
             known.last_read_time_ms,
@@ -40,11 +41,11 @@ class TimerExchange:
         return True
 
     def metrics(self) -> bytes:
-        """Messages waiting, by topic."""
+        """Return the number of waiting messages by topic."""
         return self._timer.metrics.encode()
 
     def take_metrics(self, text: bytes) -> bool:
-        """What the master says of them. False if that is known."""
+        """Take the master's numbers of waiting messages. Returns False if they are known already."""
         if text == self._metrics:
             return False
         self._metrics = text

@@ -15,43 +15,43 @@ _REMEMBERED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TimerFailure:
-    """Why a message is late: how often it was tried, and what came of it last."""
+    """Why a message is late: how often it was tried, and the last outcome."""
 
     times: int
     reason: str
 
     @property
     def wait_ms(self) -> int:
-        """How long until it is tried again."""
+        """Return how long, in ms, to wait before the next try."""
         return min(_AGAIN_MS << min(self.times - 1, 20), _AGAIN_MOST_MS)
 
 
 class TimerFailures:
-    """See the module. Messages are named by the physical offset of their record."""
+    """Messages that could not be delivered yet, by the physical offset of their record; see the module's text."""
 
     def __init__(self) -> None:
         self._failures: dict[int, TimerFailure] = {}
 
     def get(self, physical_offset: int) -> TimerFailure | None:
-        """What is known of this one."""
+        """Return the failure of a message; None if it has not failed."""
         return self._failures.get(physical_offset)
 
     def next(self, physical_offset: int, reason: str) -> TimerFailure:
-        """What one more failure makes of it; `put` keeps it."""
+        """Return the failure that one more failed try makes; `put` keeps it."""
         before = self._failures.get(physical_offset)
         return TimerFailure(1 if before is None else before.times + 1, reason)
 
     def put(self, physical_offset: int, failure: TimerFailure) -> None:
-        """It will be tried again."""
+        """Remember a failed delivery, which will be tried again."""
         self._failures.pop(physical_offset, None)
         while len(self._failures) >= _REMEMBERED:
             del self._failures[next(iter(self._failures))]
         self._failures[physical_offset] = failure
 
     def forget(self, physical_offset: int) -> None:
-        """It was delivered, or recalled."""
+        """Forget a message that was delivered or recalled."""
         self._failures.pop(physical_offset, None)
 
     def all(self) -> list[TimerFailure]:
-        """The latest last."""
+        """Return all failures, the latest last."""
         return list(self._failures.values())

@@ -37,12 +37,12 @@ class Wheel(Protocol):
     """What the hook asks the wheel."""
 
     def slot_count(self, due_ms: int) -> int:
-        """Messages that wait in one slot."""
+        """Return the number of messages that wait in one slot."""
         ...
 
 
 class TimerHook:
-    """One of PutHooks; before that of the delay levels."""
+    """The put hook for timer messages; it comes before that of the delay levels."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class TimerHook:
         self._on_timed = on_timed
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """See PutHooks."""
+        """Put a timer message into the timer's topic (see PutHooks)."""
         properties = message.properties
         if message.topic == TIMER_TOPIC or const.PROPERTY_TIMER_OUT_MS in properties:
             return None
@@ -112,7 +112,8 @@ class TimerHook:
         return refusal
 
     def _congestion(self, due_ms: int) -> Refusal | None:
-        """A slot that holds more than timerCongestNumEachSlot refuses some, one that holds twice as many all."""
+        """Refuse some messages for a slot that holds more than timerCongestNumEachSlot, and all for one that holds
+        twice as many."""
         wheel = self._wheel()
         if wheel is None:
             return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "the timer is not loaded yet: send again in a moment")
@@ -139,7 +140,7 @@ class TimerHook:
 
 
 def _long(text: str) -> int | None:
-    """As Java's Long.parseLong reads it; None where that throws."""
+    """Parse a number as Java's Long.parseLong does; None where that throws."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > _MOST_DIGITS:
         return None

@@ -144,7 +144,7 @@ class TimerService:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def write_checkpoint(self) -> None:
-        """What is delivered by now is on the disk, and told to who asks."""
+        """Make durable what has been delivered, so that other brokers can ask for it."""
         if self.is_loaded and self.is_dequeuing:
             await self.checkpoints.write(dequeues=True)
 
@@ -170,7 +170,7 @@ class TimerService:
             self.timer.release()
 
     def wake(self) -> None:
-        """Something has come, or changed."""
+        """Wake the service, because something has arrived or changed."""
         self._poll()
         self._woken.set()
 
@@ -245,7 +245,7 @@ class TimerService:
         return self._settings.store.broker_role == "SLAVE"
 
     async def _enqueue_one(self, record: TimerRecord) -> bool:
-        """False: try again later."""
+        """Put one message into the wheel. Returns False to try again later."""
         if not self.is_dequeuing:
             return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
         if self.timer.was_passed(record) or self._earlier.take(record):
@@ -266,7 +266,8 @@ class TimerService:
         return self._unread.recall(record) or await self._deliver(record, NEVER_ENQUEUED, rolls=False)
 
     async def _look_for_markers(self) -> bool:
-        """Know what recalls messages that are due and was not put into the wheel yet. False: it cannot be read yet."""
+        """Read the messages of the topic that are not in the wheel yet, to know which of them recall messages that are
+        due. Returns False if they cannot be read yet."""
         end = min(self._tick_offset, self.timer.topic.max_queue_offset)
         while not self._unread.look(end, _ENQUEUE_AT_ONCE):  # noqa: ASYNC110
             await asyncio.sleep(0)  # others' turn
@@ -281,7 +282,7 @@ class TimerService:
     # ---- dequeue ----------------------------------------------------------------------------------------------------
 
     def may_dequeue(self) -> bool:
-        """This broker delivers, and no setting tells it to wait."""
+        """Return whether this broker delivers and no setting tells it to wait."""
         config = self._settings.store
         waited_ms = self._clock.monotonic_ms() - self._began_ms
         return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
@@ -307,8 +308,8 @@ class TimerService:
         return await self._work_on(self._work)
 
     async def _is_final(self) -> bool:
-        """Can what was delivered be lost no more? In a DLedger group the wheel forgets a slot only then, and what the
-        slaves learn of this timer is true of any leader's log."""
+        """Return whether what was delivered can be lost no more. In a DLedger group the wheel forgets a slot only then,
+        and what the slaves learn of this timer is true of any leader's log."""
         marks = self._store.marks
         if self._store.ledger is None:
             return True  # checkpoints wait for the disk
@@ -316,13 +317,14 @@ class TimerService:
         return mark.term == self.term and await marks.make_final(mark)
 
     def _tick(self) -> None:
-        """Whenever a slot is over: what was put until then may recall what is in it."""
+        """Wait until a slot is over: what was put before that may recall what is in it."""
         now = self.timer.write_time_ms
         if now != self._tick_ms:
             self._tick_ms, self._tick_offset = now, self._taken_offset()
 
     def _taken_offset(self) -> int:
-        """Where the topic ends for those who put; with SYNC_FLUSH the last of it can be read a little later."""
+        """Return where the topic ends for those who put messages; with SYNC_FLUSH the last of them can be read a little
+        later."""
         return self.timer.topic.taken_queue_offset if self._own.is_master else self.timer.topic.max_queue_offset
 
     def _is_next_visible(self) -> bool:
@@ -354,7 +356,7 @@ class TimerService:
         return True
 
     async def _dequeue_unit(self, work: SlotWork, unit: TimerUnit) -> bool:
-        """False: nothing can be delivered now."""
+        """Deliver one unit. Returns False if nothing can be delivered now."""
         if not self.timer.moved.counts(unit):
             return True
         record = self.timer.topic.record_at(unit.physical_offset, unit.size)
@@ -383,9 +385,9 @@ class TimerService:
         return delivered
 
     async def _roll(self, record: TimerRecord, unit: TimerUnit) -> bool:
-        """Its record must not grow old in the log: put it again. Where this broker may not, the wheel alone carries it
-        on. So it does with what is due by now and would be read late: its marker, or what it recalls, is in a slot that
-        comes soon."""
+        """Put a message that is not due yet into the log again, so that its record does not grow too old there. Where
+        this broker may not write, the wheel alone carries the message on. It also does so with a message that is due
+        by now and would be read late: its marker, or what it recalls, is in a slot that comes soon."""
         if not self._own.is_master:
             return self.timer.move(record, 0)
         is_read_late = self._is_enqueue_stuck and record.out_ms < self.timer.write_time_ms
@@ -401,7 +403,7 @@ class TimerService:
         return delivered
 
     async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
-        """False: nothing can be delivered now."""
+        """Deliver a message. Returns False if nothing can be delivered now."""
         delivery = await self._delivery.deliver(record, enqueue_ms, rolls=rolls)
         if delivery.outcome is Outcome.CLOSED:
             if not self.closed:
@@ -450,8 +452,8 @@ class TimerService:
         log.info("the timer delivers, from %d on", self.timer.read_time_ms)
 
     def _take_moved(self) -> None:
-        """What was moved may have been delivered by the broker that delivered meanwhile; what that one had moved and
-        not delivered is due now."""
+        """Take back moved messages: they may have been delivered by the broker that delivered meanwhile; those which
+        that one had moved and not delivered are due now."""
         for record, is_here in self.timer.moved_records():
             if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
@@ -471,7 +473,8 @@ class TimerService:
         log.info("the timer no longer delivers")
 
     def dedupe_position(self) -> int:
-        """Copies of what a checkpoint of now does not know to be delivered lie behind it."""
+        """Physical offset behind which the copies of those messages lie that a checkpoint of this moment does not know
+        to be delivered."""
         if self._earlier.scanned_from is not None:
             return self._earlier.scanned_from
         if self._masters_from is not None:  # the master may be back, and have delivered what waits here for another try

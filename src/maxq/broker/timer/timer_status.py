@@ -7,7 +7,7 @@ from maxq.store.timer.timer_log import TimerUnit
 
 
 class TimerStatus:
-    """Of one service; it changes nothing."""
+    """Status of one timer service; it changes nothing."""
 
     def __init__(self, service: TimerService, settings: BrokerSettings, clock: Clock) -> None:
         self._service = service
@@ -15,7 +15,7 @@ class TimerStatus:
         self._clock = clock
 
     def why_late(self, unit: TimerUnit, is_late: bool) -> str:
-        """Why a message was not delivered yet; empty if it is not late."""
+        """Return why a message was not delivered yet; empty if it is not late."""
         service, config = self._service, self._settings.store
         failure = service.failures.get(unit.physical_offset)
         if failure is not None:
@@ -34,7 +34,7 @@ class TimerStatus:
         return f"the timer is {behind_ms} ms behind, {service.timer.pending} messages wait"
 
     def why_unread(self) -> str:
-        """Why messages lie in the topic and are not in the wheel."""
+        """Return why messages are in the topic and not in the wheel."""
         if self._settings.store.timer_stop_enqueue:
             return "timerStopEnqueue is true"
         if not self._service.may_enqueue():

@@ -36,6 +36,6 @@ class UnreadMarkers:
         return self._looked_to >= end
 
     def recall(self, record: TimerRecord) -> bool:
-        """Does an unread marker recall this message?"""
+        """Return whether an unread marker recalls this message."""
         found = self._markers.get((record.out_ms, message_key(record)), -1)
         return found >= self._topic.queue_offset

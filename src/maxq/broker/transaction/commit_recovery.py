@@ -32,7 +32,8 @@ class CommitRecovery:
         self._store = store
 
     def final_message(self, half: MessageExt) -> MessageExt | None:
-        """The message that was delivered for `half`, or for an earlier or later copy of it."""
+        """Return the message that was delivered for `half`, or for an earlier or later copy of it; None if there is
+        none."""
         properties = half.properties
         topics = [properties.get(const.PROPERTY_REAL_TOPIC, ""), SCHEDULE_TOPIC]  # there also if its queue had moved
         if any(name.startswith("TIMER_") for name in properties):
@@ -46,7 +47,7 @@ class CommitRecovery:
         return None
 
     def was_given_up(self, half: MessageExt) -> bool:
-        """Does the transaction of `half` lie in TRANS_CHECK_MAX_TIME_TOPIC?"""
+        """Return whether the transaction of `half` is in TRANS_CHECK_MAX_TIME_TOPIC."""
         origin = origin_of(half)
         return any(origin_of(message) == origin for message in self._found(TRANS_CHECK_MAX_TIME_TOPIC, half))
 
@@ -60,9 +61,9 @@ class CommitRecovery:
         return [message for message in messages if message.topic == topic and message.uniq_key == key]
 
     def _is_same(self, half: MessageExt, final: MessageExt) -> bool:
-        """Is `final` of the same transaction? It names its half message by place, and, if that was a copy, the first
-        one of the transaction. A loss of power may have taken the half message there, or torn its properties, which no
-        check sum covers: what a producer gave the message tells then."""
+        """Return whether `final` belongs to the same transaction. It names its half message by offset and, if that was
+        a copy, the first half message of the transaction. A loss of power may have taken the half message there, or
+        torn its properties, which no check sum covers; then the properties that the producer set decide."""
         if final.prepared_transaction_offset == half.physical_offset:
             return True
         origin = number(final.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, -1)

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class EndTransactionProcessor(RequestProcessor):
-    """Both codes. An end is usually one-way; who waits for the answer is told when the end is as safe as the settings
-    promise (Java answers at once)."""
+    """Answers the end of transactions and `resume_check`. An end is usually one-way; a client that waits is answered
+    when the end is as safe as the settings promise (Java answers at once)."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class EndTransactionProcessor(RequestProcessor):
     def end_transaction(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
-        """None: nobody waits, or it says "unknown", which has no answer."""
+        """End a transaction. Returns None if nobody waits, or if the request says "unknown", which has no answer."""
         header = EndTransactionRequestHeader.decode(request.ext)
         refusal = self._refusal()
         if refusal is not None:
@@ -82,7 +82,7 @@ class EndTransactionProcessor(RequestProcessor):
     def _refusal_of(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
     ) -> RemotingCommand | None:
-        """A transaction is ended by who may send its message, whatever topic the request names, if any."""
+        """Refuse clients that may not send the transaction's message, whatever topic the request names, if any."""
         if self._guard is None:
             return None
         topic = self._transactions.topic_of(header)
@@ -130,7 +130,7 @@ class EndTransactionProcessor(RequestProcessor):
     # --- 323 ---
 
     async def resume_check(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The message is named by its offset id, in the half topic or where it was given up."""
+        """Resume the checks of a message, named by its offset id in the half topic or in the topic of given-up ones."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
         refusal = self._refusal()
         if refusal is not None:

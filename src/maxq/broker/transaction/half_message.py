@@ -33,7 +33,8 @@ _HIDDEN: Final = (const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID, const
 
 
 def opens_transaction(properties: Mapping[str, str], reconsume_times: int = 0) -> bool:
-    """Is this a message to be held back? Old clients leave TRAN_MSG on messages that they send back with a delay."""
+    """Return whether this message is to be held back. Old clients leave TRAN_MSG on messages that they send back with a
+    delay."""
     if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() != "true":
         return False
     return not (reconsume_times > 0 and number(properties, const.PROPERTY_DELAY_TIME_LEVEL, 0) > 0)
@@ -63,7 +64,7 @@ def turn_away(message: MessageExtBrokerInner) -> bool:
 
 
 def copy_of(half: MessageExt, check_times: int | None = None) -> MessageExtBrokerInner:
-    """The half message again, for the end of the half topic.
+    """Make a copy of the half message for the end of the half topic.
 
     Args:
         check_times: how often its producer was asked, this time included; None leaves the number as it is.
@@ -76,13 +77,13 @@ def copy_of(half: MessageExt, check_times: int | None = None) -> MessageExtBroke
 
 
 def given_up(half: MessageExt) -> MessageExtBrokerInner:
-    """What remains of a transaction that nobody decided."""
+    """Make what remains of a transaction that nobody decided."""
     properties = {**half.properties, _ORIGIN: str(origin_of(half))}
     return _inner(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, properties)
 
 
 def final_message(half: MessageExt, properties: bytes) -> MessageExtBrokerInner:
-    """What consumers get when the transaction is committed.
+    """Make the message that consumers get when the transaction is committed.
 
     Args:
         properties: the property text of the half message as it is stored. The final message has the same, so it need
@@ -103,7 +104,7 @@ def final_message(half: MessageExt, properties: bytes) -> MessageExtBrokerInner:
 
 
 def opened_again(half: MessageExt) -> MessageExtBrokerInner:
-    """The message as its producer sent it, to open its transaction at another broker group."""
+    """Make the message as its producer sent it, to open its transaction at another broker group."""
     properties = {
         name: value
         for name, value in half.properties.items()
@@ -116,7 +117,7 @@ def opened_again(half: MessageExt) -> MessageExtBrokerInner:
 
 
 def check_body(half: MessageExt) -> bytes:
-    """The record a producer is shown: real topic and queue, everything else as it is stored."""
+    """Return the record that a producer is shown: real topic and queue, everything else as it is stored."""
     known = half.properties
     shown = replace(
         half,

@@ -58,7 +58,7 @@ class FinishedHalf(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """See the module.
+    """How far the op topic has been handled; see the module's text.
 
     Attributes:
         mark: end of the log when it was taken.
@@ -70,7 +70,7 @@ class Progress(NamedTuple):
 
 
 class OpMessages:
-    """One per broker that runs checks.
+    """Writes and reads op messages; one per broker that runs checks.
 
     Args:
         op_offset: op messages below this queue offset are done with.
@@ -105,11 +105,11 @@ class OpMessages:
 
     @property
     def waiting(self) -> int:
-        """Finished half messages that no op message names yet."""
+        """Return the number of finished half messages that no op message names yet."""
         return len(self._waiting)
 
     def remember(self, finished: FinishedHalf) -> bool:
-        """A half message is finished.
+        """Remember that a half message is finished.
 
         Returns:
             Is so much together that `write` should come now?
@@ -121,17 +121,17 @@ class OpMessages:
         return self._waiting_bytes > self._config().transaction_op_msg_max_size
 
     def remember_now(self, queue_offset: int) -> None:
-        """The transaction is rolled back, and its producer waits until that can not be forgotten: an op message of its
-        own. If that is refused, it is remembered like the others."""
+        """Write an op message for one half message at once: the transaction is rolled back, and its producer waits
+        until that cannot be forgotten. If the write is refused, the half message is remembered like the others."""
         if self._put([FinishedHalf(queue_offset, 0)]) == 0:
             self.remember(FinishedHalf(queue_offset, 0))
 
     def waits_with(self, queue_offset: int) -> bool:
-        """Does no op message name this half message yet, which is finished?"""
+        """Return whether no op message names this half message yet, which is finished."""
         return any(finished.queue_offset == queue_offset for finished in self._waiting)
 
     def due_in_ms(self) -> int:
-        """When `write_due` has something to do; 0: now."""
+        """Return in how many ms `write_due` has something to do; 0: now."""
         interval = self._config().transaction_op_batch_interval
         if not self._waiting:
             return interval
@@ -179,7 +179,7 @@ class OpMessages:
         return batch
 
     def _put(self, batch: list[FinishedHalf]) -> int:
-        """One op message; its physical end, 0 if it was refused."""
+        """Write one op message. Returns its physical end, 0 if it was refused."""
         body = "".join([f"{finished.queue_offset}{SEPARATOR}" for finished in batch]).encode()
         properties = {const.PROPERTY_TAGS: REMOVE_TAG, const.PROPERTY_WAIT_STORE_MSG_OK: "false"}
         if batch[0].is_copied:
@@ -228,8 +228,8 @@ class OpMessages:
         self._largest.append((op_offset, max(offsets, default=-1)))
 
     def _lay_before(self, half_offset: int, physical_offset: int) -> bool:
-        """Was the half message of this queue offset in the log when the op message there was written? If not, a loss of
-        power took the one that was meant, and its number was given again, or will be."""
+        """Return whether the half message of this queue offset was in the log when the op message was written. If not,
+        a loss of power took the one that was meant, and its queue offset was given again, or will be."""
         units = self._store.queue_units(TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset, 1)
         return bool(units) and units[0][0] < physical_offset
 

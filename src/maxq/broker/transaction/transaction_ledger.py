@@ -33,7 +33,7 @@ class TransactionOutcome(IntEnum):
 
 
 class TransactionLedger:
-    """One per broker that runs checks.
+    """Knows what became of half messages; one per broker that runs checks.
 
     Args:
         low: queue offset below which every half message is finished.
@@ -46,7 +46,7 @@ class TransactionLedger:
         self.low = low
 
     def ending(self, offset: int) -> TransactionOutcome:
-        """What became of the half message at `offset`."""
+        """Return what became of the half message at `offset`."""
         if offset < self._base:
             return TransactionOutcome.REMEMBERED
         place = offset - self._base
@@ -57,15 +57,15 @@ class TransactionLedger:
         return place >= len(self._marks) or (place >= 0 and self._marks[place] == 0)
 
     def standing_for(self, offset: int, origin: int) -> int:
-        """The half message that counts now for the transaction of the one at `offset`."""
+        """Return the half message that counts now for the transaction of the one at `offset`."""
         return self._latest.get(origin, offset)
 
     def standing(self, origin: int, copy: int) -> None:
-        """The half message at `copy` counts for the transaction that began at `origin`."""
+        """Note that the half message at `copy` counts for the transaction that began at `origin`."""
         self._latest[origin] = copy
 
     def finish(self, offset: int, how: TransactionOutcome) -> None:
-        """The half message at `offset` is finished."""
+        """Note that the half message at `offset` is finished."""
         assert how is not TransactionOutcome.OPEN, "nothing opens again; a copy does"
         place = offset - self._base
         if place < 0:
@@ -78,17 +78,17 @@ class TransactionLedger:
             self._advance()
 
     def end(self, offset: int, origin: int, how: TransactionOutcome) -> None:
-        """The transaction whose half message that counts is at `offset` has ended."""
+        """Note that the transaction has ended whose counting half message is at `offset`."""
         self._latest.pop(origin, None)
         self.finish(offset, how)
 
     def copied(self, offset: int, origin: int, copy: int) -> None:
-        """The half message at `copy` stands for the one at `offset` from now on."""
+        """Note that the half message at `copy` stands for the one at `offset` from now on."""
         self._latest[origin] = copy
         self.finish(offset, TransactionOutcome.COPIED)
 
     def next_open(self, offset: int) -> int:
-        """The first half message at or behind `offset` that is not known to be finished."""
+        """Return the first half message at or behind `offset` that is not known to be finished."""
         place = max(offset - self._base, 0)
         if place >= len(self._marks):
             return self._base + place
@@ -96,7 +96,7 @@ class TransactionLedger:
         return self._base + (found if found >= 0 else len(self._marks))
 
     def skip_to(self, offset: int) -> None:
-        """What is below `offset` is no longer in the store."""
+        """Skip what is below `offset`, because it is no longer in the store."""
         if offset <= self.low:
             return
         self.low = offset

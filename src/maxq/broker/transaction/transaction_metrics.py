@@ -30,14 +30,14 @@ class TransactionMetrics(PeriodicManager):
         self.on_committed: Callable[[str, int], None] | None = None  # (topic, born timestamp in milliseconds)
 
     def ended(self, topic: str, *, committed: bool, born_ms: int = 0) -> None:
-        """A producer has ended a transaction of `topic` whose message was born then."""
+        """Count the end of a transaction of `topic` whose message was born at `born_ms`."""
         counts = self.committed if committed else self.rolled_back
         counts[topic] = counts.get(topic, 0) + 1
         if committed and self.on_committed is not None:
             self.on_committed(topic, born_ms)
 
     def add(self, topic: str, change: int) -> None:
-        """So many more, or fewer, transactions of `topic` are open."""
+        """Change the number of open transactions of `topic`."""
         if change < 0 and topic not in self._counts:
             return  # deleted while it was open
         self._counts[topic] = max(0, self._counts.get(topic, 0) + change)
@@ -53,11 +53,11 @@ class TransactionMetrics(PeriodicManager):
                 table.pop(topic, None)
 
     def open_transactions(self) -> dict[str, int]:
-        """By real topic."""
+        """Return the number of open transactions by real topic."""
         return dict(self._counts)
 
     def start_anew(self) -> None:
-        """All counts are 0: what follows is counted one by one."""
+        """Set all counts to 0: what follows is counted one by one."""
         self._counts.clear()
         self._changed_ms.clear()
         self._is_dirty = True

@@ -66,14 +66,14 @@ Escape = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
 
 
 class _Next(Enum):
-    """How a round goes on."""
+    """How a round of checks continues."""
 
     ON = auto()
     STOP = auto()
 
 
 class _Question(NamedTuple):
-    """Whom to ask for what."""
+    """Which producer to ask about which message."""
 
     connection: Connection
     half: MessageExt
@@ -114,7 +114,7 @@ class TransactionalMessageCheckService:
 
     @property
     def is_ready(self) -> bool:
-        """Is it known which transactions are open?"""
+        """Return whether it is known which transactions are open."""
         return self._ready.is_set()
 
     async def ready(self) -> None:
@@ -129,7 +129,7 @@ class TransactionalMessageCheckService:
 
     @property
     def _is_slave(self) -> bool:
-        """May nothing be stored here?"""
+        """Return whether nothing may be stored here."""
         return self._settings.store.broker_role == "SLAVE"
 
     def stop(self) -> None:
@@ -181,7 +181,8 @@ class TransactionalMessageCheckService:
     # --- one round ---
 
     async def check(self) -> int:
-        """One round; how many transactions were asked for. What is stored from now on waits for the next one."""
+        """Run one round; returns for how many transactions producers were asked. What is stored from now on waits for
+        the next round."""
         ledger = self._transactions.ledger
         end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
@@ -206,7 +207,7 @@ class TransactionalMessageCheckService:
         return asked + await self._ask(questions)
 
     async def _take(self, at: int, end: int) -> tuple[_Next, _Question | None]:
-        """How the round goes on behind this one, and whom to ask for it."""
+        """Return how the round continues behind this half message, and whom to ask about it."""
         half = self._transactions.half_at(at)
         if half is None:
             self._gone(at)
@@ -258,7 +259,8 @@ class TransactionalMessageCheckService:
         return _Next.ON, _Question(connection, copy)
 
     def _producer_of(self, half: MessageExt) -> Connection | None:
-        """A member of its group that may send such a message: whoever is asked is shown it."""
+        """Return the connection of a member of the producer's group that may send such a message, because the member is
+        shown it."""
         group = half.properties.get(const.PROPERTY_PRODUCER_GROUP, "")
         return self._producers.get_available_channel(group, lambda member: self._may_see(member, half))
 
@@ -280,7 +282,7 @@ class TransactionalMessageCheckService:
         return self._store.time.now_ms() - half.store_timestamp > reserved_ms
 
     def _leave(self, half: MessageExt, end: int) -> _Next:
-        """It has to wait. It does where it is, unless too much comes behind."""
+        """Let a half message wait: where it is, unless too much comes behind it."""
         if half.queue_offset != self._transactions.ledger.low or end - half.queue_offset < MOST_BEHIND:
             return _Next.ON
         refusal = self._transactions.move_up(half)

@@ -48,7 +48,7 @@ _YIELD_EVERY: Final = 500
 
 
 class EndResult(NamedTuple):
-    """A transaction has ended.
+    """Outcome of the end of a transaction.
 
     Attributes:
         safe_at: when everything below this physical offset is durable, the end can not be forgotten.
@@ -58,7 +58,7 @@ class EndResult(NamedTuple):
 
 
 class TransactionalMessageService:
-    """One per broker. `begin` before anything else."""
+    """The transactions of one broker. Call `begin` before anything else."""
 
     def __init__(self, env: Environment, tables: Tables, messages: Messages, metrics: TransactionMetrics) -> None:
         self._clock = env.clock
@@ -139,8 +139,8 @@ class TransactionalMessageService:
         copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
 
     def half_at(self, queue_offset: int) -> MessageExt | None:
-        """The half message at `queue_offset`; None if its record is gone, cannot be read, or was torn by a loss of
-        power."""
+        """Return the half message at `queue_offset`; None if its record is gone, cannot be read, or was torn by a loss
+        of power."""
         queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         unit = None if queue is None else queue.unit(queue_offset)
         record = None if unit is None else self._store.select_one_message(unit[0])
@@ -156,13 +156,13 @@ class TransactionalMessageService:
         return half if half.topic == TRANS_HALF_TOPIC and half.queue_offset == queue_offset else None
 
     def prepared(self, topic: str) -> None:
-        """A half message of `topic` was stored."""
+        """Note that a half message of `topic` was stored."""
         self._metrics.add(topic, 1)
 
     # --- the end ---
 
     def topic_of(self, header: EndTransactionRequestHeader) -> str | Refusal:
-        """Where the message of a transaction was sent to."""
+        """Return the topic to which the message of a transaction was sent."""
         found = self._prepared_message(header)
         return found if isinstance(found, Refusal) else found[0].properties.get(const.PROPERTY_REAL_TOPIC, "")
 
@@ -201,8 +201,8 @@ class TransactionalMessageService:
     def commit_on_fast_path(
         self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
     ) -> bool:
-        """`commit` for what EndPath takes: an open half message of this run and no copy, without a delay. Call
-        `store.appended` after one or several. False: nothing was done, this one must take `commit`.
+        """Commit what EndPath takes: an open half message of this run that is no copy and has no delay. Call
+        `store.appended` after one or several. Returns False, and does nothing, if the message must take `commit`.
 
         Args:
             topic: the one that whoever asks may send to; None: any.
@@ -261,7 +261,8 @@ class TransactionalMessageService:
         return EndResult(0)
 
     def _rolled_back(self, offset: int) -> EndResult | Refusal:
-        """What is told to somebody who waits for a rollback that was carried out: that it cannot be forgotten."""
+        """Return the answer for a client that waits for a rollback that was carried out: from when on it cannot be
+        forgotten."""
         if self.ops.waits_with(offset):
             self.ops.write()
         if self.ops.waits_with(offset):
@@ -273,7 +274,7 @@ class TransactionalMessageService:
         return EndResult(self._store.appended_offset)
 
     def _prepared_message(self, header: EndTransactionRequestHeader) -> tuple[MessageExt, bytes] | Refusal:
-        """The half message that `header` means, and its property text as stored (checkPrepareMessage)."""
+        """Return the half message that `header` means, and its property text as stored (checkPrepareMessage)."""
         record = self._store.select_one_message(header.commit_log_offset)
         if record is None:
             return _wrong("Find prepared transaction message failed", header.commit_log_offset)
@@ -299,7 +300,8 @@ class TransactionalMessageService:
         return half, stored_properties(record)
 
     def _is_too_late(self, half: MessageExt, header: EndTransactionRequestHeader) -> bool:
-        """A message with an immunity time of its own is ended in this time, or by the answer to a check."""
+        """Return whether the end comes too late: a message with an immunity time of its own is ended within this time,
+        or by the answer to a check."""
         if header.from_transaction_check:
             return False
         seconds = half.properties.get(const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
@@ -310,7 +312,7 @@ class TransactionalMessageService:
         return self._clock.wall_ms() - half.store_timestamp > max(own_ms, timeout_ms)
 
     def _may_end_late(self, half: MessageExt, counts: int) -> bool:
-        """Was it given up, by this run or an earlier one, as this half message or as a copy of it?"""
+        """Return whether this half message, or a copy of it, was given up by this run or an earlier one."""
         ending = self.ledger.ending(counts)
         if ending in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):
             return False
@@ -335,15 +337,15 @@ class TransactionalMessageService:
     # --- what checks do ---
 
     def ends_with_its_topic(self, half: MessageExt) -> bool:
-        """Was the topic of an open transaction deleted after its message was stored? The transaction is rolled back
-        then."""
+        """Return whether the topic of an open transaction was deleted after its message was stored. The transaction is
+        rolled back then."""
         if not self._is_of_deleted_topic(half):
             return False
         self._drop(half.queue_offset, origin_of(half), half.properties.get(const.PROPERTY_REAL_TOPIC, ""))
         return True
 
     def is_committed(self, half: MessageExt) -> bool:
-        """Was it committed by a run that died? Then it is finished now."""
+        """Return whether the transaction was committed before a crash. It is then finished now."""
         if half.physical_offset >= self._began_at:
             return False
         known = self._committed_before.final_message(half)
@@ -398,15 +400,15 @@ class TransactionalMessageService:
         return True
 
     def escaped(self, half: MessageExt) -> None:
-        """Another broker group has opened the transaction anew."""
+        """Note that another broker group has opened the transaction anew."""
         self.ledger.end(half.queue_offset, origin_of(half), TransactionOutcome.ESCAPED)
 
     def lost(self, offset: int) -> None:
-        """The store has no record of the half message at `offset` any more."""
+        """Note that the store has no record of the half message at `offset` any more."""
         self.ledger.finish(offset, TransactionOutcome.GIVEN_UP)
 
     def resume(self, message: MessageExt) -> Refusal | None:
-        """Have the producer of a transaction that was given up asked again, from the first time on."""
+        """Let the producer of a transaction that was given up be asked again, from the first time on."""
         origin = origin_of(message)
         if self.ledger.is_open(self.ledger.standing_for(message.queue_offset if _is_half(message) else -1, origin)):
             return None  # it is being asked already
@@ -440,12 +442,13 @@ class TransactionalMessageService:
 
 
 def is_its_own_fault(refusal: Refusal) -> bool:
-    """Is it this message that cannot be stored, and never will? Else none can be now."""
+    """Return whether this message can never be stored because of what it is; False if no message can be stored at the
+    moment."""
     return refusal.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def stored_properties(record: memoryview) -> bytes:
-    """The property text of a record, its last part."""
+    """Return the property text of a record, its last part."""
     at = layout.body_size_at(layout.sys_flag_of(record))
     at += 4 + int.from_bytes(record[at : at + 4], "big")  # body
     wide = 2 if int.from_bytes(record[layout.MAGIC : layout.MAGIC + 4], "big") == layout.MAGIC_V2 else 1
@@ -454,9 +457,10 @@ def stored_properties(record: memoryview) -> bytes:
 
 
 def is_torn(record: memoryview) -> bool:
-    """Did a loss of power take the end of a half message, the last of its properties? The check sum is of the body
-    alone. Sectors that were not written are zeros, and the properties of a half message end with a number. Such a one
-    was not flushed, and is none: a copy without its origin would be a transaction of its own."""
+    """Return whether a loss of power took the end of a half message, the last of its properties. The check sum covers
+    the body alone. Sectors that were not written are zeros, and the properties of a half message end with a number.
+    Such a message was not flushed and does not count: a copy without its origin would be a transaction of its
+    own."""
     return record[-1] == 0
 
 
@@ -473,5 +477,6 @@ def _ended_already(verb: str) -> Refusal:
 
 
 def _is_sent_to(half: memoryview, topic: bytes) -> bool:
-    """Is it a half message of `topic`? Names and values of properties hold neither of the separators."""
+    """Return whether this is a half message of `topic`. Names and values of properties hold neither of the
+    separators."""
     return b"\x02REAL_TOPIC\x01%b\x02" % topic in b"\x02%b\x02" % stored_properties(half)

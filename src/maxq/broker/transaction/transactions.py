@@ -17,7 +17,7 @@ from maxq.runtime.periodic import PeriodicTasks
 
 
 class Transactions:
-    """A Feature."""
+    """The feature of transactions."""
 
     def __init__(
         self, env: Environment, tables: Tables, clients: Clients, messages: Messages, failover: Failover

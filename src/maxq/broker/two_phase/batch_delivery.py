@@ -84,7 +84,7 @@ class StagedDelivery:
     # --- what is there already ---
 
     def missing(self, staged: Staged, messages: list[int] | None, step_end: int) -> list[int]:
-        """Which messages of a step are not in the log.
+        """Return which messages of a step are not in the log.
 
         Args:
             messages: their numbers; None: all of them.
@@ -102,7 +102,7 @@ class StagedDelivery:
         return [number for number in numbers if keys[number] in wanted]
 
     def _record(self, offset: int) -> tuple[int, memoryview | None]:
-        """The first record at or behind `offset`, which may be where a file of the log has ended, and where it is."""
+        """Return the first record at or behind `offset`, where a file of the log may have ended, and its offset."""
         store = self._store
         if offset >= store.max_physical_offset:
             return offset, None
@@ -141,7 +141,7 @@ class StagedDelivery:
         return 0 if self._put(message, self._store.put_batch) else count
 
     def _append_plainly(self, staged: Staged, body: bytes) -> bool:
-        """The way of a plain batch that was sent."""
+        """Append a batch as a sent batch is appended on the fast path; returns whether that was possible."""
         header = SendMessageRequestHeader(
             _READER, staged.topic, AUTO_CREATE_TOPIC, _QUEUES, staged.queue_id, 0, staged.born_timestamp, 0, "",
             batch=True,

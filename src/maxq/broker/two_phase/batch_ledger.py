@@ -37,7 +37,7 @@ MOST_APPLICATIONS: Final = 20_000
 
 
 class StagedRun(NamedTuple):
-    """`length` requests of an attempt, of consecutive sequence numbers and queue offsets."""
+    """`length` requests of an attempt with consecutive sequence numbers and queue offsets."""
 
     attempt: str
     sequence: int
@@ -46,7 +46,7 @@ class StagedRun(NamedTuple):
 
 
 class StagedRequest(NamedTuple):
-    """The place of one staged request."""
+    """Position of one staged request."""
 
     attempt: str
     sequence: int
@@ -54,7 +54,7 @@ class StagedRequest(NamedTuple):
 
 
 def read_runs(value: Any) -> list[StagedRun]:
-    """From JSON: [[attempt, sequence, queue offset, length], …]. Raises RemoteProtocolError."""
+    """Read runs from JSON: [[attempt, sequence, queue offset, length], …]. Raises RemoteProtocolError."""
     runs: list[StagedRun] = []
     for one in value if isinstance(value, list) else [value]:
         is_run = isinstance(one, list) and len(one) == 4 and isinstance(one[0], str)
@@ -145,13 +145,13 @@ class Application:
 
 
 class BatchLedger:
-    """The state that results from all entries of the ledger."""
+    """The state that follows from all entries of the ledger."""
 
     def __init__(self) -> None:
         self.applications: dict[str, Application] = {}
 
     def take(self, entry: dict[str, Any], end_offset: int, now_ms: int) -> None:
-        """The next entry.
+        """Apply the next entry.
 
         Args:
             end_offset: physical offset behind its record.
@@ -186,7 +186,7 @@ class BatchLedger:
             delivery.piece, delivery.messages, delivery.step_end = entry["piece"], entry["messages"], end_offset
 
     def snapshot(self, now_ms: int) -> list[dict[str, Any]]:
-        """Application entries that say the same; those are left out that were not heard of for 30 days."""
+        """Return application entries that give the same state, without writers that were not heard of for 30 days."""
         return [
             {"kind": APPLICATION, "application": name, "state": application.to_json()}
             for name, application in self.applications.items()

@@ -30,7 +30,8 @@ _INT: Final = struct.Struct(">i")
 
 @header
 class StageMessagesRequestHeader(CommandHeader):
-    """30070. `plain`: the messages may be stored as one batch; else each goes its own way (delays …)."""
+    """Header of request 30070. `plain`: the messages may be stored as one batch; otherwise each is stored by itself
+    (delays …)."""
 
     topic: str
     queue_id: int
@@ -97,7 +98,7 @@ def read_staged(message: MessageExt) -> Staged | None:
 
 
 def batch_positions(body: bytes) -> list[int]:
-    """Where each message of a batch body begins, and behind them its end.
+    """Return the positions at which the messages of a batch body begin, and its end.
 
     Raises:
         RemoteProtocolError: the sizes do not fit together.

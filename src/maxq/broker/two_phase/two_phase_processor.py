@@ -118,7 +118,8 @@ class TwoPhaseProcessor(RequestProcessor):
         return request.reply(body=json.dumps(found).encode())
 
     async def deliver(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """30073. What is delivered is judged as if it were staged now: permissions may have been taken away since."""
+        """Handle request 30073. What is delivered is judged as if it were staged now, because permissions may have been
+        taken away since."""
         fields = HeaderFields(request.ext)
         runs = _json(request).get("runs")
         read_runs(runs)

@@ -51,7 +51,7 @@ _ENTRIES_BETWEEN_SNAPSHOTS: Final = 1_000
 
 @dataclass(frozen=True)
 class Delivered:
-    """How far a delivery is.
+    """Progress of a delivery.
 
     Attributes:
         before: it was done already when it was asked for.
@@ -115,7 +115,7 @@ class TwoPhaseService:
         return await self._alone(name, work)
 
     async def decide(self, name: str, batch: int, decision: dict[str, Any]) -> dict[str, Any]:
-        """Decide, durably, what a batch consists of, unless that was done before.
+        """Decide durably which requests a batch consists of, unless that was decided before.
 
         Returns:
             What holds: the first decision.
@@ -172,7 +172,7 @@ class TwoPhaseService:
     # --- delivery ---
 
     async def _go_on(self, name: str, delivery: BatchDelivery, check: Callable[[Staged], None]) -> Delivered:
-        """A Delivery is only ever changed by the entries that are written."""
+        """Continue a delivery. A Delivery is changed only by the entries that are written."""
         end_ms = self._clock.monotonic_ms() + _TURN_MS
         piece, messages, lost, count = delivery.piece, delivery.messages, delivery.lost, delivery.count
         is_certain = delivery.step_end < 0
@@ -217,7 +217,7 @@ class TwoPhaseService:
             raise RequestRefusedError(ResponseCode.SLAVE_NOT_AVAILABLE, remark)
 
     def _refuse_if_anew(self, name: str, delivery: BatchDelivery) -> None:
-        """Has this broker lost its role meanwhile, and got it back? Then another ledger counts."""
+        """Refuse if this broker has lost its role meanwhile and got it back, because another ledger counts then."""
         known = self._ledger.applications.get(name)
         if known is None or known.delivery is not delivery:
             raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker's role has just changed")
@@ -292,7 +292,7 @@ class TwoPhaseService:
         return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
 
     def _first_entry(self) -> int:
-        """The queue offset from which on entries say all that is known."""
+        """Return the queue offset from which on the entries contain everything that is known."""
         store = self._store
         end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
         while end > low:
@@ -330,7 +330,7 @@ class TwoPhaseService:
             del self._ledger.applications[name]
 
     def _is_wanted(self) -> bool:
-        """A ledger without a snapshot needs one before its first entry expires."""
+        """Return whether a snapshot is needed: a ledger without one needs it before its first entry expires."""
         if self._entries >= _ENTRIES_BETWEEN_SNAPSHOTS:
             return True
         store = self._store

@@ -20,7 +20,7 @@ _ACTIONS = [action for action in Action if action is not Action.ANY]  # Any is f
 
 
 def _known_actions(text: str) -> str:
-    """Servers pass over actions that they do not know. Raises typer.BadParameter."""
+    """Check actions, because servers ignore those that they do not know. Raises typer.BadParameter."""
     for name in _split(text):
         if Action.of(name) not in _ACTIONS:
             known = ", ".join(action.value for action in _ACTIONS)

@@ -55,7 +55,7 @@ async def cluster_list(
     more: Annotated[bool, typer.Option("-m", "--moreStats", help="Totals of yesterday and today.")] = False,
     only: Annotated[str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")] = None,
 ) -> Report:
-    """All clusters and brokers."""
+    """Return all clusters and brokers."""
     info = await admin.cluster_info()
     clusters = sorted(info.cluster_addr_table)
     if only is not None and only not in clusters:
@@ -163,7 +163,7 @@ async def get_broker_config(admin: Admin, broker: BrokerAddr = None, cluster: Cl
 
 
 async def _heads(admin: Admin, cluster: str) -> dict[str, str]:
-    """mqadmin's head line of each broker of a cluster, by address."""
+    """Return mqadmin's head line of each broker of a cluster, by address."""
     heads: dict[str, str] = {}
     for data in await admin.brokers.of_cluster(cluster):
         master = data.master_address
@@ -212,7 +212,7 @@ async def broker_consume_stats(
 
 
 def _progress(found: ConsumeStatsList) -> Iterator[tuple[str, MessageQueue, OffsetWrapper]]:
-    """Every queue of every group, the groups of each table and the queues of each entry in order."""
+    """Yield every queue of every group, in the order of the groups of each table and the queues of each entry."""
     for table in found.consume_stats_list:
         for group, all_stats in sorted(table.items()):
             for stats in all_stats:
@@ -266,7 +266,7 @@ async def _backlog(admin: Admin, group: str, topic: str) -> int:
 
 
 async def _rates(admin: Admin, brokers: list[str], name: str, key: str) -> tuple[float, int]:
-    """Messages a second in the last minute, and messages in the last day, over all brokers."""
+    """Return the messages a second in the last minute, and the messages of the last day, over all brokers."""
     tps, day = 0.0, 0
     for address in brokers:
         try:

@@ -132,7 +132,7 @@ async def _ask(
 
 
 async def addresses(admin: Admin, broker: str | None, cluster: str | None, *, masters: bool = True) -> list[str]:
-    """The brokers that `-b` or `-c` mean: one address, or the masters (or all) of a cluster.
+    """Return the brokers that `-b` or `-c` names: one address, or the masters (or all) of a cluster.
 
     Raises:
         ConfigError: neither or both are given.

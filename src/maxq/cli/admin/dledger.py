@@ -57,7 +57,7 @@ async def dledger_transfer(admin: Admin, broker: BrokerAddr, to: To) -> Report:
 
 
 async def member_rows(group: str, peers: dict[str, str]) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    """A row for each member that answers, and why the others do not."""
+    """Return a row for each member that answers, and why the others do not."""
     rows: list[tuple[Any, ...]] = []
     failures: dict[str, str] = {}
     client = _client(group, peers)

@@ -42,7 +42,7 @@ _BROKER_SETTINGS = (
 
 
 def _write(folder: Path, name: str, value: Any) -> Path:
-    """As JSON, whole or not at all.
+    """Write a value as JSON, completely or not at all.
 
     Raises:
         ConfigError: it cannot be written.
@@ -64,7 +64,7 @@ def _exported(path: Path, failures: dict[str, str] | None = None, **facts: Any) 
 
 
 async def _user_topics(admin: Admin, address: str, special: bool) -> dict[str, TopicConfig]:
-    """A broker's topics without those of its own; `special`: with retry and dead-letter topics."""
+    """Return a broker's topics without its own; `special`: with retry and dead-letter topics."""
     own = set(await admin.topics.system_names(address))
     table = (await admin.topics.all_configs(address)).topic_config_table
     return {
@@ -225,7 +225,7 @@ async def _put_stats(admin: Admin, address: str, topic: str) -> BrokerStatsData:
 
 
 def sum_of_a_day(stats: BrokerStatsData) -> int:
-    """The count of the longest time there is a count of, a day at most."""
+    """Return the count of the longest period for which there is one, at most a day."""
     return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
 
 

@@ -25,7 +25,8 @@ class Outcomes(Generic[Answer]):
     failures: dict[str, str] = field(default_factory=dict)
 
     def report(self, sentence: Callable[[str], str], **facts: Any) -> Report:
-        """Something was done on each: mqadmin's sentence for each that did it, and the facts for --json."""
+        """Report something that was done on each address: mqadmin's sentence for each that did it, and the facts for
+        --json."""
         done = list(self.answers)
         text = "".join(f"{sentence(address)}\n" for address in done)
         columns = {"broker": "#Broker", "done": "#Done"}
@@ -36,7 +37,7 @@ class Outcomes(Generic[Answer]):
 def settings_report(
     found: Outcomes[dict[str, str]], *, heads: Mapping[str, str] | None = None, texts: Collection[str] = ()
 ) -> Report:
-    """All settings of several servers, as mqadmin lists them; as JSON an object for each server.
+    """Report all settings of several servers, as mqadmin lists them; as JSON, one object for each server.
 
     Args:
         heads: what stands above a server's settings, where it is not the address.

@@ -388,7 +388,7 @@ async def start_monitoring(
 
 
 async def _backlogs(admin: Admin, group: str, least: int) -> list[tuple[Any, ...]]:
-    """Undone messages by topic, as mqadmin's reportUndoneMsgs."""
+    """Return undone messages by topic, as mqadmin's reportUndoneMsgs does."""
     try:
         stats = await admin.groups.consume_stats(group)
     except MaxQError:  # never online, or its brokers are away

@@ -78,7 +78,7 @@ def _properties(message: MessageExt) -> str:
 
 
 async def _one_report(admin: Admin, message: MessageExt, charset: str = "UTF-8") -> Report:
-    """All of one message, under mqadmin's labels, and how far each group is with it."""
+    """Report all fields of one message under mqadmin's labels, and how far each group is with it."""
     labels = {
         "OffsetID": message.offset_msg_id,
         "Message ID": message.msg_id,
@@ -135,7 +135,7 @@ async def query_msg_by_id(
 
 
 async def _sent_again(admin: Admin, message: MessageExt, unit: str) -> Report:
-    """To its topic, with what its producer said of it and a new id."""
+    """Send a message to its topic again, with what its producer set and a new id."""
     kept = {name: text for name, text in message.properties.items() if name not in _OF_THE_STORE}
     servers = ";".join(admin.name_servers.addresses)
     config = ProducerConfig(namesrv_addr=servers, producer_group=TOOLS_PRODUCER, unit_name=unit)
@@ -204,7 +204,7 @@ async def query_msg_by_key(
 
 
 def _span(begin: str | None, end: str | None) -> dict[str, int]:
-    """Arguments for a time from … to; what is not given is not limited."""
+    """Make the arguments for a time from … to; what is not given is not limited."""
     clock = SystemClock()
     given = {"begin_ms": begin, "end_ms": end}
     return {name: parse_time(text, clock) for name, text in given.items() if text is not None}
@@ -414,7 +414,7 @@ async def dump_compaction_log(
 
 
 def _messages_of_file(data: bytes) -> list[MessageExt]:
-    """Up to the first place without a record: the unused rest of the file."""
+    """Read the messages up to the first place without a record: the unused rest of the file."""
     found: list[MessageExt] = []
     position = 0
     while position + _LEAST_RECORD <= len(data):

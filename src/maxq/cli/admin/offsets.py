@@ -31,7 +31,7 @@ def _offset_rows(offsets: Mapping[MessageQueue, int]) -> list[tuple[str, int, in
 
 
 def _a_time(text: str) -> str:
-    """A callback: the text, if it is a time: what is none is not asked about."""
+    """Return the text if it is a time; raise an error of the option otherwise. Used as a callback."""
     if text != _TO_THE_END:
         parse_time(text, SystemClock())
     return text

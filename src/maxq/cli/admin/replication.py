@@ -39,7 +39,7 @@ async def ha_status(admin: Admin, broker: BrokerAddr = None, cluster: ClusterNam
 
 
 def _rows(broker: str, info: HARuntimeInfo) -> list[tuple[Any, ...]]:
-    """One row a slave; a master without slaves, and a slave itself, have one."""
+    """Return one row a slave; a master without slaves, and a slave itself, have one."""
     if not info.master:
         client = info.ha_client_runtime_info
         speed = client.transferred_byte_in_second / 1024

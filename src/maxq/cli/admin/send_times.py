@@ -39,7 +39,7 @@ async def _producer(admin: Admin) -> AsyncIterator[Producer]:
 
 
 async def _timed(producer: Producer, topic: str, size: int) -> tuple[float, SendResult | MaxQError]:
-    """Milliseconds, and what came of it."""
+    """Send a message; returns the milliseconds and the outcome."""
     started = time.perf_counter()
     try:
         outcome: SendResult | MaxQError = await producer.send(Message(topic, b"a" * size))
@@ -75,7 +75,7 @@ async def send_msg_status(
 
 
 def _average(times: Sequence[float]) -> float:
-    """Of all but the first, which connects; of the first if there is no other."""
+    """Return the average of all times but the first, whose send connects; the first if there is no other."""
     counted = times[1:] or times
     return sum(counted) / len(counted)
 

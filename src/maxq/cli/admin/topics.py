@@ -69,7 +69,7 @@ async def _put_order(admin: Admin, topic: str, cluster: str | None, queues: int,
 
 
 def read_json_list(path: Path) -> list[object]:
-    """A JSON array from a file.
+    """Read a JSON array from a file.
 
     Raises:
         ConfigError: the file is not there, not JSON, or no array.

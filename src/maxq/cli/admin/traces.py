@@ -66,7 +66,8 @@ def _camel(name: str) -> str:
 
 
 def _text(views: list[TraceView]) -> str:
-    """mqadmin's tables: one a send, one a consumer group; and what it leaves out, the ends of transactions."""
+    """Format mqadmin's tables: one for a send, one for each consumer group; and what mqadmin leaves out, the ends of
+    transactions."""
     lines: list[str] = []
     for view in views:
         if view.record.trace_type is TraceType.PUB:

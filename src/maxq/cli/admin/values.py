@@ -14,14 +14,14 @@ _MAY_BE_EMPTY: Final = "value"  # of a setting
 
 
 def is_true(option: str, text: str) -> bool:
-    """mqadmin's options with a true or false behind them."""
+    """Parse an option of mqadmin with a true or false behind it."""
     if text.strip().lower() not in ("true", "false"):
         raise ConfigError(f"{option} {text!r} is not allowed: it must be true or false")
     return text.strip().lower() == "true"
 
 
 def known_charset(text: str) -> str:
-    """A callback: the charset, if Python knows it."""
+    """Return the charset, if Python knows it. Used as a callback."""
     try:
         b"x".decode(text, "replace")
     except (LookupError, ValueError):
@@ -46,7 +46,8 @@ def refuse_unusable(parameters: Iterable[inspect.Parameter], values: Mapping[str
 
 
 def _flag(parameter: inspect.Parameter) -> str:
-    """How the option is written. Typer keeps the first name of an annotation's option where a default would be."""
+    """Return how the option is written. Typer keeps the first name of an annotation's option where a default would
+    be."""
     for note in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(note, typer.models.OptionInfo):
             return "/".join(name for name in (note.default, *(note.param_decls or ())) if name)
@@ -59,5 +60,5 @@ _NAMES = {int(version): version.name for version in MQVersion}
 
 
 def version_name(ordinal: int) -> str:
-    """RocketMQ's name of a release; its number where the release decides nothing and has no name here."""
+    """Return RocketMQ's name of a release; its number if the release has no name here because nothing depends on it."""
     return _NAMES.get(ordinal, f"ordinal {ordinal}")

@@ -29,7 +29,7 @@ class Other:
 
     @property
     def has_state(self) -> bool:
-        """Can it give its word?"""
+        """Return whether the member can tell its state."""
         return not self.is_lost and self.amnesiac_until < 0
 
     def line(self) -> str:
@@ -41,7 +41,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Blessing:
-    """One member's, in the state that it and the others are in.
+    """The declaration of one member as complete, in the state that it and the others are in.
 
     Attributes:
         members: of the group.
@@ -76,7 +76,7 @@ class Blessing:
 
     @property
     def term(self) -> int:
-        """One in which it cannot have voted."""
+        """Return a term in which the member cannot have voted."""
         return max([self.own.term, self.own.end_term, *(other.term for other in self.others)]) + 1
 
     def lines(self) -> list[str]:
@@ -135,5 +135,5 @@ async def _other(client: DLedgerClient, peer: str) -> Other:
 
 
 def stopped_member(base_dir: PurePath, member: str) -> StoppedMember:
-    """Of the real disk."""
+    """Return a stopped member's files on the real disk."""
     return StoppedMember(system_environment().disk, base_dir, member)

@@ -96,7 +96,7 @@ def produce(
 
 
 class _LineError(ConfigError):
-    """A line of the input is no message."""
+    """Raised when a line of the input is no message."""
 
 
 class _Sent:
@@ -122,7 +122,7 @@ def _messages(count: int) -> str:
 
 
 class _Source:
-    """The messages of the input. A thread of its own reads, for a terminal or a pipe may make it wait for ever."""
+    """The messages of the input. A thread of its own reads, because a terminal or a pipe may make it wait for ever."""
 
     def __init__(
         self,
@@ -237,8 +237,8 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, se
 
 @contextmanager
 def _first_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C in the block calls `stop`, later ones end the command as elsewhere. Gives a function that says
-    whether one came."""
+    """Let the first Ctrl-C in the block call `stop`; later ones end the command as elsewhere. Yields a function that
+    tells whether one came."""
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -409,8 +409,8 @@ async def _ack(consumer: SimpleConsumer, out: LineWriter[MessageExt]) -> None:
 
 
 async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
-    """Seek in queues where the group has no offset: a broker lets new groups read young topics from the start, whatever
-    the client asks for."""
+    """Seek in queues where the group has no offset, because a broker lets new groups read young topics from the start,
+    whatever the client asks for."""
     if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return
     for queue in await consumer.wait_for_assignment():

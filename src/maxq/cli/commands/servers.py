@@ -296,7 +296,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> 
 
 
 def configure_logging(verbose: bool) -> None:
-    """Logs go to standard error: warnings and errors, or everything that is worth saying; no cause floods them."""
+    """Configure logs to standard error: warnings and errors, or with `verbose` everything; no cause floods them."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("maxq.audit").setLevel(logging.INFO)  # who changed what is said always
     for handler in logging.getLogger().handlers:
@@ -304,7 +304,7 @@ def configure_logging(verbose: bool) -> None:
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """One line each on standard error."""
+    """Print each sentence as a line on standard error."""
     for sentence in sentences:
         print(f"maxq: warning: {sentence}", file=sys.stderr, flush=True)
 
@@ -314,7 +314,7 @@ def _environment() -> dict[str, Any]:
 
 
 def read_settings(descriptor: int) -> dict[str, str]:
-    """The properties that a supervisor writes into a pipe, as a JSON object in one line.
+    """Read the properties that a supervisor writes into a pipe, as a JSON object in one line.
 
     Raises:
         ConfigError: it wrote something else. Secrets may stand there, so none of it is told.
@@ -332,7 +332,7 @@ def read_settings(descriptor: int) -> dict[str, str]:
 
 
 def _file_properties(conf: Path | None, path_setting: str) -> dict[str, str]:
-    """The properties of a settings file and, under `path_setting`, where it is; nothing without a file."""
+    """Return the properties of a settings file and, under `path_setting`, its path; empty without a file."""
     if conf is None:
         return {}
     try:

@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 
 def expanded(words: list[str]) -> list[str]:
-    """The line as it would stand behind `maxq`."""
+    """Return the line as it would stand behind `maxq`."""
     return ["admin", *words] if words[0] in ENTRIES and words[0] not in COMMANDS else words
 
 
@@ -96,7 +96,7 @@ def _lines() -> Iterator[str]:
 
 
 def _use_readline() -> None:
-    """History and completion, where Python has readline."""
+    """Set up history and completion, where Python has readline."""
     with contextlib.suppress(ImportError):
         import readline
 
@@ -119,7 +119,7 @@ def _save_history(path: Path) -> None:
 
 
 def complete(incomplete: str, number: int) -> str | None:
-    """readline's completer: the suggestion of this number."""
+    """Return the suggestion of this number; readline's completer."""
     import readline
 
     before = readline.get_line_buffer()[: readline.get_begidx()]
@@ -128,7 +128,7 @@ def complete(incomplete: str, number: int) -> str | None:
 
 
 def words_after(before: str, incomplete: str) -> list[str]:
-    """What may come behind the beginning of a line."""
+    """Return the words that may follow the beginning of a line."""
     try:
         words = shlex.split(before)
     except ValueError:

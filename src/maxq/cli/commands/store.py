@@ -144,7 +144,7 @@ def rehearse(
 
 
 def _queues_to_open(open_files: int) -> int:
-    """How many queues may be mapped at once by a process that may open so many files; 0: any number."""
+    """Return how many queues may be mapped at once by a process that may open `open_files` files; 0: any number."""
     return min(max((open_files - _OTHER_FILES) // 2, 1), _MAPPED_MOST) if open_files else _MAPPED_MOST
 
 
@@ -180,7 +180,7 @@ def _print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def _errors_to_stderr() -> Iterator[None]:
-    """Refusals end with status 2 and one line."""
+    """Let refusals end with status 2 and one line on standard error."""
     try:
         yield
     except BrokenPipeError:
@@ -192,7 +192,7 @@ def _errors_to_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on standard error, if that is a terminal."""
+    """Show a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -52,7 +52,7 @@ _COLUMNS = {
 
 @contextlib.contextmanager
 def _offline(directory: Path, precision_ms: int) -> Iterator[OfflineTimer]:
-    """The timer of a store directory, which stays as it is."""
+    """Open the timer of a store directory, which stays as it is."""
     files = StoreFiles(SystemDisk(), PurePath(directory))
     if not files.exists:
         raise ConfigError(f"{directory} holds no store: give the storePathRootDir of a broker")
@@ -89,7 +89,7 @@ async def _pages(
 
 
 class _Found:
-    """Entries of pages, up to a number."""
+    """Collects entries of pages, up to a number."""
 
     def __init__(self, count: int) -> None:
         self.entries: list[dict[str, Any]] = []

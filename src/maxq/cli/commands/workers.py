@@ -29,7 +29,7 @@ _WRONG_SETTINGS = 2  # exit code of a command line or setting that will not get 
 
 @dataclass(frozen=True)
 class Worker:
-    """One broker process to be."""
+    """Settings of one broker process that will be started."""
 
     number: int
     settings: Mapping[str, str]  # what differs from the others
@@ -39,7 +39,7 @@ class Worker:
 
 
 def derive_workers(settings: BrokerSettings, count: int) -> list[Worker]:
-    """Names, ports and folders of `count` workers; `settings` are complete (config.host.broker_on)."""
+    """Return names, ports and folders of `count` workers; `settings` are complete (config.host.broker_on)."""
     root = Path(settings.store.store_path_root_dir)
     log = Path(settings.store.store_path_commit_log)
     workers = []

@@ -40,7 +40,7 @@ Pattern = Annotated[str | None, typer.Option(help="All topics whose names match 
 
 
 def _interval(text: str | None) -> str | None:
-    """Told before Spark starts. Raises typer.BadParameter."""
+    """Check an interval before Spark starts. Raises typer.BadParameter."""
     if text is not None and not _INTERVAL.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is no time between triggers: give numbers with units, such as '10 seconds'")
     return text

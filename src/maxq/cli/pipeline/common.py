@@ -30,7 +30,7 @@ BrokerName = Annotated[str, typer.Option(help="What the broker of --store is cal
 
 
 def reading(namesrv: str | None, options: list[str] | None) -> dict[str, str]:
-    """Options of format("rocketmq"): name servers, and those given by hand."""
+    """Return the options of format("rocketmq"): name servers, and those given by hand."""
     return {"rocketmq.namesrv": namesrv or usual_name_servers(), **split_assignments(options or (), option="--option")}
 
 
@@ -70,12 +70,12 @@ def need_archive(path: str) -> None:
 
 
 def time_ms(text: str | None) -> int | None:
-    """A time of the command line; None if none was given."""
+    """Parse a time of the command line; None if none was given."""
     return None if text is None else parse_time(text, SystemClock())
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """One JSON object, or a line for each of its members, and of those that are objects."""
+    """Print one JSON object, or a line for each of its members, and of those that are objects."""
     if as_json:
         show(pairs_report(result), Style.JSON)
         return
@@ -96,7 +96,7 @@ def _in_words(value: Any) -> str:
 
 
 def print_rows(rows: Sequence[Any], columns: Sequence[str], as_json: bool, **result: Any) -> None:
-    """Rows of Spark's under the names of their columns; as JSON `result` is in the object as well."""
+    """Print Spark's rows under the names of their columns; as JSON, `result` is in the object as well."""
     report = Report({name: f"#{name}" for name in columns}, [[row[name] for name in columns] for row in rows])
     if as_json:
         report = replace(report, value={**result, "rows": report.objects()})

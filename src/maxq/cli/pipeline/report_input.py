@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _page(path: Path | None) -> Path | None:
-    """Told now that it can not be written, and not after all the work. Raises typer.BadParameter."""
+    """Check before all the work that the page can be written. Raises typer.BadParameter."""
     if path is not None and path.is_dir():
         raise typer.BadParameter(f"{path} is a folder: name a file in it, such as {path / 'report.html'}")
     if path is not None and not path.parent.is_dir():
@@ -38,7 +38,7 @@ def input_of(
     end: str | None,
     options: list[str] | None,
 ) -> "MessageInput":
-    """What these options ask for. Raises ConfigError."""
+    """Return the input that these options name. Raises ConfigError."""
     from maxq.pipeline.jobs.message_input import MessageInput
 
     if namesrv is None and not stores:

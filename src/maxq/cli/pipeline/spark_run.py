@@ -23,14 +23,15 @@ _MEMORY = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
 
 
 def master_of_spark(text: str | None) -> str | None:
-    """A callback: told before Java starts, which prints a stack about it. Raises typer.BadParameter."""
+    """Check the master before Java starts, which would print a stack trace about it. Used as a callback. Raises
+    typer.BadParameter."""
     if text is not None and not _MASTER.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is no master of Spark's: give local[2], spark://host:7077, yarn or k8s://…")
     return text
 
 
 def java_memory(text: str) -> str:
-    """As `master_of_spark`."""
+    """Check the size of memory before Java starts. Used as a callback. Raises typer.BadParameter."""
     if not _MEMORY.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is no size of memory: give a number with its unit, such as 512m or 2g")
     return text
@@ -95,7 +96,8 @@ def need_spark(*others: str) -> None:
 
 @contextlib.contextmanager
 def progress_bar(spark: Any, title: str, *, quiet: bool) -> Iterator[None]:
-    """Tasks of the session's jobs, on standard error. Standard output is left alone: it may be a file."""
+    """Show the tasks of the session's jobs on standard error. Standard output is left alone, because it may be a
+    file."""
     if quiet or not sys.stderr.isatty():
         yield
         return

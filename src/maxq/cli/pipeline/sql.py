@@ -119,7 +119,7 @@ def _print_csv(columns: Sequence[str], found: Iterable[Any]) -> None:
 
 
 def _print_json(columns: Sequence[str], found: Iterable[Any]) -> None:
-    """One row a line, so that it can be read while it comes."""
+    """Print one row a line, so that it can be read while rows arrive."""
     separator = "["
     for row in found:
         line = json.dumps(dict(zip(columns, map(_plain, row), strict=True)), ensure_ascii=False)
@@ -129,7 +129,7 @@ def _print_json(columns: Sequence[str], found: Iterable[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; bytes are text, or {"base64": …} where they are no UTF-8."""
+    """Convert a value for JSON; bytes are text, or {"base64": …} where they are no UTF-8."""
     if isinstance(value, (bytes, bytearray)):
         try:
             return value.decode("utf-8")
@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """For a cell of a table or of CSV; nothing for null."""
+    """Convert a value for a cell of a table or of CSV; empty for null."""
     if value is None:
         return ""
     plain = _plain(value)

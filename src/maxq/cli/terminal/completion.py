@@ -80,7 +80,7 @@ def completion(
 
 
 def suggestions(before: Sequence[str], incomplete: str) -> list[Suggestion]:
-    """Words that may take the place of `incomplete`, behind the words `before`."""
+    """Return the words that may take the place of `incomplete`, behind the words `before`."""
     found: Any = root.group
     entries: Mapping[str, str] | None = {name: entry.summary for name, entry in root.COMMANDS.items()}
     rest = list(before)
@@ -96,7 +96,7 @@ def suggestions(before: Sequence[str], incomplete: str) -> list[Suggestion]:
 
 
 def _members(found: Any) -> Mapping[str, str] | None:
-    """The commands of a group; None: it is a command."""
+    """Return the commands of a group; None if it is a command."""
     if isinstance(found, LazyGroup):
         return found.summaries()
     if hasattr(found, "commands"):
@@ -121,13 +121,13 @@ def _of_command(command: Any, words: Sequence[str], incomplete: str) -> Iterable
 
 
 def _values(param: Any, words: Sequence[str]) -> Iterable[Suggestion]:
-    """What the name server knows for it; nothing for a path, which the shell completes itself."""
+    """Yield values that the name server knows; none for a path, which the shell completes itself."""
     kind = _VALUES.get(param.name or "")
     return map(Suggestion, _known(kind, _name_servers(words))) if kind else []
 
 
 def _next_argument(command: Any, options: Mapping[str, Any], words: Iterable[str]) -> Any | None:
-    """The first argument that `words` do not fill."""
+    """Return the first argument that `words` do not fill."""
     left, is_value = [], False
     for word in words:
         if is_value:

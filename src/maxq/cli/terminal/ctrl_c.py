@@ -20,7 +20,7 @@ _JAVA_CALLS = "py4j"
 
 @contextmanager
 def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
-    """For a block of the main thread; in others, which get no signals, nothing is changed.
+    """End a block of the main thread at Ctrl-C; in other threads, which get no signals, nothing is changed.
 
     Args:
         spark: the session whose streams and jobs are ended.
@@ -46,7 +46,7 @@ def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
-    """For a block of the main thread that starts Spark. Ctrl-C ends the Java process that is starting, so that the
+    """End the Java process that is starting at Ctrl-C, in a block of the main thread that starts Spark, so that the
     block fails. A Java process whose Python ends earlier stays.
 
     Raises:
@@ -91,7 +91,7 @@ class _Interrupt:
         self._ending.start()
 
     def wait(self) -> None:
-        """Until what it ends has ended: waiting for a stream returns before the call that stops it."""
+        """Wait until what it ends has ended: waiting for a stream returns before the call that stops it."""
         if self.has_come:
             self._ending.join()
 

@@ -22,7 +22,7 @@ def flush_output() -> None:
 
 
 def drop_unread_output() -> None:
-    """What a stream still holds that cannot be written goes nowhere, so that Python does not complain at its end."""
+    """Discard what a stream still holds and cannot write, so that Python does not complain at its end."""
     for stream in (sys.stdout, sys.stderr):
         _drop_unread(stream)
 

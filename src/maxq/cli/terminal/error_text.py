@@ -52,7 +52,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _remedy(code: int, remark: str) -> str:
-    """What to do about an answer that does not say it itself, "" where nothing is known."""
+    """Return what to do about an answer that does not say it itself; empty where nothing is known."""
     if code == ResponseCode.NO_PERMISSION and remark.startswith(_NO_USER):
         return "--access-key with --secret-key, or MAXQ_ACCESS_KEY with MAXQ_SECRET_KEY, say whose this command is"
     if code == ResponseCode.TOPIC_NOT_EXIST and cause_of(remark) == Cause.NO_BROKER:

@@ -10,7 +10,8 @@ from maxq.protocol.message.message import Message, MessageExt
 
 
 def message_object(message: MessageExt) -> dict[str, Any]:
-    """All of a stored message, named as `maxq store messages` names it; a body that is no UTF-8 is `bodyBase64`."""
+    """Return all fields of a stored message, named as `maxq store messages` names them; a body that is no UTF-8 is
+    `bodyBase64`."""
     found: dict[str, Any] = {
         "topic": message.topic,
         "brokerName": message.broker_name,
@@ -102,7 +103,7 @@ def _body(value: dict[str, Any], where: str) -> bytes:
 
 
 def _text(item: Any, where: str) -> str:
-    """A text; numbers, true and false as JSON has them. Anything else would be sent as Python prints it."""
+    """Return a text; numbers, true and false as JSON has them. Anything else would be sent as Python prints it."""
     if isinstance(item, str):
         return item
     if isinstance(item, bool):

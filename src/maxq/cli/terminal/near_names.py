@@ -16,8 +16,8 @@ _CUTOFF: Final = 0.75  # difflib's measure of likeness, from 0 to 1
 
 @asynccontextmanager
 async def near_names(admin: Admin, words: Iterable[object]) -> AsyncIterator[None]:
-    """An error of the block that names one of `words`, which no server knows, gets the most similar name that there is
-    as a note."""
+    """Add the most similar existing name, as a note, to an error of the block that names one of `words`, which no
+    server knows."""
     try:
         yield
     except RemotingError:
@@ -34,14 +34,14 @@ async def near_names(admin: Admin, words: Iterable[object]) -> AsyncIterator[Non
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The name that is most like `word`, in capital letters or not; None if none is."""
+    """Return the name that is most similar to `word`, in any case; None if none is similar."""
     by_folded = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), list(by_folded), n=1, cutoff=_CUTOFF)
     return by_folded[found[0]] if found else None
 
 
 async def _known(admin: Admin) -> set[str]:
-    """Names of topics, groups, brokers and clusters; none if the name server does not tell in time."""
+    """Return the names of topics, groups, brokers and clusters; none if the name server does not tell in time."""
     try:
         async with asyncio.timeout(_SECONDS):
             topics, clusters = await asyncio.gather(admin.topics.names(), admin.cluster_info())

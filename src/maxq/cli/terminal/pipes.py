@@ -34,7 +34,7 @@ def _is_pipe(fd: int) -> bool:
 
 
 def _unread(fd: int) -> int:
-    """Bytes in a pipe."""
+    """Return the number of bytes in a pipe."""
     found: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
     return found
 
@@ -50,7 +50,7 @@ def _resize(fd: int, size: int) -> None:
 
 
 class LineReader:
-    """Lines as they come, with the position behind each; one thread reads, any thread says what is done.
+    """Reads lines as they arrive, with the position behind each; one thread reads, any thread may say what is done.
 
     In a pipe a line stays until `done` names a position behind it: a copy is read (tee), and who writes the pipe sees
     the line as not taken. If this process is killed, the line goes with the pipe, and its writer knows.
@@ -64,17 +64,17 @@ class LineReader:
         self._tee = _tee() if _is_pipe(self._fd) else None
 
     def done(self, position: int) -> None:
-        """The messages of all lines before `position` in the pipe are acknowledged."""
+        """Note that the messages of all lines before `position` in the pipe are acknowledged."""
         self._done = position
         self._told.set()
 
     def stop(self) -> None:
-        """No more lines."""
+        """Stop reading."""
         self._is_stopped = True
         self._told.set()
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Each line, its end of line included, and the position behind it."""
+        """Yield each line, including its end of line, and the position behind it."""
         position, rest = 0, b""
         for data in self._data() if self._tee is None else self._peeked():
             *whole, rest = (rest + data).split(b"\n")
@@ -91,7 +91,7 @@ class LineReader:
             yield data
 
     def _peeked(self) -> Iterator[bytes]:
-        """What is in the pipe, without taking it out."""
+        """Yield the content of the pipe without taking it out."""
         assert self._tee is not None, "it is a pipe"
         fd, taken, seen, line_end = self._fd, 0, 0, 0  # positions: taken out of the pipe, looked at, of the last line
         out, into = os.pipe()
@@ -129,13 +129,14 @@ class LineReader:
 
 
 def _tee() -> Callable[[int, int, int, int], int] | None:
-    """Linux's tee(2), or None where there is none."""
+    """Return Linux's tee(2), or None where there is none."""
     found: Callable[[int, int, int, int], int] | None = getattr(ctypes.CDLL(None), "tee", None)
     return found
 
 
 class InOrder:
-    """Which of numbered things are done, up to the first that is not. Numbers go from 0, in the order of `add`."""
+    """Tracks which of numbered items are done, up to the first that is not. Numbers go from 0, in the order of
+    `add`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,12 +145,13 @@ class InOrder:
         self._done: set[int] = set()
 
     def add(self, position: int) -> None:
-        """The next thing ends there."""
+        """Add the next item, which ends at `position`."""
         with self._lock:
             self._open.append(position)
 
     def skip(self, position: int) -> int | None:
-        """Nothing more ends before there: the position up to which all are done, if that has changed."""
+        """Note that nothing more ends before `position`. Returns the position up to which all are done, if that has
+        changed."""
         with self._lock:
             if not self._open:
                 return position
@@ -157,7 +159,7 @@ class InOrder:
             return None
 
     def finish(self, number: int) -> int | None:
-        """One is done: the position up to which all are, if that has changed."""
+        """Note that an item is done. Returns the position up to which all are done, if that has changed."""
         with self._lock:
             self._done.add(number)
             position = None
@@ -172,7 +174,7 @@ class InOrder:
 
 
 class LineWriter(Generic[Mark]):
-    """Lines to standard output; tells the marks of those that its reader has taken.
+    """Writes lines to standard output, and tells the marks of those that its reader has taken.
 
     Into a pipe the first line goes alone, and more follow when it was taken: twice as many each time, so that of
     `maxq consume … | head -1` one line is taken. It never makes the loop wait for a reader.

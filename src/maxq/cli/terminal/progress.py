@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 def tracked(items: Collection[Item], what: str) -> Iterator[Item]:
-    """The items, one after the other; the bar goes when they are done."""
+    """Yield the items one after the other, behind a progress bar that goes when they are done."""
     if len(items) < 2 or not sys.stderr.isatty():
         yield from items
         return

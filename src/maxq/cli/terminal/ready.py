@@ -16,7 +16,7 @@ _INDENT: Final = "  "
 
 
 def ready_text(command: str, name: str, seconds: float, facts: Mapping[str, str]) -> str:
-    """The lines of the server `maxq command`, which was ready so many seconds after its start; `name` may be empty."""
+    """Return the lines of the server `maxq command`, which was ready `seconds` after its start; `name` may be empty."""
     who = f": {name}" if name else ""
     first = f"maxq {command}{_IS_READY}{who} ({seconds:.2f} s)"
     return "\n".join([first, *(f"{_INDENT}{fact}: {value}" for fact, value in facts.items())])

@@ -56,7 +56,7 @@ class Report:
 
 
 def json_values(texts: Mapping[str, str], *, names: Collection[str] = ()) -> dict[str, Any]:
-    """What a server sends as texts, for --json: numbers, true and false as JSON has them.
+    """Convert texts of a server for --json: numbers, true and false as JSON has them.
 
     Args:
         names: keys whose values are texts even if they look like numbers, such as brokerName.
@@ -65,7 +65,7 @@ def json_values(texts: Mapping[str, str], *, names: Collection[str] = ()) -> dic
 
 
 def json_value(text: str) -> Any:
-    """A number, True or False if the text is one; else the text."""
+    """Return a number, True or False if the text is one; else the text."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return _SWITCHES.get(text, text)
@@ -73,15 +73,15 @@ def json_value(text: str) -> Any:
 
 
 def pairs_report(values: Mapping[str, Any], value: Mapping[str, Any] | None = None) -> Report:
-    """Names and values; as JSON one object (`value`, if it is given), as text `name: value` lines with mqadmin's width
-    of 32."""
+    """Report names and values; as JSON one object (`value`, if it is given), as text `name: value` lines with mqadmin's
+    width of 32."""
     text = "".join(f"{name:<32}: {one}\n" for name, one in values.items())
     shown = dict(values if value is None else value)
     return Report({"key": "#Key", "value": "#Value"}, list(values.items()), value=shown, text=text)
 
 
 def done_report(sentence: str, **facts: Any) -> Report:
-    """Something was done: mqadmin's sentence, and the facts of it for --json."""
+    """Report that something was done: mqadmin's sentence, and its facts for --json."""
     columns = {name: f"#{name}" for name in facts}
     return Report(columns, [list(facts.values())], value={"done": sentence, **facts}, text=sentence + "\n")
 

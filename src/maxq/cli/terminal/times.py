@@ -10,7 +10,7 @@ _JAVA_FORM = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})")
 
 
 def parse_time(text: str, clock: Clock) -> int:
-    """The time that `text` means, in milliseconds since 1970.
+    """Parse a time into milliseconds since 1970.
 
     Args:
         text: `now`, milliseconds, mqadmin's yyyy-MM-dd#HH:mm:ss:SSS, or ISO 8601 (local time unless it says otherwise).
@@ -38,7 +38,7 @@ def parse_time(text: str, clock: Clock) -> int:
 
 
 def format_time(wall_ms: int) -> str:
-    """`2026-01-02 03:04:05,678`; empty for none."""
+    """Format a time as `2026-01-02 03:04:05,678`; empty for none."""
     if wall_ms <= 0:
         return ""
     seconds, millis = divmod(wall_ms, 1000)

@@ -13,7 +13,7 @@ from maxq.protocol.json import json_dialect
 
 
 class AccessAdmin:
-    """`admin.access`. `address` is host:port of a server."""
+    """The part `admin.access`. `address` is host:port of a server."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api
@@ -33,12 +33,12 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_DELETE_USER, address, {"username": username})
 
     async def get_user(self, address: str, username: str) -> UserInfo | None:
-        """A user (3004); None if there is none. The password is told to super users only."""
+        """Return a user (3004); None if there is none. Only super users are told the password."""
         body = await self._call(RequestCode.AUTH_GET_USER, address, {"username": username})
         return UserInfo.decode(body) if body else None
 
     async def list_users(self, address: str, text: str | None = None) -> list[UserInfo]:
-        """Users whose name contains the text (3005)."""
+        """Return the users whose name contains the text (3005)."""
         body = await self._call(RequestCode.AUTH_LIST_USER, address, fields(filter=text))
         return [UserInfo.from_json(row) for row in json_dialect.loads(body)] if body else []
 
@@ -62,7 +62,7 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_CREATE_ACL, address, {"subject": acl.subject or ""}, acl.encode())
 
     async def update_acl(self, address: str, acl: AclInfo) -> None:
-        """The same (3007)."""
+        """Change the policies of a subject (3007)."""
         await self._call(RequestCode.AUTH_UPDATE_ACL, address, {"subject": acl.subject or ""}, acl.encode())
 
     async def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:
@@ -70,12 +70,12 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_DELETE_ACL, address, fields(subject=subject, resource=resource))
 
     async def get_acl(self, address: str, subject: str) -> AclInfo | None:
-        """The policies of a subject (3009); None if it has none."""
+        """Return the policies of a subject (3009); None if it has none."""
         body = await self._call(RequestCode.AUTH_GET_ACL, address, {"subject": subject})
         return AclInfo.decode(body) if body else None
 
     async def list_acls(self, address: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
-        """Policies of the subjects, and for the resources, that contain these texts (3010)."""
+        """Return the policies of subjects, and for resources, that contain these texts (3010)."""
         ext = fields(subjectFilter=subject, resourceFilter=resource)
         body = await self._call(RequestCode.AUTH_LIST_ACL, address, ext)
         return [AclInfo.from_json(row) for row in json_dialect.loads(body)] if body else []
@@ -101,6 +101,6 @@ def custom_acl(
     source_ips: Sequence[str],
     decision: str,
 ) -> AclInfo:
-    """One entry for each resource, all alike."""
+    """Make one entry for each resource, all with the same rules."""
     entries = [PolicyEntryInfo(resource, list(actions), list(source_ips) or None, decision) for resource in resources]
     return AclInfo(subject, [PolicyInfo("Custom", entries)])

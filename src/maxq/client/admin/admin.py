@@ -93,7 +93,7 @@ class Admin:
         self.api = api
 
     def __getattr__(self, name: str) -> Any:
-        """A part that was not used yet."""
+        """Make a part of the admin client that was not used yet."""
         if name not in _PARTS:
             raise AttributeError(f"{type(self).__name__} has no part {name!r}; there are {', '.join(_PARTS)}")
         kind, needs = _PARTS[name]
@@ -103,7 +103,7 @@ class Admin:
         return part
 
     async def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers."""
+        """Return all clusters and brokers."""
         return await self._context.cluster_info()
 
     async def close(self) -> None:

@@ -18,40 +18,40 @@ from maxq.protocol.json import json_dialect
 
 
 class BrokerAdmin:
-    """`admin.brokers`. Addresses are host:port."""
+    """The part `admin.brokers`. Addresses are host:port."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._api = context.api
 
     async def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers (106)."""
+        """Return all clusters and brokers (106)."""
         return await self._context.cluster_info()
 
     async def of_cluster(self, cluster: str) -> list[BrokerData]:
-        """Broker groups of a cluster, by name."""
+        """Return the broker groups of a cluster, by name."""
         return await self._context.brokers_of_cluster(cluster)
 
     async def masters_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of the masters of a cluster."""
+        """Return the addresses of the masters of a cluster."""
         return await self._context.masters_of_cluster(cluster)
 
     async def addresses_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of all brokers of a cluster."""
+        """Return the addresses of all brokers of a cluster."""
         return await self._context.addresses_of_cluster(cluster)
 
     async def runtime_info(self, address: str) -> dict[str, str]:
-        """State and statistics (28)."""
+        """Return state and statistics of a broker (28)."""
         response = await self._api.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(response.body_bytes).table
 
     async def config(self, address: str) -> dict[str, str]:
-        """All settings (26)."""
+        """Return all settings of a broker (26)."""
         response = await self._api.call(address, RequestCode.GET_BROKER_CONFIG)
         return parse_properties(response.body_bytes)
 
     async def config_version(self, address: str) -> DataVersion:
-        """How often settings were changed (26)."""
+        """Return how often a broker's settings were changed (26)."""
         response = await self._api.call(address, RequestCode.GET_BROKER_CONFIG)
         return DataVersion.from_json(json_dialect.loads(response.ext.get("version", "{}")))
 
@@ -61,7 +61,7 @@ class BrokerAdmin:
         await self._api.call(address, RequestCode.UPDATE_BROKER_CONFIG, None, body)
 
     async def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
-        """One counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
+        """Return one counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
         ext = fields(statsName=stats_name, statsKey=stats_key)
         response = await self._api.call(address, RequestCode.VIEW_BROKER_STATS_DATA, ext)
         return BrokerStatsData.decode(response.body_bytes)
@@ -69,14 +69,14 @@ class BrokerAdmin:
     async def consume_stats(
         self, address: str, *, is_order: bool = False, timeout_ms: int = 50_000
     ) -> ConsumeStatsList:
-        """Progress of all groups on one broker (317)."""
+        """Return the progress of all groups on one broker (317)."""
         response = await self._api.call(
             address, RequestCode.GET_BROKER_CONSUME_STATS, fields(isOrder=is_order), timeout_ms=timeout_ms
         )
         return ConsumeStatsList.decode(response.body_bytes)
 
     async def ha_status(self, address: str) -> HARuntimeInfo:
-        """Replication as the broker sees it (907)."""
+        """Return the state of replication as the broker sees it (907)."""
         response = await self._api.call(address, RequestCode.GET_BROKER_HA_STATUS)
         return HARuntimeInfo.decode(response.body_bytes)
 
@@ -99,13 +99,15 @@ class BrokerAdmin:
         await self._api.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, fields(masterFlushOffset=offset))
 
     async def epoch_cache(self, address: str) -> dict[str, Any]:
-        """Epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList, maxOffset."""
+        """Return the epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList,
+        maxOffset."""
         return _object(await self._api.call(address, RequestCode.GET_BROKER_EPOCH_CACHE), address)
 
     # --- cold reads ---
 
     async def cold_data_flow_control(self, address: str) -> dict[str, Any] | None:
-        """Thresholds of cold reads and what counts against them (2003); None: the broker has no such table."""
+        """Return the thresholds of cold reads and what counts against them (2003); None if the broker has no such
+        table."""
         response = await self._api.call(address, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO)
         return _object(response, address) if response.body_bytes else None
 
@@ -115,11 +117,11 @@ class BrokerAdmin:
         await self._api.call(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, body)
 
     async def remove_cold_data_flow_control(self, address: str, group: str) -> None:
-        """The group has the common threshold again (2002)."""
+        """Give the group the common threshold again (2002)."""
         await self._api.call(address, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, group.encode())
 
     async def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
-        """0 the kernel reads ahead, 1 it does not (2004); what the broker says to it."""
+        """Set whether the kernel reads ahead (0) or not (1) (2004); returns the broker's remark."""
         ext = {"READ_AHEAD_MODE": str(mode)}
         return (await self._api.call(address, RequestCode.SET_COMMITLOG_READ_MODE, ext)).remark or ""
 

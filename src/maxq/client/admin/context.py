@@ -23,16 +23,16 @@ class AdminContext:
         self.clock = clock
 
     async def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers (106)."""
+        """Return all clusters and brokers (106)."""
         response = await self.api.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(response.body_bytes)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is (105); NoRouteError if nobody knows it."""
+        """Return the route of a topic (105); raises NoRouteError if no name server knows it."""
         return await self.api.topic_route(topic)
 
     async def brokers_of_cluster(self, cluster: str) -> list[BrokerData]:
-        """Broker groups of a cluster, by name.
+        """Return the broker groups of a cluster, by name.
 
         Raises:
             ClientError: no such cluster; lists those there are.
@@ -45,19 +45,20 @@ class AdminContext:
         return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]
 
     async def masters_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of the masters of a cluster."""
+        """Return the addresses of the masters of a cluster."""
         return [data.master_address for data in await self.brokers_of_cluster(cluster) if data.master_address]
 
     async def addresses_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of all brokers of a cluster."""
+        """Return the addresses of all brokers of a cluster."""
         return [address for data in await self.brokers_of_cluster(cluster) for address in data.addresses]
 
     async def brokers_of_topic(self, topic: str) -> list[tuple[str, str]]:
-        """(broker name, address) per broker group of a topic: the master, or the first slave where there is none."""
+        """Return (broker name, address) per broker group of a topic: the master, or the first slave where there is
+        none."""
         return answering_brokers(await self.route(topic))
 
     async def brokers_of_group(self, group: str, topic: str | None = None) -> list[tuple[str, str]]:
-        """Broker groups that know a consumer group: those of its retry topic, else those of `topic`.
+        """Return the broker groups that know a consumer group: those of its retry topic, else those of `topic`.
 
         Raises:
             ClientError: neither has a route; the group has never been online.
@@ -74,7 +75,7 @@ class AdminContext:
         )
 
     async def address_of(self, queue: MessageQueue, via: str | None = None) -> str:
-        """Address of a queue's broker.
+        """Return the address of a queue's broker.
 
         Args:
             via: look into the route of this topic instead (an LMQ has none of its own).
@@ -89,7 +90,7 @@ class AdminContext:
         raise ClientError(f"topic {topic} is not on broker {queue.broker_name}")
 
     async def broker_name_of(self, topic: str, broker: str) -> str:
-        """The name of a broker of a topic that is given by name or by address (host:port).
+        """Return the name of a broker of a topic that is given by name or by address (host:port).
 
         Raises:
             ClientError: the topic is not there; lists where it is.
@@ -104,7 +105,7 @@ class AdminContext:
     async def first_answer(
         self, brokers: list[tuple[str, str]], ask: Callable[[str], Awaitable[Result]], what: str
     ) -> Result:
-        """The first broker that has it.
+        """Return the answer of the first broker that has it.
 
         Raises:
             MaxQError: what the last one said, if all refused or failed.
@@ -119,7 +120,7 @@ class AdminContext:
 
 
 def answering_brokers(route: TopicRouteData) -> list[tuple[str, str]]:
-    """(broker name, address) of each group in a route, by name."""
+    """Return (broker name, address) of each group in a route, by name."""
     return [
         (data.broker_name, data.master_address or data.broker_addrs[min(data.broker_addrs)])
         for data in sorted(route.broker_datas, key=lambda data: data.broker_name)

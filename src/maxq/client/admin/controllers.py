@@ -14,7 +14,8 @@ from maxq.protocol.json import json_dialect
 
 
 class ControllerAdmin:
-    """`admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of it."""
+    """The part `admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of
+    it."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api
@@ -24,11 +25,11 @@ class ControllerAdmin:
         return dict((await self._api.call(address, RequestCode.CONTROLLER_GET_METADATA_INFO)).ext)
 
     async def leader(self, address: str) -> str:
-        """Address of the leader; the one that was asked where none is named."""
+        """Return the address of the leader; that of the controller that was asked if it names none."""
         return (await self.metadata(address)).get("controllerLeaderAddress") or address
 
     async def sync_state(self, address: str, broker_names: Sequence[str]) -> dict[str, Any]:
-        """Broker name → masterBrokerId, masterAddress, masterEpoch, syncStateSetEpoch, inSyncReplicas,
+        """Return broker name → masterBrokerId, masterAddress, masterEpoch, syncStateSetEpoch, inSyncReplicas,
         notInSyncReplicas (1006)."""
         body = json_dialect.dumps(list(broker_names))
         leader = await self.leader(address)
@@ -38,7 +39,7 @@ class ControllerAdmin:
         return table if isinstance(table, dict) else {}
 
     async def config(self, address: str) -> dict[str, str]:
-        """Settings (1010)."""
+        """Return the settings of a controller (1010)."""
         response = await self._api.call(address, RequestCode.GET_CONTROLLER_CONFIG)
         return parse_properties(response.body_bytes)
 

@@ -41,7 +41,7 @@ Send = Callable[[list[Message]], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCount:
-    """One group's dead letters on all brokers. `last_ms` is the store time of the newest."""
+    """Number of one group's dead letters on all brokers. `last_ms` is the store time of the newest."""
 
     group: str
     count: int
@@ -51,7 +51,7 @@ class DeadLetterCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSelection:
-    """Which dead letters are meant; store times in ms."""
+    """Selects dead letters; store times in ms."""
 
     begin_ms: int | None = None
     end_ms: int | None = None
@@ -63,7 +63,7 @@ class DeadLetterSelection:
         return self == DeadLetterSelection()
 
     def takes(self, message: MessageExt) -> bool:
-        """Apart from the times, which `scan` sees to."""
+        """Return whether a message is selected, apart from the times, which `scan` checks."""
         if self.key is not None and self.key not in (message.keys or "").split(const.KEY_SEPARATOR):
             return False
         ids = (message.offset_msg_id, message.uniq_key, origin_msg_id(message))
@@ -71,7 +71,7 @@ class DeadLetterSelection:
 
 
 class DeadLetterAdmin:
-    """`admin.dead_letters`."""
+    """The part `admin.dead_letters`."""
 
     def __init__(self, context: AdminContext, messages: MessageAdmin, offsets: OffsetAdmin, topics: TopicAdmin) -> None:
         self._context = context
@@ -80,7 +80,7 @@ class DeadLetterAdmin:
         self._topics = topics
 
     async def groups(self) -> list[DeadLetterCount]:
-        """Every group that has a dead-letter topic, by name."""
+        """Return every group that has a dead-letter topic, by name."""
         names = [topic for topic in await self._topics.names() if topic.startswith(DLQ_PREFIX)]
         return [await self._count(topic) for topic in sorted(names)]
 
@@ -98,7 +98,7 @@ class DeadLetterAdmin:
         )
 
     async def scan(self, group: str, selection: DeadLetterSelection) -> AsyncGenerator[MessageExt, None]:
-        """A group's dead letters, queue after queue, from the first one on.
+        """Yield a group's dead letters, queue after queue, from the first one on.
 
         Raises:
             ClientError: its topic cannot be read.
@@ -201,17 +201,17 @@ class DeadLetterAdmin:
 
 
 def origin_topic(letter: MessageExt) -> str:
-    """The topic it was sent to at first; empty if it does not say."""
+    """Return the topic to which the letter was sent at first; empty if it does not say."""
     return letter.properties.get(const.PROPERTY_RETRY_TOPIC, "")
 
 
 def origin_msg_id(letter: MessageExt) -> str:
-    """The id it had there."""
+    """Return the message id that the letter had there."""
     return letter.properties.get(const.PROPERTY_ORIGIN_MESSAGE_ID, "")
 
 
 def sent_again(letter: MessageExt, group: str, topic: str | None) -> Message:
-    """The message that is sent for a dead letter, with its unique key and no tries counted.
+    """Make the message that is sent for a dead letter, with its unique key and no tries counted.
 
     Args:
         topic: None: the retry topic of `group`; empty: the topic it came from.

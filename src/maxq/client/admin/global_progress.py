@@ -27,7 +27,8 @@ Progress = dict[MessageQueue, OffsetWrapper]
 
 
 async def global_chains(context: AdminContext, topic: str) -> Chains:
-    """The chains of a topic's global queues, as its brokers have them; empty if it is not static or has no route."""
+    """Return the chains of a topic's global queues, as its brokers have them; empty if it is not static or has no
+    route."""
     try:
         route = await context.route(topic)
     except NoRouteError:
@@ -44,7 +45,7 @@ async def global_chains(context: AdminContext, topic: str) -> Chains:
 
 
 def chains_of(topic: str, mappings: Iterable[TopicQueueMappingDetail]) -> Chains:
-    """The chain of each global queue: what its leader says; of several that call themselves so, the newest."""
+    """Return the chain of each global queue as its leader has it; of several brokers that claim to lead, the newest."""
     found: dict[MessageQueue, tuple[int, Sequence[LogicQueueMappingItem]]] = {}
     for mapping in mappings:
         for global_id, items in mapping.hosted_queues.items():
@@ -57,7 +58,7 @@ def chains_of(topic: str, mappings: Iterable[TopicQueueMappingDetail]) -> Chains
 
 
 def global_offsets(chains: Chains, physical: Mapping[MessageQueue, TopicOffset]) -> dict[MessageQueue, TopicOffset]:
-    """First and last offset of each global queue whose first and last part are known."""
+    """Return the first and last offset of each global queue whose first and last part are known."""
     found = {}
     for queue, items in chains.items():
         first, last = (physical.get(place(queue.topic, item)) for item in (items[0], items[-1]))
@@ -68,7 +69,7 @@ def global_offsets(chains: Chains, physical: Mapping[MessageQueue, TopicOffset])
 
 
 def global_progress(chains: Chains, physical: Progress) -> Progress:
-    """Where a group is in each global queue: in the newest part in which it has an offset."""
+    """Return where a group is in each global queue: in the newest part in which it has an offset."""
     found = {}
     for queue, items in chains.items():
         end = physical.get(place(queue.topic, items[-1]))
@@ -87,5 +88,5 @@ def global_progress(chains: Chains, physical: Progress) -> Progress:
 
 
 def place(topic: str, item: LogicQueueMappingItem) -> MessageQueue:
-    """The physical queue of a part."""
+    """Return the physical queue of a part."""
     return MessageQueue(topic, item.bname, item.queue_id)

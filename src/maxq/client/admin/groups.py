@@ -24,7 +24,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class GroupAdmin:
-    """`admin.groups`. Addresses are host:port of brokers."""
+    """The part `admin.groups`. Addresses are host:port of brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -39,7 +39,7 @@ class GroupAdmin:
         await self._api.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
 
     async def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
-        """The same on all masters of a cluster; returns their addresses."""
+        """Create a group on all masters of a cluster; returns their addresses."""
         addresses = await self._context.masters_of_cluster(cluster)
         for address in addresses:
             await self.create(address, config)
@@ -56,12 +56,12 @@ class GroupAdmin:
         await self._api.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext)
 
     async def config(self, address: str, group: str) -> SubscriptionGroupConfig:
-        """A group's settings on one broker (352)."""
+        """Return a group's settings on one broker (352)."""
         response = await self._api.call(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, fields(group=group))
         return SubscriptionGroupConfig.decode(response.body_bytes)
 
     async def all_configs(self, address: str) -> SubscriptionGroupWrapper:
-        """All groups of one broker (201)."""
+        """Return all groups of one broker (201)."""
         response = await self._api.call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupWrapper.decode(response.body_bytes)
 
@@ -78,7 +78,7 @@ class GroupAdmin:
     # --- members ---
 
     async def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
-        """Members and subscriptions of a consumer group (203), from all brokers it uses or from one.
+        """Return members and subscriptions of a consumer group (203), from all brokers it uses or from one.
 
         Raises:
             BrokerError: 206, no member is online.
@@ -106,11 +106,11 @@ class GroupAdmin:
         return merged
 
     async def consumer_ids(self, address: str, group: str) -> list[str]:
-        """Client ids of a group's members at one broker (38)."""
+        """Return the client ids of a group's members at one broker (38)."""
         return await self._api.consumer_ids(address, group)
 
     async def producer_connections(self, group: str, topic: str) -> ProducerConnection:
-        """Members of a producer group (204) at the brokers of a topic."""
+        """Return the members of a producer group (204) at the brokers of a topic."""
         return await self._context.first_answer(
             await self._context.brokers_of_topic(topic), lambda address: self._producers(address, group), group
         )
@@ -120,7 +120,7 @@ class GroupAdmin:
         return ProducerConnection.decode(response.body_bytes)
 
     async def all_producers(self, address: str) -> ProducerTableInfo:
-        """All producers of one broker (328)."""
+        """Return all producers of one broker (328)."""
         response = await self._api.call(address, RequestCode.GET_ALL_PRODUCER_INFO)
         return ProducerTableInfo.decode(response.body_bytes)
 
@@ -147,7 +147,8 @@ class GroupAdmin:
     # --- progress ---
 
     async def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
-        """Committed offsets and backlog of a group, of one topic or all (208). Of static topics, the global queues.
+        """Return committed offsets and backlog of a group, of one topic or all (208). Of static topics, these are those
+        of the global queues.
 
         Args:
             via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
@@ -185,7 +186,7 @@ class GroupAdmin:
         return ConsumeStats.decode(response.body_bytes)
 
     async def names(self) -> list[str]:
-        """Consumer groups the name server has a retry topic of, sorted."""
+        """Return the consumer groups of which the name server has a retry topic, sorted."""
         response = await self._api.call_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         names = TopicList.decode(response.body_bytes).topic_list
         return sorted(name.removeprefix(RETRY_PREFIX) for name in names if name.startswith(RETRY_PREFIX))

@@ -13,7 +13,7 @@ from maxq.protocol.json import json_dialect
 
 
 class LiteTopicAdmin:
-    """`admin.lite_topics`. Addresses are host:port of brokers."""
+    """The part `admin.lite_topics`. Addresses are host:port of brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api
@@ -23,22 +23,22 @@ class LiteTopicAdmin:
         return await self._ask(address, RequestCode.GET_BROKER_LITE_INFO)
 
     async def parent_topic(self, address: str, topic: str) -> dict[str, Any]:
-        """A parent topic: lifetime, lite topics, groups (200075)."""
+        """Return a parent topic: lifetime, lite topics, groups (200075)."""
         return await self._ask(address, RequestCode.GET_PARENT_TOPIC_INFO, topic=topic)
 
     async def lite_topic(self, address: str, parent: str, lite: str) -> dict[str, Any]:
-        """One lite topic: offsets and subscribers (200076)."""
+        """Return one lite topic: offsets and subscribers (200076)."""
         return await self._ask(address, RequestCode.GET_LITE_TOPIC_INFO, parentTopic=parent, liteTopic=lite)
 
     async def client(
         self, address: str, parent: str, group: str, client_id: str, *, max_count: int = 1_000
     ) -> dict[str, Any]:
-        """What one client has subscribed (200077)."""
+        """Return what one client has subscribed to (200077)."""
         code = RequestCode.GET_LITE_CLIENT_INFO
         return await self._ask(address, code, parentTopic=parent, group=group, clientId=client_id, maxCount=max_count)
 
     async def group(self, address: str, group: str, lite: str | None = None, *, top_k: int = 20) -> dict[str, Any]:
-        """How far behind a group is, in one lite topic or in those where it is most (200078)."""
+        """Return how far behind a group is, in one lite topic or in those where it is furthest behind (200078)."""
         return await self._ask(address, RequestCode.GET_LITE_GROUP_INFO, group=group, liteTopic=lite, topK=top_k)
 
     async def trigger_dispatch(self, address: str, group: str, client_id: str | None = None) -> None:

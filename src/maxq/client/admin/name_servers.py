@@ -13,8 +13,8 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class NameServerAdmin:
-    """`admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to those of
-    `servers`."""
+    """The part `admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to
+    those of `servers`."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -22,7 +22,7 @@ class NameServerAdmin:
 
     @property
     def addresses(self) -> list[str]:
-        """All name servers."""
+        """Return the addresses of all name servers."""
         return list(self._context.name_servers)
 
     async def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:

@@ -9,13 +9,13 @@ from maxq.protocol.json import json_dialect
 
 
 class OperationsAdmin:
-    """`admin.operations`. Answers are the broker's JSON objects."""
+    """The part `admin.operations`. Answers are the broker's JSON objects."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api
 
     async def why_slow(self, address: str) -> dict[str, Any]:
-        """Stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
+        """Return the stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
         response = await self._api.call(address, RequestCode.MAXQ_WHY_SLOW)
         found: dict[str, Any] = json_dialect.loads(response.body_bytes)
         return found

@@ -31,7 +31,7 @@ class BrokerPart:
 
 @dataclass(slots=True)
 class Plan:
-    """The parts of a static topic as they are to become.
+    """The parts of a static topic as they shall become.
 
     Attributes:
         parts: by broker name.
@@ -97,7 +97,7 @@ def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan 
 
 
 def _longest_chains(parts: Mapping[str, BrokerPart]) -> dict[int, list[LogicQueueMappingItem]]:
-    """By global queue, with all that any broker knows of it; new lists of new items."""
+    """Return the longest chain by global queue, with all that any broker knows of it, as new lists of new items."""
     known: dict[int, dict[int, LogicQueueMappingItem]] = {}
     for part in parts.values():
         for global_id, items in part.mapping.hosted_queues.items():
@@ -197,7 +197,7 @@ def _stamp(parts: Mapping[str, BrokerPart], epoch: int, total: int) -> None:
 
 
 def round_up(offset: int, block: int = BLOCK_SEQ_SIZE) -> int:
-    """Where a new item begins when the old one ends at `offset`: at least half a block behind it, for what was still
-    on its way."""
+    """Return where a new item begins when the old one ends at `offset`: at least half a block behind it, because
+    messages may still be on their way."""
     whole, rest = divmod(offset, block)
     return (whole + (1 if rest < block // 2 else 2)) * block

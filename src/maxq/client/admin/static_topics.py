@@ -28,7 +28,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class StaticTopicAdmin:
-    """`admin.static_topics`. Brokers are named, not addressed; their masters must be there."""
+    """The part `admin.static_topics`. Brokers are given by name; their masters must be online."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class StaticTopicAdmin:
         return plan
 
     async def _whole_parts(self, topic: str, masters: dict[str, str], force: bool) -> dict[str, BrokerPart]:
-        """`parts`, when what a command has left to do that ended in the middle is done."""
+        """Return `parts` after finishing what an interrupted command has left to do."""
         parts = await self.parts(topic, masters)
         rest = plan_rest(topic, parts, now_ms=self._context.clock.wall_ms()) if parts else None
         if rest is None:
@@ -133,7 +133,7 @@ class StaticTopicAdmin:
 
     @staticmethod
     def _complete(plan: Plan, masters: dict[str, str]) -> None:
-        """Brokers without queues know the topic, too: who asks them is told who leads."""
+        """Give the topic to brokers without queues as well, so that they can tell who leads."""
         some = next(iter(plan.parts.values())).mapping
         for name in masters:
             if name not in plan.parts:
@@ -141,7 +141,7 @@ class StaticTopicAdmin:
                 part.mapping.epoch, part.mapping.total_queues = some.epoch, some.total_queues
 
     async def _decide(self, plan: Plan, name: str, address: str) -> None:
-        """The queues that leave a broker end now: their next parts begin behind."""
+        """End the queues that leave a broker now: their next parts begin behind this end."""
         response = await self._api.call(address, RequestCode.GET_TOPIC_STATS_INFO, fields(topic=plan.topic))
         offsets = TopicStatsTable.decode(response.body_bytes).offset_table
         for items in plan.parts[name].mapping.hosted_queues.values():

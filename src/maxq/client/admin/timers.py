@@ -12,7 +12,7 @@ _PAGE = 500
 
 
 class TimerAdmin:
-    """`admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
+    """The part `admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

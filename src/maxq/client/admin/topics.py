@@ -18,7 +18,7 @@ from maxq.protocol.body.topic_config import (
 
 
 class TopicAdmin:
-    """`admin.topics`. Addresses are host:port of brokers."""
+    """The part `admin.topics`. Addresses are host:port of brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
@@ -73,27 +73,27 @@ class TopicAdmin:
             await self._api.call_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext, address=address)
 
     async def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
-        """A topic's settings on one broker (351)."""
+        """Return a topic's settings on one broker (351)."""
         response = await self._api.call(address, RequestCode.GET_TOPIC_CONFIG, fields(topic=topic, lo=True))
         return TopicConfigAndQueueMapping.decode(response.body_bytes)
 
     async def all_configs(self, address: str) -> TopicConfigAndMappingSerializeWrapper:
-        """All topics of one broker (21)."""
+        """Return all topics of one broker (21)."""
         response = await self._api.call(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigAndMappingSerializeWrapper.decode(response.body_bytes)
 
     async def names(self) -> list[str]:
-        """All topics the name server knows (206), sorted."""
+        """Return all topics that the name server knows (206), sorted."""
         response = await self._api.call_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.decode(response.body_bytes).topic_list)
 
     async def names_of_cluster(self, cluster: str) -> list[str]:
-        """Topics of one cluster (224), sorted."""
+        """Return the topics of one cluster (224), sorted."""
         response = await self._api.call_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, fields(cluster=cluster))
         return sorted(TopicList.decode(response.body_bytes).topic_list)
 
     async def system_names(self, address: str) -> list[str]:
-        """Names of one broker's own topics (305), sorted."""
+        """Return the names of one broker's own topics (305), sorted."""
         response = await self._api.call(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
         return sorted(TopicList.decode(response.body_bytes).topic_list)
 
@@ -102,11 +102,11 @@ class TopicAdmin:
         return await self._context.route(topic)
 
     async def clusters(self, topic: str) -> list[str]:
-        """Clusters that have the topic, sorted."""
+        """Return the clusters that have the topic, sorted."""
         return sorted({data.cluster for data in (await self._context.route(topic)).broker_datas})
 
     async def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
-        """Offsets and last update of all queues on all brokers (202), and messages a second coming in.
+        """Return offsets and last update of all queues on all brokers (202), and the messages arriving per second.
 
         A static topic has its global queues in the table as well, under the broker name `__syslo__global__`.
 
@@ -125,7 +125,7 @@ class TopicAdmin:
         return table
 
     async def consumed_by(self, topic: str) -> list[str]:
-        """Consumer groups of a topic (300), sorted."""
+        """Return the consumer groups of a topic (300), sorted."""
         groups: set[str] = set()
         for _, address in await self._context.brokers_of_topic(topic):
             response = await self._api.call(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, fields(topic=topic))
@@ -133,7 +133,7 @@ class TopicAdmin:
         return sorted(groups)
 
     async def consumed_by_group(self, group: str) -> list[str]:
-        """Topics a consumer group has offsets of (343), sorted."""
+        """Return the topics of which a consumer group has offsets (343), sorted."""
         topics: set[str] = set()
         for _, address in await self._context.brokers_of_group(group):
             response = await self._api.call(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, fields(group=group))

@@ -26,7 +26,7 @@ class TraceView:
 
 
 class TraceAdmin:
-    """`admin.traces`."""
+    """The part `admin.traces`."""
 
     def __init__(self, messages: MessageAdmin) -> None:
         self._messages = messages

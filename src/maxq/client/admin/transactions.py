@@ -37,7 +37,7 @@ class TransactionHistory:
 
 
 class TransactionAdmin:
-    """`admin.transactions`."""
+    """The part `admin.transactions`."""
 
     def __init__(self, context: AdminContext, messages: MessageAdmin) -> None:
         self._context = context

@@ -86,7 +86,7 @@ class SimpleConsumerCalls(
 
 
 def __getattr__(name: str) -> Any:
-    """The calls of a part of Admin: `TopicCalls` are made from TopicAdmin."""
+    """Make the class with the calls of a part of Admin: `TopicCalls` is made from TopicAdmin."""
     owner = f"{name.removesuffix('Calls')}Admin"
     for part, kind in ADMIN_PARTS.items():
         if kind == owner and name.endswith("Calls"):

@@ -272,7 +272,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
         """Receive no more messages of a topic."""
 
 class AccessCalls(Part[AccessAdmin]):
-    """`admin.access`. `address` is host:port of a server."""
+    """The part `admin.access`. `address` is host:port of a server."""
     def create_user(self, address: str, user: UserInfo) -> None:
         """Make a user (3001)."""
     def update_user(self, address: str, user: UserInfo) -> None:
@@ -280,48 +280,48 @@ class AccessCalls(Part[AccessAdmin]):
     def delete_user(self, address: str, username: str) -> None:
         """Delete a user and its policies (3003)."""
     def get_user(self, address: str, username: str) -> UserInfo | None:
-        """A user (3004); None if there is none. The password is told to super users only."""
+        """Return a user (3004); None if there is none. Only super users are told the password."""
     def list_users(self, address: str, text: str | None = None) -> list[UserInfo]:
-        """Users whose name contains the text (3005)."""
+        """Return the users whose name contains the text (3005)."""
     def copy_users(self, source: str, target: str, usernames: Sequence[str] = ()) -> list[str]:
         """Make or change them on the target as they are on the source; all if none is named. Their names."""
     def create_acl(self, address: str, acl: AclInfo) -> None:
         """Add entries to the policies of a subject (3006)."""
     def update_acl(self, address: str, acl: AclInfo) -> None:
-        """The same (3007)."""
+        """Change the policies of a subject (3007)."""
     def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:
         """Delete the entry for a resource, or all policies of the subject (3008)."""
     def get_acl(self, address: str, subject: str) -> AclInfo | None:
-        """The policies of a subject (3009); None if it has none."""
+        """Return the policies of a subject (3009); None if it has none."""
     def list_acls(self, address: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
-        """Policies of the subjects, and for the resources, that contain these texts (3010)."""
+        """Return the policies of subjects, and for resources, that contain these texts (3010)."""
     def copy_acls(self, source: str, target: str, subjects: Sequence[str] = ()) -> list[str]:
         """Give subjects on the target the policies they have on the source; all if none is named. The subjects."""
 
 class BrokerCalls(Part[BrokerAdmin]):
-    """`admin.brokers`. Addresses are host:port."""
+    """The part `admin.brokers`. Addresses are host:port."""
     def cluster_info(self) -> ClusterInfo:
-        """All clusters and brokers (106)."""
+        """Return all clusters and brokers (106)."""
     def of_cluster(self, cluster: str) -> list[BrokerData]:
-        """Broker groups of a cluster, by name."""
+        """Return the broker groups of a cluster, by name."""
     def masters_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of the masters of a cluster."""
+        """Return the addresses of the masters of a cluster."""
     def addresses_of_cluster(self, cluster: str) -> list[str]:
-        """Addresses of all brokers of a cluster."""
+        """Return the addresses of all brokers of a cluster."""
     def runtime_info(self, address: str) -> dict[str, str]:
-        """State and statistics (28)."""
+        """Return state and statistics of a broker (28)."""
     def config(self, address: str) -> dict[str, str]:
-        """All settings (26)."""
+        """Return all settings of a broker (26)."""
     def config_version(self, address: str) -> DataVersion:
-        """How often settings were changed (26)."""
+        """Return how often a broker's settings were changed (26)."""
     def update_config(self, address: str, properties: dict[str, str]) -> None:
         """Change settings (25). BrokerError names what may not be changed."""
     def stats(self, address: str, stats_name: str, stats_key: str) -> BrokerStatsData:
-        """One counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
+        """Return one counter by minute, hour and day (315); BrokerError 1 if nothing was counted under that key."""
     def consume_stats(self, address: str, *, is_order: bool = False, timeout_ms: int = 50000) -> ConsumeStatsList:
-        """Progress of all groups on one broker (317)."""
+        """Return the progress of all groups on one broker (317)."""
     def ha_status(self, address: str) -> HARuntimeInfo:
-        """Replication as the broker sees it (907)."""
+        """Return the state of replication as the broker sees it (907)."""
     def clean_expired_consume_queue(self, address: str) -> None:
         """Delete queue files whose messages are gone (306)."""
     def clean_unused_topic(self, address: str) -> None:
@@ -331,15 +331,19 @@ class BrokerCalls(Part[BrokerAdmin]):
     def reset_master_flush_offset(self, address: str, offset: int) -> None:
         """Tell a slave how far its master has flushed (908), physical offset."""
     def epoch_cache(self, address: str) -> dict[str, Any]:
-        """Epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList, maxOffset."""
+        """Return the epochs of a broker in controller mode (1007): clusterName, brokerName, brokerId, epochList,
+        maxOffset.
+        """
     def cold_data_flow_control(self, address: str) -> dict[str, Any] | None:
-        """Thresholds of cold reads and what counts against them (2003); None: the broker has no such table."""
+        """Return the thresholds of cold reads and what counts against them (2003); None if the broker has no such
+        table.
+        """
     def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
         """Let a group read so many cold bytes a second (2001)."""
     def remove_cold_data_flow_control(self, address: str, group: str) -> None:
-        """The group has the common threshold again (2002)."""
+        """Give the group the common threshold again (2002)."""
     def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
-        """0 the kernel reads ahead, 1 it does not (2004); what the broker says to it."""
+        """Set whether the kernel reads ahead (0) or not (1) (2004); returns the broker's remark."""
     def switch_timer_engine(self, address: str, engine: str) -> None:
         """Keep delayed messages elsewhere (5001): ROCKSDB_TIMELINE or FILE_TIME_WHEEL."""
     def export_pop_records(self, address: str, *, timeout_ms: int = 30000) -> None:
@@ -358,17 +362,18 @@ class BrokerCalls(Part[BrokerAdmin]):
         """Stop a broker of a broker container (903)."""
 
 class ControllerCalls(Part[ControllerAdmin]):
-    """`admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of it."""
+    """The part `admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of
+    it."""
     def metadata(self, address: str) -> dict[str, str]:
         """Group, leader and peers (1005): group, controllerLeaderId, controllerLeaderAddress, isLeader, peers."""
     def leader(self, address: str) -> str:
-        """Address of the leader; the one that was asked where none is named."""
+        """Return the address of the leader; that of the controller that was asked if it names none."""
     def sync_state(self, address: str, broker_names: Sequence[str]) -> dict[str, Any]:
-        """Broker name → masterBrokerId, masterAddress, masterEpoch, syncStateSetEpoch, inSyncReplicas,
+        """Return broker name → masterBrokerId, masterAddress, masterEpoch, syncStateSetEpoch, inSyncReplicas,
         notInSyncReplicas (1006).
         """
     def config(self, address: str) -> dict[str, str]:
-        """Settings (1010)."""
+        """Return the settings of a controller (1010)."""
     def update_config(self, address: str, properties: dict[str, str]) -> None:
         """Change settings (1009)."""
     def elect_master(
@@ -386,11 +391,11 @@ class ControllerCalls(Part[ControllerAdmin]):
         """
 
 class DeadLetterCalls(Part[DeadLetterAdmin]):
-    """`admin.dead_letters`."""
+    """The part `admin.dead_letters`."""
     def groups(self) -> list[DeadLetterCount]:
-        """Every group that has a dead-letter topic, by name."""
+        """Return every group that has a dead-letter topic, by name."""
     def scan(self, group: str, selection: DeadLetterSelection) -> Iterator[MessageExt]:
-        """A group's dead letters, queue after queue, from the first one on.
+        """Yield a group's dead letters, queue after queue, from the first one on.
 
         Raises:
             ClientError: its topic cannot be read.
@@ -415,42 +420,43 @@ class DeadLetterCalls(Part[DeadLetterAdmin]):
         """
 
 class GroupCalls(Part[GroupAdmin]):
-    """`admin.groups`. Addresses are host:port of brokers."""
+    """The part `admin.groups`. Addresses are host:port of brokers."""
     def create(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a consumer group on one broker (200)."""
     def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
-        """The same on all masters of a cluster; returns their addresses."""
+        """Create a group on all masters of a cluster; returns their addresses."""
     def create_list(self, address: str, configs: list[SubscriptionGroupConfig]) -> None:
         """Create or change several groups on one broker (225)."""
     def delete(self, address: str, group: str, *, clean_offset: bool = False) -> None:
         """Delete a consumer group on one broker (207), with `clean_offset` its offsets too."""
     def config(self, address: str, group: str) -> SubscriptionGroupConfig:
-        """A group's settings on one broker (352)."""
+        """Return a group's settings on one broker (352)."""
     def all_configs(self, address: str) -> SubscriptionGroupWrapper:
-        """All groups of one broker (201)."""
+        """Return all groups of one broker (201)."""
     def forbid(self, address: str, group: str, topic: str, readable: bool | None = None) -> GroupForbidden:
         """Allow or forbid a group to read a topic (353); None only asks."""
     def set_message_request_mode(self, address: str, body: SetMessageRequestModeRequestBody) -> None:
         """Set whether members of a group pull or pop a topic (401)."""
     def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
-        """Members and subscriptions of a consumer group (203), from all brokers it uses or from one.
+        """Return members and subscriptions of a consumer group (203), from all brokers it uses or from one.
 
         Raises:
             BrokerError: 206, no member is online.
             ClientError: nobody knows the group.
         """
     def consumer_ids(self, address: str, group: str) -> list[str]:
-        """Client ids of a group's members at one broker (38)."""
+        """Return the client ids of a group's members at one broker (38)."""
     def producer_connections(self, group: str, topic: str) -> ProducerConnection:
-        """Members of a producer group (204) at the brokers of a topic."""
+        """Return the members of a producer group (204) at the brokers of a topic."""
     def all_producers(self, address: str) -> ProducerTableInfo:
-        """All producers of one broker (328)."""
+        """Return all producers of one broker (328)."""
     def running_info(self, group: str, client_id: str, *, jstack: bool = False) -> ConsumerRunningInfo:
         """Ask one member for its state (307), through a broker that it is connected to."""
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """Return the subscription of a group to a topic (345)."""
     def consume_stats(self, group: str, topic: str | None = None, *, via: str | None = None) -> ConsumeStats:
-        """Committed offsets and backlog of a group, of one topic or all (208). Of static topics, the global queues.
+        """Return committed offsets and backlog of a group, of one topic or all (208). Of static topics, these are those
+        of the global queues.
 
         Args:
             via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
@@ -459,29 +465,29 @@ class GroupCalls(Part[GroupAdmin]):
             ClientError: nobody knows the group.
         """
     def names(self) -> list[str]:
-        """Consumer groups the name server has a retry topic of, sorted."""
+        """Return the consumer groups of which the name server has a retry topic, sorted."""
     def is_online(self, group: str) -> bool:
         """Tell whether the group has a member at this moment."""
     def delete_in_cluster(self, group: str, cluster: str, *, clean_offset: bool = False) -> list[str]:
         """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
 
 class LiteTopicCalls(Part[LiteTopicAdmin]):
-    """`admin.lite_topics`. Addresses are host:port of brokers."""
+    """The part `admin.lite_topics`. Addresses are host:port of brokers."""
     def broker_info(self, address: str) -> dict[str, Any]:
         """Counts of one broker, and its parent topics and groups (200074)."""
     def parent_topic(self, address: str, topic: str) -> dict[str, Any]:
-        """A parent topic: lifetime, lite topics, groups (200075)."""
+        """Return a parent topic: lifetime, lite topics, groups (200075)."""
     def lite_topic(self, address: str, parent: str, lite: str) -> dict[str, Any]:
-        """One lite topic: offsets and subscribers (200076)."""
+        """Return one lite topic: offsets and subscribers (200076)."""
     def client(self, address: str, parent: str, group: str, client_id: str, *, max_count: int = 1000) -> dict[str, Any]:
-        """What one client has subscribed (200077)."""
+        """Return what one client has subscribed to (200077)."""
     def group(self, address: str, group: str, lite: str | None = None, *, top_k: int = 20) -> dict[str, Any]:
-        """How far behind a group is, in one lite topic or in those where it is most (200078)."""
+        """Return how far behind a group is, in one lite topic or in those where it is furthest behind (200078)."""
     def trigger_dispatch(self, address: str, group: str, client_id: str | None = None) -> None:
         """Look again for messages of a group's clients (200079)."""
 
 class MessageCalls(Part[MessageAdmin]):
-    """`admin.messages`. Bodies come decompressed.
+    """The part `admin.messages`. Bodies are decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own."""
@@ -576,8 +582,8 @@ class MessageCalls(Part[MessageAdmin]):
         """Return what each group has done with a message, by group name."""
 
 class NameServerCalls(Part[NameServerAdmin]):
-    """`admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to those of
-    `servers`."""
+    """The part `admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to
+    those of `servers`."""
     def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
         """Set one value (100)."""
     def get_kv(self, namespace: str, key: str) -> str | None:
@@ -596,7 +602,7 @@ class NameServerCalls(Part[NameServerAdmin]):
         """Put a broker back into service for producers (327). Returns how many topics changed, by name server."""
 
 class OffsetCalls(Part[OffsetAdmin]):
-    """`admin.offsets`. All offsets are queue offsets."""
+    """The part `admin.offsets`. All offsets are queue offsets."""
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return all readable queues of a topic, sorted."""
     def max(self, queue: MessageQueue) -> int:
@@ -643,9 +649,9 @@ class OffsetCalls(Part[OffsetAdmin]):
         """Ask the running members for their offsets (223): client id → queue → offset."""
 
 class OperationsCalls(Part[OperationsAdmin]):
-    """`admin.operations`. Answers are the broker's JSON objects."""
+    """The part `admin.operations`. Answers are the broker's JSON objects."""
     def why_slow(self, address: str) -> dict[str, Any]:
-        """Stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
+        """Return the stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
     def purge_topic(
         self,
         address: str,
@@ -659,7 +665,7 @@ class OperationsCalls(Part[OperationsAdmin]):
         """Hide messages of a topic on one master, or say what would be hidden (PURGE_TOPIC, a request of MaxQ)."""
 
 class StaticTopicCalls(Part[StaticTopicAdmin]):
-    """`admin.static_topics`. Brokers are named, not addressed; their masters must be there."""
+    """The part `admin.static_topics`. Brokers are given by name; their masters must be online."""
     def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Make a static topic with so many global queues, or give one more of them.
 
@@ -681,7 +687,7 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
         """
 
 class TimerCalls(Part[TimerAdmin]):
-    """`admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
+    """The part `admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
     def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> Iterator[dict[str, Any]]:
@@ -692,7 +698,7 @@ class TimerCalls(Part[TimerAdmin]):
         """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
 
 class TopicCalls(Part[TopicAdmin]):
-    """`admin.topics`. Addresses are host:port of brokers."""
+    """The part `admin.topics`. Addresses are host:port of brokers."""
     def create(self, address: str, config: TopicConfig) -> None:
         """Create or change a topic on one broker (17). Attributes are given as `+key=value` or `-key` names.
 
@@ -715,21 +721,21 @@ class TopicCalls(Part[TopicAdmin]):
     def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
         """Make all name servers forget a topic (216), in one cluster or everywhere."""
     def config(self, address: str, topic: str) -> TopicConfigAndQueueMapping:
-        """A topic's settings on one broker (351)."""
+        """Return a topic's settings on one broker (351)."""
     def all_configs(self, address: str) -> TopicConfigAndMappingSerializeWrapper:
-        """All topics of one broker (21)."""
+        """Return all topics of one broker (21)."""
     def names(self) -> list[str]:
-        """All topics the name server knows (206), sorted."""
+        """Return all topics that the name server knows (206), sorted."""
     def names_of_cluster(self, cluster: str) -> list[str]:
-        """Topics of one cluster (224), sorted."""
+        """Return the topics of one cluster (224), sorted."""
     def system_names(self, address: str) -> list[str]:
-        """Names of one broker's own topics (305), sorted."""
+        """Return the names of one broker's own topics (305), sorted."""
     def route(self, topic: str) -> TopicRouteData:
         """Return where a topic is (105). Raises NoRouteError if nobody knows it."""
     def clusters(self, topic: str) -> list[str]:
-        """Clusters that have the topic, sorted."""
+        """Return the clusters that have the topic, sorted."""
     def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:
-        """Offsets and last update of all queues on all brokers (202), and messages a second coming in.
+        """Return offsets and last update of all queues on all brokers (202), and the messages arriving per second.
 
         A static topic has its global queues in the table as well, under the broker name `__syslo__global__`.
 
@@ -737,12 +743,12 @@ class TopicCalls(Part[TopicAdmin]):
             via: ask the brokers of this topic instead (a cluster's name, or the parent of an LMQ).
         """
     def consumed_by(self, topic: str) -> list[str]:
-        """Consumer groups of a topic (300), sorted."""
+        """Return the consumer groups of a topic (300), sorted."""
     def consumed_by_group(self, group: str) -> list[str]:
-        """Topics a consumer group has offsets of (343), sorted."""
+        """Return the topics of which a consumer group has offsets (343), sorted."""
 
 class TraceCalls(Part[TraceAdmin]):
-    """`admin.traces`."""
+    """The part `admin.traces`."""
     def of_message(
         self,
         msg_id: str,
@@ -765,7 +771,7 @@ class TraceCalls(Part[TraceAdmin]):
         """
 
 class TransactionCalls(Part[TransactionAdmin]):
-    """`admin.transactions`."""
+    """The part `admin.transactions`."""
     def open(self, address: str, *, limit: int = 1000) -> list[MessageExt]:
         """Return the open transactions of one broker, the oldest first, by the half messages that count.
 

@@ -26,7 +26,7 @@ _END: Any = object()  # of an iterator
 
 
 class Face(ABC, Generic[Client]):
-    """A blocking object before an asynchronous one.
+    """A blocking object in front of an asynchronous one.
 
     Subclasses that are declared with `of` get methods:
 
@@ -59,16 +59,16 @@ class Face(ABC, Generic[Client]):
     @property
     @abstractmethod
     def _running(self) -> Client:
-        """The asynchronous object. Raises NotRunningError: it was not started, or is shut down."""
+        """Return the asynchronous object. Raises NotRunningError if it was not started, or is shut down."""
 
     @property
     @abstractmethod
     def _idle(self) -> Client | None:
-        """The asynchronous object while it does not run; None: it runs."""
+        """Return the asynchronous object while it does not run; None if it runs."""
 
 
 class Part(Face[Client]):
-    """A part of a client that runs: one of the blocking Admin's, say.
+    """The blocking form of a part of a running client, such as a part of the blocking Admin.
 
     Args:
         thread: on whose loop the client runs.
@@ -131,7 +131,7 @@ async def _next(items: AsyncGenerator[Result, None]) -> Result:
 
 
 def _at_once(work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that waits for nothing."""
     try:
         work.send(None)
     except StopIteration as ended:

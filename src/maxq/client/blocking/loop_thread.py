@@ -26,7 +26,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 class LoopThread:
-    """One loop, one daemon thread. Safe to use from any number of threads.
+    """An event loop in a daemon thread. Safe to use from any number of threads.
 
     Args:
         loop_factory: makes the loop; None: asyncio's own.
@@ -45,7 +45,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Does the thread run in this process? After a fork it does in the parent alone."""
+        """Return whether the thread runs in this process. After a fork it runs in the parent alone."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
@@ -153,7 +153,7 @@ class LoopThread:
             raise
 
     def make_feed(self, limit: int, on_result: Callable[[int, SendResult], None]) -> MessageFeed:
-        """A feed of the loop; see MessageFeed.
+        """Make a feed of the loop; see MessageFeed.
 
         Raises:
             NotRunningError: the thread does not run.
@@ -163,7 +163,7 @@ class LoopThread:
         return MessageFeed(self._checked(), limit, on_result)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Have a plain function called on the loop."""
+        """Call a plain function on the loop."""
         loop = self._loop
         if loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile

@@ -159,7 +159,7 @@ def _stop(thread: LoopThread, end: Callable[[], Coroutine[Any, Any, None]]) -> N
 
 
 class Producer(calls.ProducerCalls, _Started[producer.Producer]):
-    """Blocking `maxq.client.producer.producer.Producer`."""
+    """The blocking form of `maxq.client.producer.producer.Producer`."""
 
     _what = "producer"
 
@@ -234,9 +234,9 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
 
 
 class TransactionProducer(Producer):
-    """Blocking `maxq.client.producer.transaction_producer.TransactionProducer`. Local transactions are executed in the
-    thread that sends, so that they may use what belongs to it (a database session); checks in a thread of the
-    producer's own. The listener's methods are plain functions."""
+    """The blocking form of `maxq.client.producer.transaction_producer.TransactionProducer`. Local transactions are
+    executed in the thread that sends, so that they may use what belongs to it (a database session); checks in a
+    thread of the producer's own. The listener's methods are plain functions."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class TransactionProducer(Producer):
 
 
 class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]):
-    """Blocking `maxq.client.consumer.push_consumer.PushConsumer`. Plain listeners run in a pool of
+    """The blocking form of `maxq.client.consumer.push_consumer.PushConsumer`. Plain listeners run in a pool of
     `consume_thread_nums` threads, so they may block; coroutine listeners run on the client's loop."""
 
     def __init__(
@@ -354,7 +354,7 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
 
 
 class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.LitePullConsumer]):
-    """Blocking `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`."""
+    """The blocking form of `maxq.client.consumer.lite_pull_consumer.LitePullConsumer`."""
 
     def __init__(
         self, config: LitePullConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
@@ -385,8 +385,8 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
         self.shutdown(is_finished=kind is None)
 
     def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The next messages of one queue, in order; those of this thread's last poll count as done. Several threads may
-        poll.
+        """Return the next messages of one queue, in order; those of this thread's last poll count as done. Several
+        threads may poll.
 
         Args:
             timeout_ms: how long to wait for some; None: poll_timeout. 0: what is there.
@@ -413,7 +413,8 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
 
 
 class SimpleConsumer(calls.SimpleConsumerCalls, _Started[simple_consumer.SimpleConsumer]):
-    """Blocking `maxq.client.consumer.simple_consumer.SimpleConsumer`. Several threads may receive at the same time."""
+    """The blocking form of `maxq.client.consumer.simple_consumer.SimpleConsumer`. Several threads may receive at the
+    same time."""
 
     def __init__(
         self, config: SimpleConsumerConfig, environment: ClientEnvironment, *, loop_factory: LoopFactory | None = None
@@ -430,7 +431,8 @@ class SimpleConsumer(calls.SimpleConsumerCalls, _Started[simple_consumer.SimpleC
 
 
 class Admin:
-    """Blocking `maxq.client.admin.admin.Admin`: the same parts with the same methods. Use as a context manager."""
+    """The blocking form of `maxq.client.admin.admin.Admin`: the same parts with the same methods. Use it as a context
+    manager."""
 
     if TYPE_CHECKING:
         access: calls.AccessCalls
@@ -466,7 +468,7 @@ class Admin:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """A part that was not used yet."""
+            """Make a part of the admin client that was not used yet."""
             if name not in calls.ADMIN_PARTS:
                 parts = ", ".join(calls.ADMIN_PARTS)
                 raise AttributeError(f"{type(self).__name__} has no part {name!r}; there are {parts}")
@@ -476,7 +478,7 @@ class Admin:
             return part
 
     def __dir__(self) -> list[str]:
-        """Its attributes and its parts."""
+        """Return the names of its attributes and of its parts."""
         return sorted({*super().__dir__(), *calls.ADMIN_PARTS})
 
     def run(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, Result]]) -> Result:

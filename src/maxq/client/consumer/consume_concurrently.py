@@ -183,7 +183,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     # --- calls on threads ---
 
     def submit_to_executor(self, work: Callable[[], None]) -> None:
-        """Have a thread of the listener's executor do some work. Raises RuntimeError if the executor takes no more."""
+        """Let a thread of the listener's executor do some work. Raises RuntimeError if the executor takes no more."""
         executor = self._caller.executor
         assert executor is not None, "only services with an executor have CallThreads"
         executor.submit(work)
@@ -195,7 +195,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return result
 
     def on_result(self, request: ConsumeRequest, result: ConsumeResult) -> None:
-        """Deal with the result of a call that a thread made. Called on the loop."""
+        """Handle the result of a call that a thread made. Called on the loop."""
         failed = self._ended(request, result)
         if failed:
             self._settle_soon(request, failed)

@@ -49,7 +49,7 @@ SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
 
 @dataclass(eq=False, slots=True)
 class PopProcessQueue:
-    """What a consumer holds of one queue that it pops from. Times are monotonic ms."""
+    """Messages that a consumer holds of one queue from which it pops. Times are monotonic ms."""
 
     queue: MessageQueue
     wait_ack: int = 0  # messages popped and neither acknowledged nor given back

@@ -33,7 +33,7 @@ class FlowControl:
     """
 
     def __init__(self, count_max: int, bytes_max: int, span_max: int | None) -> None:
-        """`span_max`: queue offsets between the first and the last message here; None: any (orderly consumers)."""
+        """`span_max`: queue offsets between the first and the last message held; None: no limit (orderly consumers)."""
         self.count_max = count_max
         self.bytes_max = bytes_max
         self._span_max = span_max

@@ -40,7 +40,7 @@ class Fetched:
 
 
 class FetchBuffer:
-    """Pulls that wait for `poll`, in the order in which they came."""
+    """Pulls that wait for `poll`, in the order in which they arrived."""
 
     def __init__(self) -> None:
         self._fetched: deque[Fetched] = deque()
@@ -60,7 +60,7 @@ class FetchBuffer:
         self._arrival.set()
 
     def wake(self) -> None:
-        """Have whoever waits look again, because a queue was resumed."""
+        """Let those who wait look again, because a queue was resumed."""
         self._arrival.set()
 
     def take(self) -> Fetched | None:

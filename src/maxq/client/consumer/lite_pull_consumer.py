@@ -270,7 +270,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return list(fetched.messages)  # the caller may change it
 
     def take_back(self, owner: object) -> None:
-        """Have the next poll give out again what the last one gave to `owner`, which was interrupted before that."""
+        """Let the next poll give out again what the last one gave to `owner`, which was interrupted before that."""
         fetched = self._given_out.pop(owner, None)
         if fetched is not None:
             self._buffer.put_back(fetched)
@@ -444,7 +444,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
+        """Continue at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self._assigned:
                 self._seek(queue, offset)
@@ -528,8 +528,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return self._manual is None and not self._broadcasting
 
     async def _go_where_another_is(self, assigned: AssignedQueue) -> None:
-        """Nothing was heard of the queue's broker for long: if another member has gone on with the queue, go on where
-        that has committed."""
+        """Continue where another member has committed, if it has taken over the queue while this member heard nothing
+        of the queue's broker for long."""
         queue = assigned.queue
         committed = await self._offsets.stored(queue)
         if committed > self._offsets.highest(queue):
@@ -578,8 +578,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
-        """Go on where the broker says. What is here of messages that it no longer has is given out; but where the queue
-        ends before what was read, new messages get the numbers of those, and nothing of the old ones is committed."""
+        """Continue where the broker says. Messages that are held here and that the broker no longer has are given out;
+        but where the queue ends before what was read, new messages get their queue offsets, and no offset of the old
+        ones is committed."""
         held = assigned.process_queue
         if offset >= assigned.pull_offset and held.message_count:
             assigned.pull_offset = offset

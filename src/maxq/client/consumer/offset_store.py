@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ReadOffsetType(Enum):
-    """Where to look."""
+    """Where to look for an offset."""
 
     READ_FROM_MEMORY = 1
     MEMORY_FIRST_THEN_STORE = 2
@@ -34,7 +34,7 @@ class ReadOffsetType(Enum):
 
 
 class _Offset:
-    """One queue's offset; frozen: only `freeze` changes it. `highest`: it was never larger here."""
+    """One queue's offset; frozen: only `freeze` changes it. `highest`: the largest value it had here."""
 
     __slots__ = ("frozen", "highest", "value")
 
@@ -47,7 +47,7 @@ class _Offset:
 
 
 class OffsetStore(ABC):
-    """Offsets of one consumer. All offsets are queue offsets; -1 means nothing stored."""
+    """The offsets of one consumer. All offsets are queue offsets; -1 means that nothing is stored."""
 
     def __init__(self) -> None:
         self._table: dict[MessageQueue, _Offset] = {}
@@ -56,10 +56,10 @@ class OffsetStore(ABC):
         """Read what an earlier process left. Whoever has called it calls `close` at the end."""
 
     async def close(self) -> None:  # noqa: B027 - a store at the broker has nothing to close
-        """Another consumer may use the store from now on."""
+        """Close the store: another consumer may use it from now on."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
-        """The consumer got this far."""
+        """Note that the consumer got this far."""
         entry = self._table.get(queue)
         if entry is None:
             self._table[queue] = _Offset(offset)
@@ -67,13 +67,13 @@ class OffsetStore(ABC):
             entry.move(offset)
 
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
-        """The broker (or a reset) says where to go on; nothing in flight may overwrite it."""
+        """Set the offset at which to continue, as the broker (or a reset) says; nothing in flight may overwrite it."""
         entry = self._table.setdefault(queue, _Offset(offset))
         entry.move(offset)
         entry.frozen = True
 
     async def read(self, queue: MessageQueue, kind: ReadOffsetType) -> int:
-        """The offset, -1 if there is none.
+        """Return the offset, -1 if there is none.
 
         Raises:
             RemotingError, BrokerError, ClientError: the store could not be asked.
@@ -89,16 +89,16 @@ class OffsetStore(ABC):
         return offset
 
     async def stored(self, queue: MessageQueue) -> int:
-        """What the store has, -1 if it has none; memory stays as it is. Raises as `read`."""
+        """Return the stored offset, -1 if there is none; memory stays as it is. Raises as `read` does."""
         return await self._read_from_store(queue)
 
     def highest(self, queue: MessageQueue) -> int:
-        """The largest offset that this consumer has had of a queue since it has it, -1 if there was none."""
+        """Return the largest offset that this consumer has had of a queue since it holds it, -1 if there was none."""
         entry = self._table.get(queue)
         return entry.highest if entry is not None else -1
 
     def in_memory(self, queue: MessageQueue) -> int:
-        """The offset in memory, -1 if there is none."""
+        """Return the offset in memory, -1 if there is none."""
         entry = self._table.get(queue)
         return entry.value if entry is not None else -1
 
@@ -107,7 +107,7 @@ class OffsetStore(ABC):
         self._table.pop(queue, None)
 
     def snapshot(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """Offsets in memory, of one topic or all."""
+        """Return the offsets in memory, of one topic or all."""
         return {queue: entry.value for queue, entry in self._table.items() if topic is None or queue.topic == topic}
 
     @abstractmethod
@@ -120,14 +120,14 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
-        """The same for one queue."""
+        """Persist the offset of one queue."""
 
     @abstractmethod
     async def _read_from_store(self, queue: MessageQueue) -> int: ...
 
 
 class RemoteBrokerOffsetStore(OffsetStore):
-    """Clustering: the broker of each queue keeps the group's offset."""
+    """Offset store for clustering: the broker of each queue keeps the group's offset."""
 
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         super().__init__()
@@ -186,14 +186,15 @@ class RemoteBrokerOffsetStore(OffsetStore):
 
 @dataclass
 class OffsetSerializeWrapper(JsonBody):
-    """`offsets.json`: queue → offset, with object keys."""
+    """Content of `offsets.json`: queue → offset, with object keys."""
 
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 class LocalFileOffsetStore(OffsetStore):
-    """Broadcasting: every client keeps its own, in `<folder>/<client id>/<group>/offsets.json` and `.bak`. It holds a
-    lock beside them: of two that wrote there, each would go on where the other was, and miss messages."""
+    """Offset store for broadcasting: every client keeps its own, in `<folder>/<client id>/<group>/offsets.json` and
+    `.bak`. It holds a lock beside them: of two clients that wrote there, each would continue where the other was,
+    and miss messages."""
 
     def __init__(self, disk: Disk, folder: PurePath, client_id: str, group: str) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ class PullingConsumer(GroupConsumer[Config]):
 
     @abstractmethod
     def _held_queues(self) -> Collection[MessageQueue]:
-        """The queues that this consumer holds, as its user names them."""
+        """Return the queues that this consumer holds, as its user names them."""
 
     async def wait_for_assignment(
         self, is_enough: Callable[[Collection[MessageQueue]], bool] = bool, *, timeout_ms: int | None = None
@@ -188,7 +188,7 @@ class PullingConsumer(GroupConsumer[Config]):
     # --- for operators ---
 
     def _running_info_of(self, process_queues: Mapping[MessageQueue, ProcessQueue]) -> ConsumerRunningInfo:
-        """What GET_CONSUMER_RUNNING_INFO tells of each pulling consumer.
+        """Return what GET_CONSUMER_RUNNING_INFO tells of each pulling consumer.
 
         Source: apache/rocketmq remoting/protocol/body/ConsumerRunningInfo.java.
         """
@@ -215,7 +215,7 @@ class PullingConsumer(GroupConsumer[Config]):
 
 
 class MovedOffsets:
-    """Logs that a broker sent a consumer elsewhere (PULL_OFFSET_MOVED), without a line for each of many queues.
+    """Logs that a broker sent a consumer to another offset (PULL_OFFSET_MOVED), without a line for each of many queues.
 
     A group that begins at the start of a topic asks for offset 0, and is sent to what is left: nothing is lost that it
     could have had, so one line tells it of all queues of the topic. Any other move is a reset or a loss, told by queue.

@@ -471,7 +471,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Go on at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
+        """Continue at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
         was_paused, self._paused = self._paused, True
         try:
             held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}
@@ -498,7 +498,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         return info
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
-        """Have the listener consume this one message now (CONSUME_MESSAGE_DIRECTLY)."""
+        """Let the listener consume this one message now (CONSUME_MESSAGE_DIRECTLY)."""
         message.broker_name = broker_name
         self._caller.show_own_topics([message])
         started_ms = self._clock.monotonic_ms()

@@ -201,5 +201,5 @@ class AllocateMessageQueueConsistentHash(AllocateMessageQueueStrategy):
 
 
 def _ring_hash(key: str) -> int:
-    """First four bytes of the MD5 as an unsigned big-endian number."""
+    """Return the first four bytes of the MD5 as an unsigned big-endian number."""
     return int.from_bytes(md5(key.encode(), usedforsecurity=False).digest()[:4], "big")

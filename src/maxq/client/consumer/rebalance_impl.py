@@ -69,7 +69,7 @@ class RebalanceImpl:
         orderly: bool = False,
         pops: PopListener | None = None,
     ) -> None:
-        """`pops`: ask the broker for our share, and pop where it says so."""
+        """`pops`: ask the broker for this member's share, and pop where it says so."""
         self._instance = instance
         self._config = config
         self._group = group

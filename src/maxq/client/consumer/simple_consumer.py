@@ -154,8 +154,8 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
             places = await self._places()
 
     async def _places(self) -> list[Place]:
-        """Every topic at every broker that has it, another one first each time. Of a static topic those that have led a
-        queue are among them: what lies there of before it was moved is nowhere else."""
+        """Return every topic at every broker that has it, beginning with another one each time. For a static topic the
+        brokers that have led a queue are included: what was stored there before the queue moved is nowhere else."""
         if not self._wanted:
             raise ClientError("nothing is subscribed: subscribe to a topic before you receive")
         instance = self._running()

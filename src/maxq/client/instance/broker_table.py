@@ -38,7 +38,7 @@ class BrokerTarget:
 
 
 class BrokerTable:
-    """The brokers that one client knows, by the routes of its topics.
+    """The brokers that one client knows, from the routes of its topics.
 
     Attributes:
         addresses: broker name → broker id → host:port.

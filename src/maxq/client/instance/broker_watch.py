@@ -37,7 +37,7 @@ PONG_MS: Final = 300
 
 @dataclass(slots=True)
 class _Quiet:
-    """What was seen of one connection at the last look. Times are monotonic milliseconds."""
+    """What was seen of one connection at the last check. Times are monotonic milliseconds."""
 
     arrivals: int
     requests: int

@@ -128,7 +128,7 @@ class ClientShutdown:
 
 
 async def in_turn(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Do every step, also after one has failed or was cancelled, and then raise the first error."""
+    """Run every step, also after one has failed or was cancelled, and then raise the first error."""
     first: BaseException | None = None
     for step in steps:
         try:

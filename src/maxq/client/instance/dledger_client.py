@@ -117,7 +117,7 @@ class DLedgerClient:
         return reply.entries[0] if reply.entries else None
 
     async def transfer(self, transferee: str) -> None:
-        """Have the leader hand over to a member; returns when that one leads.
+        """Let the leader hand over to a member; returns when that member leads.
 
         Raises:
             DLedgerError: it lags too far behind, is not there, or did not become leader.

@@ -175,7 +175,7 @@ class PullAPIWrapper:
         return broker
 
     def _note_failure(self, queue: MessageQueue, broker: BrokerTarget, error: RemotingError | BrokerError) -> None:
-        """Have others of the group asked for a while after a failure that calls for it. A slave that does not serve
+        """Ask other brokers of the group for a while after a failure that calls for it. A slave that does not serve
         readers is left as well; Java's client asks it for ever, because only answers change where it pulls from."""
         is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
         self._instance.note_failure(broker.address, queue.topic, error)
@@ -218,8 +218,8 @@ class PullAPIWrapper:
 
 
 def unpack(message: MessageExt) -> list[MessageExt]:
-    """The messages of an inner batch, with consecutive queue offsets; a plain message as it is, and one that is called
-    a batch and is none, too: its `body_fault` then says why."""
+    """Return the messages of an inner batch, with consecutive queue offsets; an ordinary message unchanged. A message
+    that is marked as a batch and is none is returned unchanged as well: its `body_fault` says why."""
     if message.sys_flag & _INNER_BATCH != _INNER_BATCH or message.body_fault:
         return [message]
     try:

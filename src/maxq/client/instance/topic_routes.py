@@ -31,7 +31,7 @@ UNUSED_ROUNDS: Final = 20
 
 
 class TopicRoutes:
-    """Routes of one client, as the name server told them last. Questions asked at the same time are asked once.
+    """The routes of one client, as the name server told them last. Requests for a route at the same time are joined.
 
     Attributes:
         table: topic → route.

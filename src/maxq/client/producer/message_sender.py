@@ -80,7 +80,7 @@ _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
 
 class OfTopic(Protocol):
-    """What belongs to a topic: a prepared message, or a queue."""
+    """Interface of what belongs to a topic: a prepared message, or a queue."""
 
     @property
     def topic(self) -> str: ...
@@ -92,7 +92,7 @@ Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
 class _Failures:
-    """What the tries of one send failed by.
+    """The errors of the tries of one send.
 
     Attributes:
         tries: (broker name, error), in order.

@@ -118,8 +118,8 @@ class ProduceAccumulator:
 
 
 def split_result(result: SendResult, count: int) -> list[SendResult]:
-    """One result for each message of a batch. A batch that its topic keeps as one record (`queue.type=BatchCQ`) has
-    one offset_msg_id, which its messages share.
+    """Return one result for each message of a batch. A batch that its topic keeps as one record (`queue.type=BatchCQ`)
+    has one offset_msg_id, which its messages share.
 
     Raises:
         RemoteProtocolError: the answer is about another number of messages.

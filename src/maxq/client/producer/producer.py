@@ -52,7 +52,7 @@ _MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one 
 
 
 class _Room:
-    """Bytes that may be on their way at once. Whoever wants more than are free waits in line."""
+    """The bytes that may be on their way at once. A send that needs more than are free waits in line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

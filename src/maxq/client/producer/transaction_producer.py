@@ -49,7 +49,8 @@ class TransactionListener(Protocol):
     """What an application does for transactions. Methods may be coroutine functions. An exception counts as UNKNOW."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> Answer | Awaitable[Answer]:
-        """The half message is safe with the broker: do the local transaction. `message` has its transaction id."""
+        """Execute the local transaction of a half message that the broker has stored safely. `message` has its
+        transaction id."""
         ...
 
     def check_local_transaction(self, message: MessageExt) -> Answer | Awaitable[Answer]:
@@ -71,7 +72,8 @@ class TransactionSendResult(NamedTuple):
 
     @property
     def send_status(self) -> SendStatus:
-        """Of the half message. Other than SEND_OK: not safe enough, so it was rolled back and nothing executed."""
+        """Status of the half message. Anything but SEND_OK means: not safe enough, so it was rolled back and nothing
+        was executed."""
         return self.send_result.send_status
 
     @property
@@ -88,7 +90,7 @@ class TransactionSendResult(NamedTuple):
 
     @property
     def queue_offset(self) -> int:
-        """Of the half message."""
+        """Queue offset of the half message."""
         return self.send_result.queue_offset
 
 
@@ -281,7 +283,7 @@ class TransactionProducer(Producer):
 
 
 def checked_state(answer: object) -> LocalTransactionState:
-    """What a listener returned. Raises TypeError if that is no state."""
+    """Return the state that a listener returned. Raises TypeError if that is no state."""
     if answer is None:
         return LocalTransactionState.UNKNOW
     if not isinstance(answer, LocalTransactionState):

@@ -9,7 +9,8 @@ from maxq.pipeline.archive.manifest import FileEntry, Manifest
 
 
 def check_file(folder: ArchiveFolder, entry: FileEntry, *, quick: bool = False) -> list[Finding]:
-    """What is wrong with one file, a finding for each queue that it is to have; nothing if all is well.
+    """Return what is wrong with one file, one finding for each queue that it is to have; an empty list if nothing is
+    wrong.
 
     Args:
         quick: look at its size only; else every byte is read, and every row.
@@ -33,7 +34,7 @@ def check_file(folder: ArchiveFolder, entry: FileEntry, *, quick: bool = False) 
 
 
 def overlap_findings(manifest: Manifest) -> list[Finding]:
-    """Offsets that are there twice."""
+    """Return the offsets that are in the archive twice."""
     return [
         Finding(OVERLAP, one.queue, one.first, one.last, one.files[0], f"also in {one.files[1]}")
         for one in manifest.doubled()

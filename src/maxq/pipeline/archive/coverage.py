@@ -33,7 +33,7 @@ FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, WRONG_ENTRY)
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of a proof's table; what does not apply is None."""
+    """One row of the table of a proof; a field that does not apply is None."""
 
     kind: str
     queue: MessageQueue | None = None
@@ -57,7 +57,7 @@ class Finding:
 
 
 def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
-    """Queue → (first offset, one past the last) that the options of a batch mean now.
+    """Return queue → (first offset, one past the last) that the options of a batch mean at this moment.
 
     Raises:
         PipelineError: a topic that was named is not there; brokers do not answer.
@@ -72,9 +72,9 @@ def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
 
 
 def incarnations(options: ConnectionOptions, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Where in its broker's log the topic of each queue was deleted last, a physical offset. Queues of topics that
-    never were are left out, those of Java's brokers, which do not tell, and those of static topics, whose messages lie
-    in the logs of several brokers."""
+    """Return, by queue, the physical offset in its broker's log at which its topic was deleted last. Queues of topics
+    that were never deleted are left out, those of Java's brokers, which do not tell, and those of static topics,
+    whose messages lie in the logs of several brokers."""
     with WireClient(options) as client:
         seen, _ = client.max_offsets(queue for queue in queues if not is_mock_broker(queue.broker_name))
     return {queue: one.incarnation for queue, one in seen.items() if one.incarnation}
@@ -92,7 +92,7 @@ def check_same_topics(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: 
 
 
 def missing(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> dict[MessageQueue, list[Range]]:
-    """The offsets that brokers have and the archive has not."""
+    """Return the offsets that brokers have and the archive lacks."""
     found = {}
     for queue, (first, end) in bounds.items():
         left = subtract([(first, end - 1)], coverage.get(queue, ())) if end > first else []
@@ -102,7 +102,7 @@ def missing(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) 
 
 
 def passes(ranges: Mapping[MessageQueue, Sequence[Range]]) -> list[list[OffsetRange]]:
-    """The ranges in as few reads as possible, each with at most one range of a queue."""
+    """Arrange the ranges into as few reads as possible, each with at most one range of a queue."""
     found: list[list[OffsetRange]] = []
     for queue in sorted(ranges):
         for number, (first, last) in enumerate(ranges[queue]):
@@ -113,7 +113,7 @@ def passes(ranges: Mapping[MessageQueue, Sequence[Range]]) -> list[list[OffsetRa
 
 
 def read_options(one_pass: Iterable[OffsetRange]) -> dict[str, object]:
-    """assign, startingOffsets and endingOffsets of one pass, as values for JSON."""
+    """Return assign, startingOffsets and endingOffsets of one pass, as values for JSON."""
     ranges = list(one_pass)
     assigned: dict[str, dict[str, list[int]]] = {}
     for queue in (one.queue for one in ranges):
@@ -128,7 +128,7 @@ def read_options(one_pass: Iterable[OffsetRange]) -> dict[str, object]:
 def coverage_findings(
     bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage, held: Coverage | None = None
 ) -> list[Finding]:
-    """What is missing of the offsets that brokers have.
+    """Return what the archive lacks of the offsets that brokers have.
 
     Args:
         bounds: what brokers have.
@@ -152,8 +152,8 @@ def coverage_findings(
 
 
 def lost_findings(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> list[Finding]:
-    """Holes that no broker can tell about: from the first archived offset of a queue up to what the broker still has,
-    or between archived offsets of a queue that no broker was asked about."""
+    """Return holes about which no broker can tell: from the first archived offset of a queue up to what the broker
+    still has, or between archived offsets of a queue about which no broker was asked."""
     found: list[Finding] = []
     for queue, ranges in sorted(coverage.items()):
         if ranges:

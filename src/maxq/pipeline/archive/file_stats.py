@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 
 def crc_of(filesystem: fs.FileSystem, path: str) -> tuple[int, int]:
-    """(CRC-32, size in bytes) of a file. Raises OSError."""
+    """Return (CRC-32, size in bytes) of a file. Raises OSError."""
     crc, size = 0, 0
     with filesystem.open_input_stream(path) as file:
         while block := file.read(_BLOCK):
@@ -37,13 +37,13 @@ def crc_of(filesystem: fs.FileSystem, path: str) -> tuple[int, int]:
 
 
 def partition_of(path: str) -> tuple[str, str]:
-    """(topic, date) of a data file, by the folders `topic=…/date=…` that it is in."""
+    """Return (topic, date) of a data file, from its folders `topic=…/date=…`."""
     values = dict(folder.split("=", 1) for folder in path.split("/")[:-1] if "=" in folder)
     return unquote(values["topic"]), unquote(values["date"])
 
 
 def entry_of(filesystem: fs.FileSystem, root: str, path: str, run: str) -> FileEntry:
-    """What the file `path` below `root` has.
+    """Return the manifest's entry for the file `path` below `root`.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: it cannot be read, or is no Parquet file.
@@ -62,7 +62,8 @@ def entry_of(filesystem: fs.FileSystem, root: str, path: str, run: str) -> FileE
 
 
 def queue_parts(table: pa.Table) -> tuple[QueuePart, ...]:
-    """The parts of a table with the columns brokerName, queueId, queueOffset, bodyCrc; sorted by broker and queue."""
+    """Return the parts of a table with the columns brokerName, queueId, queueOffset, bodyCrc, sorted by broker and
+    queue."""
     brokers = pc.dictionary_encode(table["brokerName"]).combine_chunks()
     if isinstance(brokers, pa.ChunkedArray):
         brokers = pa.concat_arrays(brokers.chunks)
@@ -91,13 +92,13 @@ def queue_parts(table: pa.Table) -> tuple[QueuePart, ...]:
 
 
 def checksum(offsets: Integers, crcs: Integers) -> int:
-    """See the module."""
+    """Return the check sum of a part; see the module's text."""
     words = (crcs & 0xFFFFFFFF).astype(np.uint64) * (2 * offsets.astype(np.uint64) + np.uint64(1))
     return int(words.sum(dtype=np.uint64))
 
 
 def _islands(offsets: Integers) -> tuple[Range, ...]:
-    """Of sorted offsets."""
+    """Return the ranges of consecutive offsets among sorted ones."""
     marks = np.flatnonzero(np.diff(offsets) > 1)
     firsts = offsets[np.concatenate(([0], marks + 1))]
     lasts = offsets[np.concatenate((marks, [len(offsets) - 1]))]

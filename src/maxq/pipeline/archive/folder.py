@@ -37,14 +37,14 @@ _ATTEMPTS: Final = 20
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A file that a run has written and that is not in its place yet. Paths below the archive's folder."""
+    """A file that a run has written and that is not in its place yet. Paths are below the archive's folder."""
 
     path: str
     place: str
 
 
 class ArchiveFolder:
-    """One archive.
+    """The folder of one archive.
 
     Args:
         path: a folder, or a URI that pyarrow.fs opens.
@@ -72,13 +72,14 @@ class ArchiveFolder:
             raise ConfigError(f"archive {path!r} is a file: name a folder, or a new one")
 
     def uri_of(self, path: str) -> str:
-        """Of a file below the folder, for Spark, which takes percent signs as they are."""
+        """Return the URI of a file below the folder, for Spark, which takes percent signs as they are."""
         return f"{self.uri}/{path}"
 
     # --- the manifest ------------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest:
-        """The newest version; an empty one if there is none. Raises PipelineError: it is damaged."""
+        """Return the newest version of the manifest; an empty one if there is none. Raises PipelineError if it is
+        damaged."""
         for _ in range(_ATTEMPTS):
             numbers = self._versions()
             if not numbers:
@@ -92,7 +93,7 @@ class ArchiveFolder:
         raise PipelineError(f"the manifest of {self.root} changes faster than it can be read")
 
     def existing(self) -> Manifest:
-        """As `manifest`. Raises ConfigError if nothing was archived here."""
+        """Return the manifest as `manifest` does. Raises ConfigError if nothing was archived here."""
         found = self.manifest()
         if not found.number:
             raise ConfigError(f"{self.root} holds no archive: there is no {_MANIFESTS}; `archive run` makes one")
@@ -139,7 +140,7 @@ class ArchiveFolder:
 
     @contextlib.contextmanager
     def run(self) -> Iterator["ArchiveRun"]:
-        """A run that writes; begins by removing what dead ones left."""
+        """Open a run that writes; it begins by removing what dead runs left."""
         stamp = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         name = f"{stamp:%Y%m%dT%H%M%S}-{SystemRng().bytes(4).hex()}"
         lock = self._lock(name)
@@ -189,7 +190,7 @@ class ArchiveFolder:
         return removed
 
     def orphans(self) -> list[str]:
-        """Data files that the manifest does not name, of runs that are dead."""
+        """Return the data files of dead runs, which the manifest does not name."""
         # Files first: one that a run placed and committed meanwhile is then in the manifest that is read after.
         there = self.data_files()
         alive: dict[str, bool] = {}
@@ -201,11 +202,11 @@ class ArchiveFolder:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def data_files(self) -> list[str]:
-        """Every data file that is in its place."""
+        """Return every data file that is in its place."""
         return [path for name in self._names("") if name.startswith("topic=") for path in self._files(name)]
 
     def exists(self, path: str) -> bool:
-        """Is there such a file?"""
+        """Return whether there is such a file."""
         return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def delete(self, path: str) -> None:
@@ -244,7 +245,7 @@ class ArchiveFolder:
 
 
 class ArchiveRun:
-    """A run that writes. `removed`: what it found of dead ones."""
+    """A run that writes. `removed`: what it found of dead runs."""
 
     def __init__(self, folder: ArchiveFolder, name: str) -> None:
         self.folder = folder
@@ -255,12 +256,12 @@ class ArchiveRun:
         self._placed = 0
 
     def new_part(self) -> str:
-        """A folder below `staging` that was not there, for one write of Spark's."""
+        """Return a new folder below `staging` for one write by Spark."""
         self._parts += 1
         return f"{self.staging}/{self._parts:04d}"
 
     def staged(self, part: str) -> list[StagedFile]:
-        """The data files that were written into it, with the places they will have."""
+        """Return the data files that were written into a part, with their future places."""
         found = []
         for path in self.folder._files(part):
             inner, name = os.path.split(path[len(part) + 1 :])

@@ -51,7 +51,8 @@ class QueuePart:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One data file. Path below the archive's folder, size in bytes, times in ms since 1970 of storing."""
+    """One data file: its path below the archive's folder, its size in bytes, and the first and last store time in ms
+    since 1970."""
 
     path: str
     topic: str
@@ -65,11 +66,11 @@ class FileEntry:
     queues: tuple[QueuePart, ...]
 
     def queue(self, part: QueuePart) -> MessageQueue:
-        """Whose messages a part has."""
+        """Return the queue whose messages a part has."""
         return MessageQueue(self.topic, part.broker, part.queue_id)
 
     def to_json(self) -> dict[str, Any]:
-        """A line of the manifest."""
+        """Return the line of the manifest."""
         return {
             "path": self.path, "topic": self.topic, "date": self.date, "rows": self.rows, "bytes": self.bytes,
             "crc": self.crc, "firstTime": self.first_time, "lastTime": self.last_time, "run": self.run,
@@ -101,7 +102,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Doubled:
-    """Offsets of a queue that two files have, or one has twice."""
+    """Offsets of a queue that are in two files, or twice in one."""
 
     queue: MessageQueue
     first: int
@@ -111,7 +112,7 @@ class Doubled:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an archive has. `number` counts its versions; 0: nothing was ever written.
+    """The content of an archive. `number` counts its versions; 0: nothing was ever written.
 
     Attributes:
         format: of the data files.
@@ -125,7 +126,7 @@ class Manifest:
     number: int = 0
 
     def encode(self) -> bytes:
-        """As the file has it."""
+        """Return the bytes of the manifest's file."""
         head = {"maxqArchive": VERSION, "format": self.format, "columns": list(self.columns)}
         lines = [head, *(entry.to_json() for entry in self.files)]
         return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
@@ -151,7 +152,7 @@ class Manifest:
     def changed(
         self, added: Iterable[FileEntry], removed: Iterable[str] = (), columns: Iterable[str] = ()
     ) -> "Manifest":
-        """The next version.
+        """Return the next version of the manifest.
 
         Args:
             added: new files.
@@ -173,15 +174,15 @@ class Manifest:
         return replace(self, files=ordered, number=self.number + 1, columns=self.columns or tuple(columns))
 
     def topics(self) -> list[str]:
-        """Topics that have files."""
+        """Return the topics that have files."""
         return sorted({entry.topic for entry in self.files})
 
     def coverage(self) -> dict[MessageQueue, list[Range]]:
-        """The offsets of each queue that are in some file."""
+        """Return the offsets of each queue that are in some file."""
         return coverage_of(self.files)
 
     def doubled(self) -> list[Doubled]:
-        """Offsets that are there more than once."""
+        """Return the offsets that are in the archive more than once."""
         by_queue: dict[MessageQueue, list[tuple[int, int, int]]] = {}
         found: list[Doubled] = []
         for number, entry in enumerate(self.files):
@@ -199,7 +200,7 @@ class Manifest:
 
 
 def coverage_of(files: Iterable[FileEntry]) -> dict[MessageQueue, list[Range]]:
-    """The offsets of each queue that are in some of these files."""
+    """Return the offsets of each queue that are in some of these files."""
     found: dict[MessageQueue, list[Range]] = {}
     for entry in files:
         for part in entry.queues:
@@ -208,7 +209,8 @@ def coverage_of(files: Iterable[FileEntry]) -> dict[MessageQueue, list[Range]]:
 
 
 def content_of(files: Iterable[FileEntry]) -> dict[MessageQueue, tuple[tuple[Range, ...], int, int]]:
-    """(ranges, rows, checksum) of each queue: equal for two sets of files only if they have the same messages."""
+    """Return (ranges, rows, checksum) of each queue: equal for two sets of files only if they have the same
+    messages."""
     files = list(files)
     rows: dict[MessageQueue, int] = {}
     sums: dict[MessageQueue, int] = {}

@@ -7,7 +7,7 @@ Range = tuple[int, int]
 
 
 class Overlap(NamedTuple):
-    """Offsets that two of the numbered ranges have."""
+    """Offsets that two of the numbered ranges share."""
 
     first: int
     last: int
@@ -16,7 +16,7 @@ class Overlap(NamedTuple):
 
 
 def union(ranges: Iterable[Range]) -> list[Range]:
-    """All offsets of the ranges, which may overlap and come in any order."""
+    """Return all offsets of the ranges, which may overlap and come in any order."""
     found: list[Range] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -27,7 +27,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def subtract(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
-    """The offsets of `ranges` that are not in `taken`."""
+    """Return the offsets of `ranges` that are not in `taken`."""
     away = union(taken)
     found: list[Range] = []
     at = 0
@@ -46,18 +46,18 @@ def subtract(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
 
 
 def intersect(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    """The offsets that both have."""
+    """Return the offsets that both have."""
     both = union(ranges)
     return subtract(both, subtract(both, others))
 
 
 def size(ranges: Iterable[Range]) -> int:
-    """How many offsets disjoint ranges have."""
+    """Return how many offsets disjoint ranges have."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def overlaps(ranges: Sequence[tuple[int, int, int]]) -> list[Overlap]:
-    """Offsets that more than one owner has.
+    """Return the offsets that more than one owner has.
 
     Args:
         ranges: (first, last, owner), in any order; the ranges of one owner are disjoint.
@@ -75,7 +75,7 @@ def overlaps(ranges: Sequence[tuple[int, int, int]]) -> list[Overlap]:
 
 
 def islands(offsets: Iterable[int]) -> list[Range]:
-    """Ascending offsets, repeats allowed, as ranges."""
+    """Return ascending offsets, repeats allowed, as ranges."""
     found: list[Range] = []
     for offset in offsets:
         if found and offset <= found[-1][1] + 1:

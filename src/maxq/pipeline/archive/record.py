@@ -29,7 +29,7 @@ IncarnationsOf = Callable[[Iterable[MessageQueue]], Mapping[MessageQueue, int]]
 
 
 class SentRecord:
-    """The record in one file.
+    """The record, in one file, of which messages a job has sent.
 
     Args:
         path: of the file; it is made when the first line is added.
@@ -97,7 +97,7 @@ class SentRecord:
 
     @property
     def coverage(self) -> dict[MessageQueue, list[Range]]:
-        """Offsets that are done."""
+        """Return the offsets that are done."""
         return dict(self._ranges)
 
     def begin(self) -> None:
@@ -107,22 +107,22 @@ class SentRecord:
             self._is_new = False
 
     def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
-        """These offsets are next. Done before any of them is sent; durable on return."""
+        """Note, before any of them is sent, that these offsets are next. Durable on return."""
         self.begin()
         self.pending = {queue: list(some) for queue, some in ranges.items()}
         self._note_incarnations(ranges)
         self._append({"begun": SystemClock().wall_ms()} | self._told(ranges))
 
     def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
-        """These offsets are done, and so many rows of them were sent. Durable on return."""
+        """Note that these offsets are done, and how many rows of them were sent. Durable on return."""
         self.begin()
         self._note_incarnations(ranges)
         self._append({"done": SystemClock().wall_ms(), "rows": rows} | self._told(ranges))
         self._count(rows, ranges)
 
     def _note_incarnations(self, queues: Iterable[MessageQueue]) -> None:
-        """Those of queues that are not known yet, and stay so: what is made again while a piece is sent is no part of
-        it."""
+        """Note the incarnations of queues that are not known yet; they do not change afterwards, because a topic that
+        is made again while a piece is sent is no part of the piece."""
         new = [queue for queue in queues if queue not in self._incarnations]
         now = self._incarnations_of(new) if new else {}
         self._incarnations |= {queue: now.get(queue, 0) for queue in new}
@@ -136,7 +136,7 @@ class SentRecord:
 
 
 def piece_name(record_id: str, ranges: Mapping[MessageQueue, Sequence[Range]]) -> str:
-    """What brokers know a piece of work by: the same for the same offsets."""
+    """Return the name by which brokers know a piece of work: the same for the same offsets."""
     text = json.dumps({name_of(queue): list(some) for queue, some in sorted(ranges.items())})
     return f"replay-{record_id}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 

@@ -13,7 +13,7 @@ _ROW: Final = pa.schema([pa.field("place", pa.int32()), pa.field("text", pa.stri
 
 
 def spread(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-    """`work` of each item, in their order.
+    """Run `work` on each item on Spark's workers; returns the results in the order of the items.
 
     Args:
         items: values that JSON has.

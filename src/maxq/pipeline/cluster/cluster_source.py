@@ -21,7 +21,8 @@ FORMAT: Final = "rocketmq-cluster"
 
 @readable_errors
 class RocketMQClusterDataSource(DataSource):
-    """Options: those of the connection (`rocketmq.namesrv`, …) and `table`, one of TABLES."""
+    """The data source of cluster tables. Options: those of the connection (`rocketmq.namesrv`, …) and `table`, one of
+    TABLES."""
 
     @classmethod
     def name(cls) -> str:

@@ -140,7 +140,7 @@ def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
 
 @dataclass
 class _Cluster:
-    """A connected Admin, and what all tables want of it.
+    """A connected Admin, and what all tables ask it.
 
     Attributes:
         masters: broker name → address.
@@ -155,7 +155,7 @@ class _Cluster:
         return await self.admin.topics.names()
 
     async def offsets(self, topics: list[str]) -> dict[MessageQueue, TopicOffset]:
-        """Of the physical queues of these topics; those that are gone meanwhile are left out."""
+        """Return the offsets of the physical queues of these topics; queues that are gone meanwhile are left out."""
         found: dict[MessageQueue, TopicOffset] = {}
         gate = asyncio.Semaphore(_PARALLEL)
 

@@ -39,7 +39,7 @@ EXPORT_FORMATS: Final = ("parquet", "json", "orc")
 
 @dataclass(frozen=True)
 class DlqConfig:
-    """Which dead letters.
+    """Which dead letters to read.
 
     Attributes:
         options: of the connection (rocketmq.…).
@@ -73,12 +73,12 @@ class RedriveConfig:
 
     @property
     def what(self) -> str:
-        """Names the work in the record: whatever the selection, letters of the same groups are sent once."""
+        """Name the work in the record: whatever the selection, letters of the same groups are sent once."""
         return f"redrive {json.dumps(sorted(self.letters.groups))}"
 
 
 def dlq_groups(options: Mapping[str, str]) -> list[str]:
-    """Groups that have a dead-letter topic, sorted."""
+    """Return the groups that have a dead-letter topic, sorted."""
     topics = topic_names(ConnectionOptions.parse(OptionValues(options, FORMAT)))
     return sorted(topic.removeprefix(DLQ_PREFIX) for topic in topics if topic.startswith(DLQ_PREFIX))
 
@@ -100,7 +100,7 @@ def check_groups(config: DlqConfig) -> None:
 
 
 def dlq_letters(spark: SparkSession, config: DlqConfig) -> DataFrame:
-    """The chosen dead letters; columns: see transforms/dead_letters.py.
+    """Return the chosen dead letters; for the columns see transforms/dead_letters.py.
 
     Raises:
         PipelineError: a group has no dead-letter topic, or it cannot be read.
@@ -120,7 +120,7 @@ def dlq_letters(spark: SparkSession, config: DlqConfig) -> DataFrame:
 
 
 def dlq_counts(letters: DataFrame) -> DataFrame:
-    """group, originTopic, cause, letters, first and last (time of dying); sorted."""
+    """Return group, originTopic, cause, letters, first and last (times of dying), sorted."""
     counted = letters.groupBy("group", "originTopic", "cause").agg(
         F.count("*").alias("letters"), F.min("storeTimestamp").alias("first"), F.max("storeTimestamp").alias("last")
     )

@@ -22,7 +22,7 @@ _SYSTEM_TOPICS: Final = r"(?i)^(rmq_sys_|schedule_topic_xxxx)"
 
 @dataclass(frozen=True)
 class MessageInput:
-    """Where messages come from.
+    """From where messages are read.
 
     Attributes:
         topics: their names; none: all but the brokers' own.
@@ -47,15 +47,15 @@ class MessageInput:
 
     @property
     def connection(self) -> dict[str, str]:
-        """Options of the connection."""
+        """Return the options of the connection."""
         return {**self.options, "rocketmq.namesrv": self.namesrv} if self.namesrv else {}
 
     def topics_there(self) -> list[str]:
-        """Names of the cluster's topics that are not its brokers' own."""
+        """Return the names of the cluster's topics that are not its brokers' own."""
         return topic_names(ConnectionOptions.parse(OptionValues(self.connection, FORMAT)))
 
     def read(self, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-        """The messages, with these columns.
+        """Return the messages, with these columns.
 
         Raises:
             PipelineError: the cluster has no topic to read.
@@ -63,7 +63,7 @@ class MessageInput:
         return self._from_store(spark, columns) if self.stores else self._from_cluster(spark, columns)
 
     def describe(self) -> dict[str, str]:
-        """For people: what is read."""
+        """Describe what is read, for people."""
         since = "the first message" if self.since_ms is None else time_text(self.since_ms)
         until = "the last message" if self.until_ms is None else time_text(self.until_ms)
         return {

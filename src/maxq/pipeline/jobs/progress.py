@@ -12,7 +12,7 @@ _EVERY_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class TaskCount:
-    """Tasks of the stages that run now; 0 of 0 between jobs."""
+    """Numbers of tasks of the stages that run now; 0 of 0 between jobs."""
 
     done: int
     running: int
@@ -20,7 +20,7 @@ class TaskCount:
 
 
 def task_count(spark: SparkSession) -> TaskCount:
-    """What runs now."""
+    """Count the tasks that run now."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
@@ -33,7 +33,7 @@ def task_count(spark: SparkSession) -> TaskCount:
 
 @contextlib.contextmanager
 def watching(spark: SparkSession, tell: Callable[[TaskCount], None]) -> Iterator[None]:
-    """While the block runs, `tell` is called from a thread of its own several times a second."""
+    """Call `tell` from a thread of its own, several times a second, while the block runs."""
     ended = threading.Event()
 
     def watch() -> None:

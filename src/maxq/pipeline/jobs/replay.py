@@ -71,7 +71,7 @@ class ReplayConfig:
 
     @property
     def what(self) -> str:
-        """Names the work in the record."""
+        """Name the work in the record."""
         source = {"archive": self.archive} if self.archive is not None else {"store": list(self.store)}
         work = {**source, "chosen": asdict(self.chosen), "mapped": asdict(self.mapped)}
         return f"replay {json.dumps(work, sort_keys=True)}"
@@ -79,7 +79,7 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class ReplayPiece:
-    """Messages that are sent between two lines of the record, and all offsets that were looked at for them."""
+    """Messages that are sent between two lines of the record, and all offsets that were examined for them."""
 
     messages: DataFrame
     ranges: Ranges
@@ -113,7 +113,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
 
 
 def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
-    """What `replay` would send; columns as transforms.replay.target_counts."""
+    """Count what `replay` would send; columns as transforms.replay.target_counts."""
     record = _record_of(config)
     messages = [piece.messages for piece in pieces(spark, config, record)]
     if not messages:
@@ -130,7 +130,7 @@ def _record_of(config: ReplayConfig) -> SentRecord | None:
 
 
 def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None) -> Iterator[ReplayPiece]:
-    """The work that is left, in the order in which it is to be done."""
+    """Yield the remaining work, in the order in which it is to be done."""
     done = {} if record is None else record.coverage
     if record is not None and record.pending:
         pending = record.pending
@@ -144,7 +144,7 @@ def pieces(spark: SparkSession, config: ReplayConfig, record: SentRecord | None)
 
 
 def _messages_of(spark: SparkSession, config: ReplayConfig, ranges: Ranges) -> DataFrame:
-    """Messages with these offsets among them."""
+    """Return messages that include those with these offsets."""
     if config.archive is None:
         return store_messages(spark, _store_source(config))
     files = [
@@ -156,7 +156,7 @@ def _messages_of(spark: SparkSession, config: ReplayConfig, ranges: Ranges) -> D
 
 
 def merged(some: Ranges, others: Ranges) -> dict[MessageQueue, list[Range]]:
-    """The offsets of both."""
+    """Return the offsets of both tables."""
     return {queue: union([*some.get(queue, ()), *others.get(queue, ())]) for queue in {*some, *others}}
 
 
@@ -177,7 +177,8 @@ def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: 
 
 
 def neighbours(files: Iterable[FileEntry], piece_bytes: int) -> list[list[FileEntry]]:
-    """Files in the order of time, those of a queue in its order, cut so that a group has about so many bytes."""
+    """Group files in the order of time, those of a queue in its order, so that a group has about `piece_bytes`
+    bytes."""
     groups: list[list[FileEntry]] = []
     size = 0
     for entry in sorted(files, key=lambda one: (one.first_time, min(part.first for part in one.queues), one.path)):
@@ -206,7 +207,7 @@ def _store_source(config: ReplayConfig) -> ArchiveConfig:
 
 
 def piece_of(messages: DataFrame, ranges: Ranges, done: Ranges, chosen: Chosen) -> ReplayPiece | None:
-    """The chosen ones of these messages; None if all their offsets are done.
+    """Return the chosen ones of these messages; None if all their offsets are done.
 
     Args:
         ranges: their offsets.

@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 
 
 def rows_of(frame: DataFrame, most: int | None = None) -> Rows:
-    """The rows, the first `most` of them; timestamps are milliseconds since 1970, whatever the session's time zone."""
+    """Return the first `most` rows; timestamps are milliseconds since 1970, whatever the session's time zone."""
     columns = [
         F.unix_millis(field.name).alias(field.name) if isinstance(field.dataType, TimestampType) else F.col(field.name)
         for field in frame.schema.fields
@@ -35,13 +35,14 @@ def rows_of(frame: DataFrame, most: int | None = None) -> Rows:
 
 
 def in_few_partitions(frame: DataFrame, rows: int) -> DataFrame:
-    """The frame in one partition for each ROWS_A_TASK of about so many rows, or in those it has if these are fewer."""
+    """Return the frame in one partition for each ROWS_A_TASK of about `rows` rows, or in its own partitions if these
+    are fewer."""
     return frame.coalesce(max(1, math.ceil(rows / ROWS_A_TASK)))
 
 
 @contextmanager
 def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Computed once, in memory and what does not fit on disk, for as long as the block lasts."""
+    """Keep a frame, computed once, in memory and on disk, as long as the block lasts."""
     frame.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield frame

@@ -59,7 +59,7 @@ _SAMPLE: Final = "groups-{}.parquet"
 
 @dataclass(frozen=True)
 class StatsSettings:
-    """What is asked for.
+    """What statistics are asked for.
 
     Attributes:
         source: the messages.
@@ -84,7 +84,7 @@ class StatsSettings:
 
 @dataclass(frozen=True)
 class StatsResult:
-    """What was found; times in milliseconds. Rows have the columns of the transforms they come from.
+    """Statistics that were found; times in milliseconds. Rows have the columns of the transforms they come from.
 
     Attributes:
         step_ms: of `rates` and `waiting`.
@@ -169,7 +169,7 @@ def _connection(source: MessageInput) -> ConnectionOptions:
 
 
 def _queues(source: MessageInput, topics: list[str]) -> list[tuple[str, str, int]]:
-    """Topic, broker's name and id of these topics' queues, empty ones too."""
+    """Return topic, broker's name and id of these topics' queues, empty ones included."""
     if not source.stores:
         return topic_queues(_connection(source), topics)
     return [
@@ -181,7 +181,7 @@ def _queues(source: MessageInput, topics: list[str]) -> list[tuple[str, str, int
 
 
 def _groups(spark: SparkSession, source: MessageInput, topics: list[str]) -> DataFrame | None:
-    """Committed offsets of groups that consume these topics."""
+    """Return the committed offsets of groups that consume these topics."""
     if not source.namesrv:
         return None
     reader = spark.read.format(cluster_source.FORMAT).options(**source.connection).option("table", "groups")

@@ -15,7 +15,7 @@ TaskFunction = Callable[[Task], Iterator[pa.RecordBatch]]
 
 
 def task_frame(spark: SparkSession, function: TaskFunction[Any], tasks: Sequence[Any], schema: pa.Schema) -> DataFrame:
-    """What `function` yields for each of `tasks`, one partition a task, in their order.
+    """Return what `function` yields for each of `tasks`, one partition a task, in their order.
 
     Args:
         tasks: plain values that can be pickled.
@@ -35,7 +35,7 @@ Runner = Callable[[TaskFunction[Any], Sequence[Any], pa.Schema], list[dict[str, 
 
 
 def spark_runner(spark: SparkSession) -> Runner:
-    """On Spark."""
+    """Return a runner that runs tasks on Spark."""
 
     def run(function: TaskFunction[Any], tasks: Sequence[Any], schema: pa.Schema) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = task_frame(spark, function, tasks, schema).toArrow().to_pylist()
@@ -45,5 +45,5 @@ def spark_runner(spark: SparkSession) -> Runner:
 
 
 def inline_runner(function: TaskFunction[Any], tasks: Sequence[Any], schema: pa.Schema) -> list[dict[str, Any]]:
-    """In this process, one task after the other."""
+    """Run the tasks in this process, one after the other."""
     return [row for task in tasks for batch in function(task) for row in batch.cast(schema).to_pylist()]

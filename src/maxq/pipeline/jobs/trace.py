@@ -37,7 +37,7 @@ _BY: Final = ("measure", "topic", "groupName", "client")
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """What is asked for.
+    """What a trace analysis is asked for.
 
     Attributes:
         source: its topics are trace topics.
@@ -65,7 +65,8 @@ class TraceSettings:
 
 @dataclass(frozen=True)
 class TraceResult:
-    """What was found; times and durations in milliseconds. Rows have the columns of the transforms they come from.
+    """What a trace analysis found; times and durations in milliseconds. Rows have the columns of the transforms they
+    come from.
 
     Attributes:
         queues: of the trace topic, and what was read of them.
@@ -103,7 +104,7 @@ class TraceResult:
 
     @property
     def broken(self) -> int:
-        """Broken trace records."""
+        """Return the number of broken trace records."""
         return sum(row["count"] for row in self.records if row["fault"])
 
     @property
@@ -180,7 +181,7 @@ def _counted(
 
 
 def _stored(spark: SparkSession, settings: TraceSettings, sent: DataFrame) -> DataFrame | None:
-    """messageId and storeTimestamp of the traced topics' messages; None if none of the topics is there."""
+    """Return messageId and storeTimestamp of the traced topics' messages; None if none of the topics exists."""
     topics = {row.topic for row in sent.select("topic").distinct().collect() if row.topic}
     if settings.source.namesrv:
         topics &= set(settings.source.topics_there())

@@ -49,11 +49,11 @@ class OptionValues:
             raise ConfigError(f"{self._what}: unknown option {name}; {hint}")
 
     def has(self, name: str) -> bool:
-        """Is it there, and not blank?"""
+        """Return whether the option is given and not blank."""
         return self.text(name) is not None
 
     def text(self, name: str) -> str | None:
-        """The text without blanks around it; None if absent or blank."""
+        """Return the text without blanks around it; None if absent or blank."""
         _, text = self._given.get(name.lower(), ("", ""))
         return text.strip() or None
 
@@ -65,7 +65,7 @@ class OptionValues:
         return text
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        """One of `allowed`, compared without regard to case."""
+        """Return one of `allowed`, compared without regard to case."""
         text = self.text(name)
         if text is None:
             return default
@@ -75,11 +75,11 @@ class OptionValues:
         raise self.wrong(name, text, f"one of {', '.join(allowed)}")
 
     def flag(self, name: str, default: bool) -> bool:
-        """true or false."""
+        """Return true or false."""
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def number(self, name: str, *, low: int, high: int = 2**63 - 1) -> int | None:
-        """An integer from `low` to `high`; None if absent."""
+        """Return an integer from `low` to `high`; None if absent."""
         text = self.text(name)
         if text is None:
             return None
@@ -92,7 +92,8 @@ class OptionValues:
         return value
 
     def size(self, name: str, *, low: int) -> int | None:
-        """Bytes: an integer, or one with k, m or g (kibi-, mebi-, gibibytes); None if absent."""
+        """Return a number of bytes, given as an integer, or one with k, m or g (kibi-, mebi-, gibibytes); None if
+        absent."""
         text = self.text(name)
         if text is None:
             return None
@@ -103,7 +104,7 @@ class OptionValues:
         return value
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """A time as Spark writes it, in ms: 500ms, 30s, 15m, 1 hour; a number alone is milliseconds."""
+        """Return a time in ms, given as Spark writes it: 500ms, 30s, 15m, 1 hour; a number alone is milliseconds."""
         text = self.text(name)
         if text is None:
             return default_ms
@@ -117,7 +118,7 @@ class OptionValues:
         raise self.wrong(name, text, "a time such as 500ms, 30s, 15m or 1h")
 
     def table(self, name: str) -> dict[str, Any] | None:
-        """A JSON object; None if absent."""
+        """Return a JSON object; None if absent."""
         text = self.text(name)
         if text is None:
             return None
@@ -130,9 +131,9 @@ class OptionValues:
         return value
 
     def wrong(self, name: str, text: object, allowed: str) -> ConfigError:
-        """The error about a value."""
+        """Make the error about a value."""
         return ConfigError(f"{self._what}: option {name} is {text!r:.200}; it must be {allowed}")
 
     def contradiction(self, sentence: str) -> ConfigError:
-        """The error about options that do not go together."""
+        """Make the error about options that contradict each other."""
         return ConfigError(f"{self._what}: {sentence}")

@@ -56,7 +56,7 @@ _NUMBERS: Final = (
 
 
 def condition(column: str, operator: str, value: object) -> Filter | None:
-    """One condition; None if readers can not use it.
+    """Return one condition; None if readers cannot use it.
 
     Args:
         operator: =, <, <=, >, >=, in, or contains (of `keys`).
@@ -72,7 +72,8 @@ def condition(column: str, operator: str, value: object) -> Filter | None:
 
 
 def predicate_option(conditions: Iterable[Filter | None]) -> dict[str, str]:
-    """The option that holds these conditions (of `condition`), all of which every wanted row meets; {} for none."""
+    """Return the option that holds these conditions (of `condition`), all of which every wanted row meets; {} for
+    none."""
     rows = [
         (one.attribute[0], _OPERATORS[type(one)], _plain(one.value))  # type: ignore[attr-defined]
         for one in conditions
@@ -82,7 +83,7 @@ def predicate_option(conditions: Iterable[Filter | None]) -> dict[str, str]:
 
 
 def given_conditions(values: OptionValues) -> list[Filter]:
-    """What the option `predicate` says.
+    """Return the conditions of the option `predicate`.
 
     Raises:
         ConfigError: it is something else than `ALLOWED`.
@@ -101,7 +102,7 @@ def given_conditions(values: OptionValues) -> list[Filter]:
 
 
 def moment(wall_ms: int) -> datetime:
-    """A time in ms since 1970 as conditions have it."""
+    """Return a time in ms since 1970 in the form that conditions have."""
     return _EPOCH + timedelta(milliseconds=wall_ms)
 
 
@@ -119,7 +120,7 @@ def _condition_of(row: object) -> Filter | None:
 
 
 def _fits(column: str, value: object) -> bool:
-    """Is this a value that the column can have?"""
+    """Return whether the column can have this value."""
     if column in _TEXTS:
         return isinstance(value, str)
     if column in _TIMES:
@@ -128,7 +129,7 @@ def _fits(column: str, value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Return the value as JSON has it."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, datetime):

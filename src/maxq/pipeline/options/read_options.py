@@ -113,11 +113,11 @@ class QueueSelection:
     queues: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None
 
     def names(self, topic: str) -> bool:
-        """Is this one of the topics?"""
+        """Return whether this is one of the selected topics."""
         return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
 
     def takes(self, topic: str, broker: str, queue_id: int) -> bool:
-        """Is this queue of a selected topic one of those assigned?"""
+        """Return whether this queue of a selected topic is one of those assigned."""
         if self.queues is None:
             return True
         brokers = self.queues.get(topic, {})
@@ -143,7 +143,7 @@ class Position:
     needs_match: bool = False
 
     def of_queue(self, topic: str, broker: str, queue_id: int) -> int | None:
-        """What `table` says about a queue; None if it says nothing."""
+        """Return what `table` says about a queue; None if it says nothing."""
         if self.table is None:
             return None
         brokers = self.table.get(topic, {})
@@ -152,7 +152,7 @@ class Position:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Everything about reading. Absent limits are None; times in ms, sizes in bytes."""
+    """All options of a read. Absent limits are None; times in ms, sizes in bytes."""
 
     connection: ConnectionOptions
     selection: QueueSelection
@@ -175,7 +175,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> "ReadOptions":
-        """The options of a read.
+        """Parse the options of a read.
 
         Args:
             streaming: for readStream; it starts at `latest` unless told otherwise, a batch at `earliest`, and it has
@@ -221,7 +221,7 @@ class ReadOptions:
 
 
 def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Only what the schema of a read needs. Raises ConfigError."""
+    """Return the columns, which are all that the schema of a read needs. Raises ConfigError."""
     return _columns(OptionValues(given, FORMAT))
 
 
@@ -232,7 +232,7 @@ def _columns(values: OptionValues) -> tuple[str, ...]:
 
 
 def _check_kind(values: OptionValues, streaming: bool) -> None:
-    """Spark's Kafka source refuses the same."""
+    """Refuse the same combinations as Spark's Kafka source."""
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if streaming else ():
         if values.has(name):
             raise values.contradiction(f"option {name} is for a batch; a stream ends when its query is stopped")
@@ -245,7 +245,7 @@ def _check_kind(values: OptionValues, streaming: bool) -> None:
 
 
 def _check_store_path(values: OptionValues, options: ReadOptions) -> None:
-    """A folder, or JSON broker → folder; files need one, and can not evaluate SQL92."""
+    """Check the store path: a folder, or JSON broker → folder. Reading files needs one, and cannot evaluate SQL92."""
     if options.read_from == "files":
         values.required("storePath", "the storePathRootDir of the broker whose files are to be read")
         if options.sub_expression_type == "SQL92":
@@ -337,7 +337,7 @@ def _by_strategy(values: OptionValues, position: Position) -> Position:
 
 
 def _position(values: OptionValues, name: str | None, default: Position, refused: int | None) -> Position:
-    """`refused`: the end of a queue (EARLIEST or LATEST) that would leave nothing to read."""
+    """Parse a position. `refused`: the end of a queue (EARLIEST or LATEST) that would leave nothing to read."""
     if name is None:
         return default
     if name.endswith("ByTimestamp"):

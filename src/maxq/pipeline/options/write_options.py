@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Everything about writing.
+    """All options of a write.
 
     Attributes:
         topic: of rows without one of their own.
@@ -65,7 +65,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool = False) -> "WriteOptions":
-        """The options of a write or writeStream.
+        """Parse the options of a write or writeStream.
 
         Raises:
             ConfigError: names option, value and what is allowed.

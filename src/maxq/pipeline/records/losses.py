@@ -33,7 +33,7 @@ class Losses:
         self.count = 0
 
     def offsets(self, queue: str, first: int, end: int | None, available: tuple[int, int] | None, reason: str) -> None:
-        """Queue offsets `first` … `end` - 1 are lost.
+        """Report that queue offsets `first` … `end` - 1 are lost.
 
         Args:
             queue: topic/broker/queue.
@@ -49,7 +49,7 @@ class Losses:
         self._note(error.what, 0 if end is None else end - first)
 
     def bytes_of(self, place: str, reason: str) -> None:
-        """Bytes of a store's log that should be records, and are none, are lost; how many messages it was is not known.
+        """Report that bytes of a store's log which should be records are none; how many messages are lost is not known.
 
         Raises:
             DataLossError: if a loss is to be an error.

@@ -57,7 +57,7 @@ _PAIRS: Final = pa.map_(pa.string(), pa.string())
 def scan_rows(
     view: memoryview, start: int, end: int, file_from_offset: int, room: int | Rows, **checks: bool
 ) -> tuple[Rows, int, int]:
-    """`record_cy.scan` with its table as an array.
+    """Scan records as `record_cy.scan` does, with its table as an array.
 
     Args:
         room: for so many records, or the table to be filled.
@@ -71,8 +71,8 @@ def scan_rows(
 
 
 def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Times in ms since 1970 as Spark's timestamps have them. A client may say any time of birth, and a damaged file
-    has any time: what lies behind the last or before the first timestamp that there is becomes that one."""
+    """Convert times in ms since 1970 to Spark's timestamps. A client may give any time of birth, and a damaged file has
+    any time: times before the first or behind the last possible timestamp become that timestamp."""
     found: NDArray[np.int64] = np.clip(milliseconds, -_MOST_MS, _MOST_MS) * 1000
     return found
 
@@ -167,7 +167,8 @@ class RecordBatches:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _bodies(self, view: memoryview, rows: Rows, table: Rows) -> pa.Array:
-        """Bodies as the producer gave them; one that does not decompress stays as it is in the log."""
+        """Build the column of bodies as the producer gave them; one that does not decompress stays as it is in the
+        log."""
         compressed = np.flatnonzero(rows[:, rc.C_SYS_FLAG] & MessageSysFlag.COMPRESSED)
         if not len(compressed):
             return _gather(view, _NOTHING, table, rc.SCAN_WIDTH, rc.C_BODY_POSITION, len(rows), pa.binary())
@@ -184,7 +185,7 @@ class RecordBatches:
         return _gather(view, extra, places.reshape(-1), 2, 0, len(rows), pa.binary())
 
     def _host_names(self, view: memoryview, rows: Rows, column: int, v6_flag: int) -> pa.Array:
-        """`address:port`; there are few different ones."""
+        """Build a column of `address:port`; there are few different ones."""
         count = len(rows)
         if np.any(rows[:, rc.C_SYS_FLAG] & v6_flag):
             sizes = np.where(rows[:, rc.C_SYS_FLAG] & v6_flag, 20, 8).tolist()
@@ -242,7 +243,7 @@ def _property_maps(view: memoryview, table: Rows, count: int, pairs: int, kind: 
 
 
 def _headers(properties: pa.MapArray, kind: pa.DataType) -> pa.Array:
-    """Properties as Spark's Kafka source has headers."""
+    """Build the properties in the form of headers of Spark's Kafka source."""
     pairs = pa.StructArray.from_arrays([properties.keys, properties.items.cast(pa.binary())], ["key", "value"])
     return pa.ListArray.from_arrays(properties.offsets, pairs, type=kind)
 

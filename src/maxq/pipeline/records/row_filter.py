@@ -33,7 +33,7 @@ class Condition:
 
 
 def can_decide(condition: Condition) -> bool:
-    """Is this condition exact when a RowFilter decides it?"""
+    """Return whether a RowFilter decides this condition exactly."""
     if condition.operator == "notnull":
         return condition.column in MESSAGE_COLUMNS and condition.column not in _NULLABLE
     if condition.column == "topic":
@@ -47,7 +47,7 @@ def can_decide(condition: Condition) -> bool:
 
 @dataclass
 class RowFilter:
-    """All of `conditions`; each one that `can_decide` accepts."""
+    """All of `conditions` together; `can_decide` accepts each of them."""
 
     conditions: tuple[Condition, ...] = ()
     topics: frozenset[str] | None = field(init=False, default=None)
@@ -59,7 +59,7 @@ class RowFilter:
                 self.topics = asked if self.topics is None else self.topics & asked
 
     def select(self, view: memoryview, rows: Rows) -> Rows:
-        """The rows that match."""
+        """Return the rows that match."""
         for condition in self.conditions:
             if not len(rows):
                 break
@@ -82,7 +82,7 @@ class RowFilter:
 
 
 def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
-    """For each row the place of its topic in the order of `topics`; -1 if it is none of them."""
+    """Return for each row the position of its topic in `topics`; -1 if it is none of them."""
     found = np.empty(len(rows), np.int64)
     numbers = {topic.encode(): number for number, topic in enumerate(topics)}
     table = np.ascontiguousarray(rows).reshape(-1)
@@ -91,7 +91,7 @@ def topic_numbers(view: memoryview, rows: Rows, topics: Iterable[str]) -> Rows:
 
 
 def without_deleted(view: memoryview, rows: Rows, deletions: Mapping[str, int]) -> Rows:
-    """The rows that are not of a topic that was deleted after they were stored.
+    """Return the rows except those of topics that were deleted after the rows were stored.
 
     Args:
         deletions: topic → physical offset of the record that deletes it.
@@ -105,7 +105,7 @@ def without_deleted(view: memoryview, rows: Rows, deletions: Mapping[str, int]) 
 
 
 def with_tags(view: memoryview, rows: Rows, tags: Iterable[str]) -> Rows:
-    """The rows that have one of `tags`."""
+    """Return the rows that have one of `tags`."""
     count = len(rows)
     properties = np.empty(count * ac.PROPERTY_WIDTH, np.int64)
     ac.find_properties(view, np.ascontiguousarray(rows).reshape(-1), count, properties)

@@ -58,7 +58,7 @@ METADATA_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name != "bod
 
 
 def message_columns(text: str | None) -> tuple[str, ...]:
-    """The columns that the option `columns` names, in the order of the option; all of them if it is absent.
+    """Return the columns that the option `columns` names, in the order of the option; all of them if it is absent.
 
     Args:
         text: a comma list, upper and lower case alike.
@@ -81,15 +81,15 @@ def message_columns(text: str | None) -> tuple[str, ...]:
 
 
 def base_column(name: str) -> str:
-    """The column that one of KAFKA_COLUMNS is made of; any other is itself."""
+    """Return the column from which one of KAFKA_COLUMNS is made; any other column is returned unchanged."""
     return KAFKA_COLUMNS[name][0] if name in KAFKA_COLUMNS else name
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of these message columns."""
+    """Return the Arrow schema of these message columns."""
     return pa.schema([pa.field(name, _TYPES[name][0]) for name in columns])
 
 
 def spark_schema(columns: Sequence[str]) -> str:
-    """The same as Spark's DDL."""
+    """Return the schema of these message columns as Spark's DDL."""
     return ", ".join(f"`{name}` {_TYPES[name][1]}" for name in columns)

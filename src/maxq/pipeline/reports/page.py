@@ -36,7 +36,7 @@ _THIN_SPACE: Final = "\u202f"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table's column.
+    """A column of a table.
 
     Attributes:
         name: its head.
@@ -63,7 +63,7 @@ class Plot:
 
 
 def plain_text(value: object, most: int = _TEXT_MAX) -> str:
-    """Text of a stranger without characters that hide or reorder others, cut to `most` characters."""
+    """Return a stranger's text without characters that hide or reorder others, cut to `most` characters."""
     text = str(value)
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return _UNSEEN.sub(lambda found: found[0] if found[0] == _THIN_SPACE else f"‹{ord(found[0]):X}›", cut)
@@ -74,7 +74,7 @@ def _escaped(value: object, most: int = _TEXT_MAX) -> str:
 
 
 class ReportPage:
-    """Parts of a page in the order in which they are added; every method gives the report itself.
+    """Builds a page from parts, in the order in which they are added; every method returns the report itself.
 
     Args:
         title: of the page.
@@ -88,12 +88,12 @@ class ReportPage:
         self._headings: list[str] = []
 
     def facts(self, facts: Mapping[str, object]) -> Self:
-        """Names and values, such as what was read: topics, offsets, times."""
+        """Add names and values, such as what was read: topics, offsets, times."""
         rows = "".join(f"<dt>{_escaped(name)}</dt><dd>{_escaped(value)}</dd>" for name, value in facts.items())
         return self._add(f'<dl class="facts">{rows}</dl>')
 
     def figures(self, figures: Mapping[str, tuple[Any, Unit]]) -> Self:
-        """The few numbers that matter most, large: name → value and unit."""
+        """Add the few numbers that matter most, in large type: name → value and unit."""
         tiles = "".join(
             f"<div><b>{_escaped(format_value(value, unit))}</b><span>{_escaped(name)}</span></div>"
             for name, (value, unit) in figures.items()
@@ -101,12 +101,12 @@ class ReportPage:
         return self._add(f'<div class="figures">{tiles}</div>')
 
     def heading(self, text: str) -> Self:
-        """Begins a section."""
+        """Begin a section."""
         self._headings.append(text)
         return self._add(f'<h2 id="s{len(self._headings)}">{_escaped(text)}</h2>')
 
     def paragraph(self, text: str) -> Self:
-        """Running text."""
+        """Add running text."""
         return self._add(f"<p>{_escaped(text, 10 * _TEXT_MAX)}</p>")
 
     def warning(self, text: str) -> Self:
@@ -122,7 +122,7 @@ class ReportPage:
         most: int = ROWS_MAX,
         total: int | None = None,
     ) -> Self:
-        """Rows under columns; says so if there are more than it shows.
+        """Add a table; it says so if there are more rows than it shows.
 
         Args:
             columns: a bare name is a column of text.
@@ -148,13 +148,13 @@ class ReportPage:
         return self._add("".join(parts) + "</figure>")
 
     def plot(self, plot: Plot, caption: str = "") -> Self:
-        """A drawing with its caption above it."""
+        """Add a drawing with its caption above it."""
         head = f"<figcaption>{_escaped(caption)}</figcaption>" if caption else ""
         label = html.escape(plain_text(plot.text), quote=True)
         return self._add(f'<figure class="plot">{head}<div role="img" aria-label="{label}">{plot.svg}</div></figure>')
 
     def html(self) -> str:
-        """The whole page."""
+        """Return the whole page."""
         title = _escaped(self._title)
         made = "" if self._made_ms is None else f'<p class="made">Made {time_text(self._made_ms)} by MaxQ</p>'
         return (

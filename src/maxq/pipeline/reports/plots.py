@@ -73,7 +73,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named line: `x` of one unit (milliseconds since 1970 for Unit.TIME), `y` of one; None breaks the line."""
+    """A named line: `x` in one unit (milliseconds since 1970 for Unit.TIME), `y` in one; None breaks the line."""
 
     name: str
     x: Sequence[float]
@@ -90,7 +90,7 @@ def lines(
     limit: tuple[str, float] | None = None,
     height: float = 2.6,
 ) -> Plot:
-    """Lines over time or another quantity, at most eight.
+    """Plot lines over time or another quantity, at most eight.
 
     Args:
         y, x: units of the axes.
@@ -137,7 +137,7 @@ def bars(
     part_names: Sequence[str] = (),
     colours: Sequence[int] = (),
 ) -> Plot:  # fmt: skip
-    """Horizontal bars, the first at the top, each with its value.
+    """Plot horizontal bars, the first at the top, each with its value.
 
     Args:
         values: lengths, or their sums if there are `parts`.
@@ -179,7 +179,8 @@ def _name(text: str) -> str:
 
 
 def _lone_points(values: Sequence[float | None]) -> list[int]:
-    """Places of those that no line would show, for there is none beside them; of one or two in all, these."""
+    """Return the indexes of values without neighbours, which no line would show; all indexes if there are one or two
+    values."""
     there = [place for place, value in enumerate(values) if value is not None]
     if len(there) <= 2:
         return there
@@ -213,7 +214,7 @@ def _axis(axes: Axes, which: Literal["x", "y"], unit: Unit) -> None:
 
 
 def _widen_lone_time(axes: Axes, series: Sequence[Series]) -> None:
-    """Without it the axis of a single time spans years."""
+    """Widen the axis of a single time, which would otherwise span years."""
     times = {time for one in series for time in one.x}
     if len(times) == 1:
         (time,) = _positions([*times], Unit.TIME)
@@ -221,7 +222,7 @@ def _widen_lone_time(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _ticks(top: float, unit: Unit) -> Locator:
-    """About five round values: bytes are round in the binary system, durations in the one of clocks."""
+    """Choose about five round ticks: bytes are round in the binary system, durations in that of clocks."""
     if unit in (Unit.BYTES, Unit.BYTE_RATE) and top > _TICKS:
         return MultipleLocator(2.0 ** math.ceil(math.log2(top / _TICKS)))
     if unit is Unit.MILLIS and top > _CLOCK_STEPS[0]:
@@ -232,7 +233,7 @@ def _ticks(top: float, unit: Unit) -> Locator:
 
 
 def _legend_columns(names: Sequence[str]) -> int:
-    """As many as the page is wide enough for."""
+    """Return the number of columns of a legend: as many as fit into the page."""
     entry = _LETTER * max((len(name) for name in names), default=0) + _LEGEND_SIDES
     return max(1, min(_LEGEND_COLUMNS, int(_WIDTH / entry)))
 
@@ -242,7 +243,7 @@ def _legend_rows(names: Sequence[str]) -> int:
 
 
 def _legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
-    """Above the drawing; none without names."""
+    """Place the legend above the drawing; none without names."""
     if names:
         figure.legend(
             *axes.get_legend_handles_labels(), loc="outside upper left", ncols=_legend_columns(names), frameon=False,
@@ -263,7 +264,8 @@ def _drawing(height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def _svg(figure: Figure) -> str:
-    """The element alone, without size, with the page's colours and font; its ids are of this drawing only."""
+    """Return the `<svg>` element alone, without size, with the page's colours and font; its ids occur in this drawing
+    only."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()

@@ -31,7 +31,7 @@ class Unit(Enum):
 
 
 def format_value(value: Any, unit: Unit) -> str:
-    """A value as text; a dash for None."""
+    """Format a value as text; a dash for None."""
     if value is None:
         return ABSENT
     if unit is Unit.TEXT or isinstance(value, (str, bool)):
@@ -40,12 +40,12 @@ def format_value(value: Any, unit: Unit) -> str:
 
 
 def grouped(number: float) -> str:
-    """1 234 567, with narrow spaces."""
+    """Format a number as 1 234 567, with narrow spaces."""
     return f"{number:,.0f}".replace(",", _THIN)
 
 
 def size_text(count: float) -> str:
-    """Bytes: `999 B`, `1.5 KiB`, `12.3 GiB`."""
+    """Format bytes: `999 B`, `1.5 KiB`, `12.3 GiB`."""
     value, step = float(count), 0
     while abs(value) >= 1023.5 and step < len(_BINARY) - 1:
         value, step = value / 1024, step + 1
@@ -53,7 +53,7 @@ def size_text(count: float) -> str:
 
 
 def duration_text(millis: float) -> str:
-    """Milliseconds: `0.4 ms`, `12 ms`, `3.2 s`, `5 min`, `7.5 h`, `3.1 d`."""
+    """Format milliseconds: `0.4 ms`, `12 ms`, `3.2 s`, `5 min`, `7.5 h`, `3.1 d`."""
     size = abs(millis)
     if size < _SECOND:
         return f"{millis:.0f} ms" if millis == int(millis) else f"{_three_digits(millis)} ms"
@@ -64,7 +64,7 @@ def duration_text(millis: float) -> str:
 
 
 def time_text(wall_ms: float) -> str:
-    """`2026-01-02 03:04:05.678 UTC`; the fraction only where there is one."""
+    """Format a time as `2026-01-02 03:04:05.678 UTC`; the fraction only where there is one."""
     seconds, millis = divmod(int(wall_ms), 1000)
     try:
         moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)

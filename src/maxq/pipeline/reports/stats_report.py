@@ -13,7 +13,7 @@ _SKEWED: Final = 2.0
 
 
 def stats_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> ReportPage:
-    """The page.
+    """Make the page of statistics.
 
     Args:
         found: StatsResult.to_json().
@@ -85,7 +85,8 @@ def _only(rows: list[Any], what: str) -> str:
 
 
 def _course(found: Mapping[str, Any], name: str) -> list[Series]:
-    """Of the largest topics, by name, so that each has one colour; a step without messages is a rate of 0."""
+    """Return a line for each of the largest topics, ordered by name, so that each keeps its colour; a step without
+    messages is a rate of 0."""
     step = found["step_ms"]
     first, last = (function(row["stepMs"] for row in found["rates"]) for function in (min, max))
     largest = [row["topic"] for row in sorted(found["topics"], key=lambda row: -row[name])[:_LINES]]
@@ -188,7 +189,7 @@ def _lag_course(found: Mapping[str, Any]) -> list[Series]:
 
 
 def _waiting(found: Mapping[str, Any]) -> list[Series]:
-    """Sums, so that the last point is today's lag of the messages that were read."""
+    """Return sums, so that the last point is today's lag of the messages that were read."""
     arrived: dict[str, dict[int, int]] = {}
     for row in found["waiting"]:
         arrived.setdefault(f"{row['consumerGroup']} · {row['topic']}", {})[row["stepMs"]] = row["messages"]

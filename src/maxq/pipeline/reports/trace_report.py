@@ -25,7 +25,7 @@ _BARS: Final = 12
 
 
 def trace_report(found: Mapping[str, Any], source: Mapping[str, str], *, made_ms: int | None = None) -> ReportPage:
-    """The page.
+    """Make the page of a trace analysis.
 
     Args:
         found: TraceResult.to_json().
@@ -123,7 +123,7 @@ def _numbers(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _course(found: Mapping[str, Any], share: str) -> list[Series]:
-    """A step without messages breaks the line."""
+    """Return lines that a step without messages breaks."""
     first, last = (function(row["stepMs"] for row in found["course"]) for function in (min, max))
     steps = range(first, last + 1, found["step_ms"])
     series = []

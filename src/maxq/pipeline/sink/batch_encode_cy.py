@@ -134,5 +134,5 @@ def hash_rows(
 
 
 def is_compiled() -> bool:
-    """Does this module run compiled?"""
+    """Return whether this module runs compiled."""
     return bool(cython.compiled)

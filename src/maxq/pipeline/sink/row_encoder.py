@@ -47,7 +47,7 @@ class _Open:
 
 
 class RowEncoder:
-    """See the module.
+    """Encodes rows as batch bodies; see the module's text.
 
     Args:
         names: columns of the batches (sink_columns.check_columns).

@@ -54,7 +54,7 @@ _LONGEST_PAUSE_S: Final = 1.0
 
 @dataclass
 class Outgoing:
-    """A request that is to be acknowledged.
+    """A request that must be acknowledged.
 
     Attributes:
         queue: the only one it may go to; None: any of its topic's.
@@ -75,7 +75,7 @@ class Outgoing:
 
 @dataclass
 class _Link:
-    """What is under way at one broker: opaque → (request, queue), in the order of sending."""
+    """The requests under way at one broker: opaque → (request, queue), in the order of sending."""
 
     broker_name: str
     requests: dict[int, tuple[Outgoing, MessageQueue]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class _Link:
 
 
 class PublishRoutes:
-    """Queues that take messages, and their brokers' addresses."""
+    """The queues that take messages, and their brokers' addresses."""
 
     def __init__(self, client: WireClient) -> None:
         self._client = client
@@ -153,7 +153,7 @@ class PublishRoutes:
 
 
 class Sender:
-    """See the module. One thread uses it; close it at the end."""
+    """Sends requests to brokers; see the module's text. One thread uses it; close it at the end."""
 
     def __init__(self, options: WriteOptions, routes: PublishRoutes) -> None:
         self._options = options

@@ -69,7 +69,7 @@ _END: Final = const.PROPERTY_SEPARATOR
 
 @dataclass(frozen=True)
 class Texts:
-    """A column of bytes: `data[offsets[i] : offsets[i + 1]]` is row i; `data` has at least one byte."""
+    """A column of bytes: row i is `data[offsets[i] : offsets[i + 1]]`; `data` has at least one byte."""
 
     offsets: Numbers
     data: npt.NDArray[np.uint8]
@@ -81,7 +81,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class SinkRows:
-    """What a batch says, row by row in its order.
+    """The contents of a batch, row by row in its order.
 
     Attributes:
         texts: properties of each row as RocketMQ writes them, but for the unique key.
@@ -256,7 +256,7 @@ def _properties(columns: dict[str, Any], count: int, keep: Iterable[str]) -> Tex
 
 
 def _pair(name: str, column: str, values: Any) -> Any:
-    """`name\\x01value\\x02` of each row, nothing where the value is null or empty."""
+    """Return `name\x01value\x02` of each row; empty where the value is null or empty."""
     values = values.cast(pa.large_string())
     _check_text(values, column)
     is_there = pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
@@ -298,7 +298,7 @@ def _positive(numbers: Any, column: str) -> Any:
 
 
 def _map(column: Any, also: set[str], reserved_too: Iterable[str]) -> Any:
-    """`also`: tags and keys are taken from here if no column says them."""
+    """Return the properties of a map column. `also`: tags and keys are taken from the map if no column has them."""
     names, values = column.keys.cast(pa.large_string()), column.items.cast(pa.large_string())
     offsets = np.asarray(column.offsets, np.int64)
     allowed = {const.PROPERTY_TAGS for _ in also & {"tags"}} | {const.PROPERTY_KEYS for _ in also & {"keys"}}

@@ -268,7 +268,7 @@ def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
 
 
 def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> str:
-    """Have a broker note which broker decides, and return the one that it has noted."""
+    """Let a broker note which broker decides, and return the one that it has noted."""
     ext = {"application": name.application, "coordinator": coordinator}
     answer = brokers.ask(broker, RequestCode.MAXQ_CLAIM_STAGED, ext)
     _check(answer, broker)
@@ -310,7 +310,7 @@ def _run_text(decision: Mapping[str, Any]) -> str:
 
 
 def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
-    """What a coordinator is told, as JSON has it:
+    """Return the decision for a coordinator, as JSON has it:
 
     brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
               requests of an attempt in the order of its rows, neighbours joined

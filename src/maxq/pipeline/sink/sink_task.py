@@ -61,7 +61,7 @@ class TaskResult:
 
 
 class SinkTask:
-    """See the module.
+    """Sends the rows of one task; see the module's text.
 
     Args:
         names: columns of the batches (sink_columns.check_columns).
@@ -157,7 +157,7 @@ class SinkTask:
 
 
 def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
-    """An acknowledgement is all that is wanted."""
+    """Do nothing more with an answer: the acknowledgement was all that is wanted."""
 
 
 def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:

@@ -25,7 +25,7 @@ _QUERY_RUN: Final = "spark.jobGroup.id"
 
 
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver, and of which streaming query it is: ids of the query and of its start."""
+    """What a task tells the driver, and to which streaming query it belongs: ids of the query and of its start."""
 
     def __init__(self, result: TaskResult, query: str, query_run: str) -> None:
         self.result = result
@@ -34,7 +34,7 @@ class TaskCommit(WriterCommitMessage):
 
 
 class _Sink:
-    """What the batch writer and the stream writer have in common."""
+    """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options

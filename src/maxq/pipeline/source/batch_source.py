@@ -25,7 +25,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a query wants of the rows; None: anything. Offsets and times (ms) are first and one past the last.
+    """The rows that a query wants; None: no limit. Offsets and times (ms) are first and one past the last.
 
     Attributes:
         hint: a condition that all wanted rows meet, for brokers that can use it to send less.
@@ -41,7 +41,7 @@ class Conditions:
     hint: Hint | None = None
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Can this queue have rows that are wanted?"""
+        """Return whether this queue can have rows that are wanted."""
         return (
             (self.topics is None or queue.topic in self.topics)
             and (self.brokers is None or queue.broker_name in self.brokers)
@@ -50,7 +50,7 @@ class Conditions:
 
 
 def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartition]:
-    """The partitions of a batch: from the start to the end of every queue that may have wanted rows.
+    """Return the partitions of a batch: from the start to the end of every queue that may have wanted rows.
 
     Raises:
         DataLossError: offsets or queues that the options name are not there, and that is to be an error.
@@ -83,7 +83,7 @@ def plan_batch(options: ReadOptions, conditions: Conditions) -> list[ScanPartiti
 def _check_order(
     options: ReadOptions, queues: list[MessageQueue], start: Offsets, end: Offsets, losses: Losses
 ) -> None:
-    """Have a look at queues that end before they begin, which would give no rows.
+    """Check for queues that end before they begin, which would give no rows.
 
     Raises:
         DataLossError: see `losses`; the queue itself ends there.
@@ -102,7 +102,7 @@ def _check_order(
 
 
 def _marks(client: WireClient, queues: list[MessageQueue], offset: int | None, time: int | None) -> Iterator[Offsets]:
-    """What conditions on offset and store time mean for each queue."""
+    """Return the bounds that conditions on offset and store time give for each queue."""
     if offset is not None:
         yield dict.fromkeys(queues, offset)
     if time is not None and queues:

@@ -59,7 +59,7 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class FilesPartition:
-    """One task.
+    """The work of one task that reads files.
 
     Attributes:
         path: the store, as the option says it.
@@ -95,7 +95,7 @@ class _Held:
     size: int
 
     def within(self, low: int, high: int) -> FileRange | None:
-        """The part whose records begin at physical offsets [low, high); None if there is nothing."""
+        """Return the part whose records begin at physical offsets [low, high); None if it is empty."""
         first, last = (int(place) for place in np.searchsorted(self.places, (low, high)))
         if first == last:
             return None
@@ -143,7 +143,7 @@ def plan_files(
 def _pieces(
     files: StoreFiles, path: str, broker_name: str, found: Sequence[_Held], piece_bytes: int
 ) -> list[FilesPartition]:
-    """Pieces of the log with the ranges that have something there."""
+    """Return pieces of the log with the ranges that have messages in them."""
     low, high = min(int(one.places[0]) for one in found), max(int(one.places[-1]) for one in found) + 1
     partitions = []
     for piece in log_pieces(files, piece_bytes=piece_bytes, low=low, high=high):
@@ -162,7 +162,7 @@ def _single_records(
     min_parts: int | None,
     max_records: int | None,
 ) -> list[FilesPartition]:
-    """Ranges whose messages are fetched one by one, each from one file of the log."""
+    """Return partitions for ranges whose messages are fetched one by one, each from one file of the log."""
     inside = [
         part
         for one in found
@@ -179,7 +179,7 @@ def _single_records(
 
 
 def _left(ranges: Sequence[OffsetRange], partitions: Sequence[FilesPartition]) -> list[OffsetRange]:
-    """What of `ranges` no partition has."""
+    """Return the part of `ranges` that is in no partition."""
     taken: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for partition in partitions:
         for part in partition.ranges:
@@ -207,7 +207,7 @@ def _piece_bytes(found: Sequence[_Held], span: int, min_parts: int | None, max_r
 
 
 def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _Held | None:
-    """The leading part of a range for which there are units; None if there are none where it begins."""
+    """Return the leading part of a range for which there are units; None if there are none where it begins."""
     key = (asked.queue.topic, asked.queue.queue_id)
     if key not in files.queues or key[0] in special:
         return None

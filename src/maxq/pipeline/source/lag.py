@@ -25,7 +25,7 @@ from maxq.pipeline.source.offsets import Offsets, from_json
 
 
 class Behind(TypedDict):
-    """Offsets that are not read yet, by queue: the metrics of Spark's Kafka source under its names."""
+    """Numbers of offsets that are not read yet, by queue: the metrics of Spark's Kafka source under its names."""
 
     minOffsetsBehindLatest: int
     maxOffsetsBehindLatest: int
@@ -33,7 +33,7 @@ class Behind(TypedDict):
 
 
 class SourceBehind(Behind):
-    """How many offsets of all queues of a source are not read yet. `topics`: the same by topic."""
+    """Number of offsets of all queues of a source that are not read yet. `topics`: the same by topic."""
 
     topics: dict[str, Behind]
 

@@ -44,7 +44,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Offsets in the range; fewer messages if there are holes."""
+        """Number of offsets in the range; there are fewer messages if it has holes."""
         return max(0, self.last - self.first)
 
 

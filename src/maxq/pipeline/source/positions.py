@@ -151,7 +151,7 @@ def name_of(queue: MessageQueue) -> str:
 def check_named(
     position: Position, selection: QueueSelection, queues: Iterable[MessageQueue], option: str, losses: Losses
 ) -> None:
-    """Have a look at the queues that a position names, but for broker "*".
+    """Check the queues that a position names, except for broker "*".
 
     Args:
         queues: all that `selection` has.

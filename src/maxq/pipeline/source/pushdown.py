@@ -37,7 +37,7 @@ _REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8, which brokers
 
 
 def conditions_of(filters: Sequence[Filter], *, with_hint: bool) -> Conditions:
-    """Conditions that every row meets which meets all `filters`.
+    """Return conditions that every row meets which meets all `filters`.
 
     Args:
         with_hint: may brokers be asked to select by tags and keys?
@@ -60,7 +60,7 @@ def _values(one: Filter) -> Sequence[Any] | None:
 
 
 def _narrowed(found: Conditions, one: Filter) -> Conditions:
-    """`found` and what is understood of this filter."""
+    """Return `found` with what is understood of this filter."""
     column = _column(one)
     if column in _SETS:
         values, name = _values(one), _SETS[column]
@@ -82,7 +82,7 @@ def _narrowed(found: Conditions, one: Filter) -> Conditions:
 
 
 def _range(one: Filter, column: str) -> tuple[int | None, int | None] | None:
-    """First and one past the last number that may match."""
+    """Return the first number that may match, and one past the last."""
     values = _values(one)
     if values is None:
         values = [one.value] if isinstance(one, (GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)) else []
@@ -102,7 +102,7 @@ def _range(one: Filter, column: str) -> tuple[int | None, int | None] | None:
 
 
 def _number(value: Any, column: str) -> int | None:
-    """The offset; or the millisecond that the time is in, for whole ones are stored."""
+    """Return the offset; or the millisecond that contains the time, because whole milliseconds are stored."""
     if column == "queueOffset":
         return value if type(value) is int else None
     if not isinstance(value, datetime) or value.tzinfo is None:
@@ -111,8 +111,8 @@ def _number(value: Any, column: str) -> int | None:
 
 
 def _hint(filters: Iterable[Filter]) -> Hint | None:
-    """A selection that every wanted message passes; others may pass, too. By tags alone where there are no keys, for
-    any broker can do that."""
+    """Return a selection that every wanted message passes; others may pass, too. It uses tags alone where there are no
+    keys, because any broker can select by tags."""
     tags = [one for one in filters if _column(one) == "tags" and _texts(_values(one))]
     keys = [key for one in filters if isinstance(one, ArrayContains) and _texts([key := one.value])]
     if not keys:
@@ -126,13 +126,13 @@ def _hint(filters: Iterable[Filter]) -> Hint | None:
 
 
 def _texts(values: Sequence[Any] | None) -> bool:
-    """Are there texts, none of them empty, that brokers compare as Spark does?"""
+    """Return whether the values are texts, none of them empty, that brokers compare as Spark does."""
     return bool(values) and all(type(one) is str and one and _REPLACED not in one for one in values or ())
 
 
 def _is_whole(tag: str) -> bool:
-    """Does nothing that takes blanks off its ends change it? Java's trim takes control characters, Python's strip other
-    blanks of Unicode."""
+    """Return whether the text has no blanks at its ends that either side would strip. Java's trim strips control
+    characters, Python's strip other blanks of Unicode."""
     return tag == tag.strip() and tag[0] > " " and tag[-1] > " "
 
 

@@ -55,7 +55,7 @@ _ROUTE_AGE_MS: Final = 5_000  # new queues are seen so soon
 
 
 class TopicStream:
-    """One streaming read. Its methods are those of Spark's stream readers, in plain values."""
+    """One streaming read. Its methods are those of Spark's stream readers, with plain values."""
 
     def __init__(self, options: ReadOptions, client: WireClient | None = None) -> None:
         self._options = options
@@ -136,8 +136,8 @@ class TopicStream:
         return to_json(ends, incarnations)
 
     def _selected(self, before: Offsets) -> Offsets:
-        """Offsets of the queues that the query's options select. Others are of a query that had other options: what was
-        not read of them is lost."""
+        """Return the offsets of the queues that the query's options select. The others belong to a query that had other
+        options: what was not read of them is lost."""
         selection = self._options.selection
         left: Offsets = {}
         for queue, offset in before.items():
@@ -149,8 +149,8 @@ class TopicStream:
         return left
 
     def _await_topics(self, before: Offsets) -> None:
-        """Have the end of this query name all topics of the stream: a name server that has started again, or has given
-        up their brokers, knows none of them, and the query would end with nothing read."""
+        """Wait until the end of this query can name all topics of the stream: a name server that has started again, or
+        has given up their brokers, knows none of them, and the query would end with nothing read."""
         deadline_ms = self._client.clock.monotonic_ms() + self._options.connection.broker_wait_ms
         while unknown := self._unknown(before):
             if self._client.clock.monotonic_ms() >= deadline_ms:
@@ -163,7 +163,7 @@ class TopicStream:
             self.prepare_for_available_now()
 
     def _unknown(self, before: Offsets) -> list[MessageQueue]:
-        """Queues of topics of which nothing is in `_target`, and which are in no route yet, or have come since."""
+        """Return the queues of topics that are not in `_target`, and that are in no route yet or have come since."""
         assert self._target is not None, "asked by the caller"
         selection, there = self._options.selection, {queue.topic for queue in self._target}
         found: list[MessageQueue] = []
@@ -182,8 +182,8 @@ class TopicStream:
     def _of_topics_that_are_there(
         self, before: Offsets, then: Incarnations, now: Incarnations, seen: Mapping[MessageQueue, Seen]
     ) -> Offsets:
-        """Offsets of a stream but for those of topics that were deleted, be they made again or not: their queues are
-        read from the new beginning, if there is one.
+        """Return the offsets of a stream without those of topics that were deleted, whether they were made again or
+        not: their queues are read from the new beginning, if there is one.
 
         Args:
             then, now: what brokers told with the offsets, and what they tell now.
@@ -203,7 +203,7 @@ class TopicStream:
         return left
 
     def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
-        """The ends of the queues that are there; of none while no name server ever answered."""
+        """Ask for the ends of the existing queues; of none while no name server ever answered."""
         try:
             queues = {*self._client.find_queues(self._options.selection)}
             seen, failed = self._client.max_offsets(sorted(queues))
@@ -243,7 +243,7 @@ class TopicStream:
         return offsets_of(seen)
 
     def _incarnations(self, seen: Mapping[MessageQueue, Seen]) -> Incarnations:
-        """Those of the topics whose brokers tell one; those of static topics are asked for."""
+        """Return the incarnations of the topics whose brokers tell them; those of static topics are asked for."""
         static = {queue.topic for queue in seen if is_mock_broker(queue.broker_name)}
         asked = {(topic, broker): n for topic in static for broker, n in self._client.incarnations(topic).items()}
         return asked | {
@@ -255,7 +255,8 @@ class TopicStream:
     # --- admission ---------------------------------------------------------------------------------------------------
 
     def _waits_for_more(self, rows: int) -> bool:
-        """Are `rows` too few to begin (minOffsetsPerTrigger), and is there time to wait (maxTriggerDelay)?"""
+        """Return whether `rows` are too few to begin (minOffsetsPerTrigger) and there is time to wait
+        (maxTriggerDelay)."""
         lowest = self._options.min_offsets_per_trigger
         if lowest is None or rows >= lowest or self._target is not None:
             return False
@@ -270,7 +271,8 @@ class TopicStream:
         return ends
 
     def _limited_by_bytes(self, start: Offsets, ends: Offsets, limit: int) -> Offsets:
-        """Each queue gets bytes in proportion to its rows; brokers tell how far they reach."""
+        """Limit the ends by bytes: each queue gets bytes in proportion to its rows, and brokers tell how far they
+        reach."""
         sizes = {queue: ends[queue] - start.get(queue, 0) for queue in ends if ends[queue] > start.get(queue, 0)}
         total = sum(sizes.values())
         found = dict(ends)

@@ -39,7 +39,7 @@ from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_fre
 
 @readable_errors
 class RocketMQDataSource(DataSource):
-    """Topics of RocketMQ brokers. Options: docs/pipeline.md, options.py."""
+    """The data source of topics of RocketMQ brokers. Options: docs/pipeline.md, options.py."""
 
     @classmethod
     def name(cls) -> str:

@@ -22,7 +22,7 @@ _MAX = 600
 
 
 def plain_text(error: Exception) -> str:
-    """One line: what MaxQ's code in a worker said if it was that which failed, else Spark's own first words."""
+    """Return one line: the error of MaxQ's code in a worker if that failed, else Spark's own first words."""
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -45,14 +45,14 @@ def plain_text(error: Exception) -> str:
 
 
 def as_ours(error: Exception) -> MaxQError:
-    """The same as an error of ours: a wrong setting that was found in a worker stays one."""
+    """Convert the error to an error of MaxQ: a wrong setting that was found in a worker stays one."""
     found = _OURS.findall(str(error))
     is_setting = bool(found) and found[-1][0] == ConfigError.__name__
     return (ConfigError if is_setting else PipelineError)(plain_text(error))
 
 
 def _with_remedy(text: str) -> str:
-    """Workers run a Python of their own, which may have less than the driver's."""
+    """Add what to do about it: workers run a Python of their own, which may lack what the driver's has."""
     missing = _MISSING.match(text)
     if missing is None:
         return text

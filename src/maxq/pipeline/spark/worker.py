@@ -22,7 +22,7 @@ def _is_worker() -> bool:
 
 
 class _Frozen:
-    """What the garbage collector of this process does not look at.
+    """Objects that the garbage collector of this process does not examine.
 
     Attributes:
         modules: how many modules had been loaded when `freeze_modules` took effect last.
@@ -77,7 +77,7 @@ def _readable(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hide_traceback() -> None:
-    """Have Spark's worker report the error that is raised without a traceback. The worker ends with it, so no other
+    """Let Spark's worker report the error that is raised without a traceback. The worker ends with it, so no other
     error is shortened."""
     if _is_worker():
         os.environ[_HIDE_TRACEBACK] = "1"

@@ -63,7 +63,7 @@ class MessageView:
     json: str | StructType | None = None
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The messages with all columns; queries read those that they use (maxq.pipeline.session)."""
+        """Return the messages with all columns; queries read those that they use (maxq.pipeline.session)."""
         # A schema that is given spares a Python worker that would be asked for it.
         reader = spark.read.format(self.format).schema(spark_schema(self.columns))
         frame = reader.options(**{**self.options, "columns": ",".join(self.columns)}).load()
@@ -101,14 +101,14 @@ class Views:
     # --- names ---
 
     def topics(self) -> list[str]:
-        """Names of the topics there are now, sorted; brokers' own topics are left out."""
+        """Return the names of the topics that exist now, sorted, without brokers' own topics."""
         if self._wire:
             return cluster_tables.topic_names(ConnectionOptions.parse(OptionValues(self._wire, FORMAT)))
         found = {topic for path in self._store for topic in _topics_of(path)}
         return sorted(topic for topic in found if not topic.lower().startswith(_SYSTEM_PREFIXES))
 
     def tables(self) -> dict[str, tuple[str, dict[str, str]]]:
-        """Views that are no messages: name → format and options."""
+        """Return the views that are no messages: name → format and options."""
         found: dict[str, tuple[str, dict[str, str]]] = {}
         if self._wire:
             for table, name in CLUSTER_VIEWS.items():
@@ -119,7 +119,7 @@ class Views:
         return found
 
     def messages(self) -> dict[str, MessageView]:
-        """Views of messages by name: topics, their metadata, the messages of the store directories."""
+        """Return the views of messages by name: topics, their metadata, the messages of the store directories."""
         found: dict[str, MessageView] = {}
         if self._store:
             name = STORE_PREFIX + "messages"
@@ -184,7 +184,7 @@ class Views:
     # --- queries ---
 
     def sql(self, text: str) -> DataFrame:
-        """What `spark.sql` gives, over the topics that there are now, whoever made views of their names meanwhile.
+        """Run a query as `spark.sql` does, over the topics that exist now, whoever made views of their names meanwhile.
 
         Raises:
             PipelineError: a table that is neither a topic nor one of ours nor Spark's; names near ones.
@@ -210,7 +210,7 @@ class Views:
 
 
 def _names_in(text: str) -> set[str]:
-    """Words of a query that may be names of topics, in lower case."""
+    """Return the words of a query that may be names of topics, in lower case."""
     return {word for pattern in _WORDS for word in pattern.findall(text.lower())}
 
 

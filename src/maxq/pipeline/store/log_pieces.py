@@ -256,7 +256,7 @@ class PieceReader:
 
 
 def _is_finished(view: memoryview, row: Rows) -> bool:
-    """Does a broker finish the newest record of its log, given the moment that it needs?
+    """Return whether a broker finishes the newest record of its log, given the moment that it needs.
 
     A record is written from its head to its end. CRCs cover the body, which lies before topic and properties: a reader
     that comes between finds the record good and zeros in these. A record whose last property ends in a zero, as a
@@ -326,14 +326,14 @@ def tell_what_is_lost(
 def _behind_the_log(
     files: StoreFiles, sequence: list[DataFile], newest: DataFile | None, region: MappedRegion | None
 ) -> tuple[int, int]:
-    """The queue offset from which on units point behind the log's end, and the one behind the last unit.
+    """Return the queue offset from which on units point behind the log's end, and the one behind the last unit.
 
     Args:
         newest, region: the last file of the log, and its bytes; None: there is none.
     """
 
     def is_gone(index: int) -> bool:
-        """Does the log end before this unit's record? Damage in front of good records is not meant."""
+        """Return whether the log ends before this unit's record. Damage in front of good records does not count."""
         unit = queue.unit(index)
         assert unit is not None, "the files have a unit here"
         if newest is None or region is None or unit.is_pre_blank:

@@ -42,7 +42,7 @@ class BrokerDisk:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What becomes of a log that goes on growing as it did.
+    """How a log develops that keeps growing as it did.
 
     Attributes:
         limit_bytes: how large the log may get before files are deleted early; other files are taken to stay.

@@ -83,8 +83,8 @@ def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
 
 class _Partition(InputPartition):
     """`value`: a LogPiece of messages, or a TableTask; None: nothing. `deletions`: topic → physical offset of the
-    record that deleted it last; what lies before it is not shown. `is_live`: a broker runs on the store, and may delete
-    topics now."""
+    record that deleted it last; earlier messages of it are not shown. `is_live`: a broker runs on the store, and may
+    delete topics now."""
 
     value: LogPiece | TableTask | None
 
@@ -109,7 +109,7 @@ def _nothing(paths: Sequence[str]) -> _Partition:
 
 @readable_errors
 class RocketMQStoreDataSource(DataSource):
-    """Options: `OPTIONS`; `paths` is a JSON list of several `path`."""
+    """The data source of store directories. Options: `OPTIONS`; `paths` is a JSON list of several `path`."""
 
     @classmethod
     def name(cls) -> str:

@@ -23,7 +23,7 @@ _COVERAGE: Final = (
 
 
 def archive_rows(messages: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The rows that are written.
+    """Return the rows that are written.
 
     Args:
         messages: with `columns`, storeTimestamp among them.
@@ -34,7 +34,7 @@ def archive_rows(messages: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def not_covered(messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Range]]) -> DataFrame:
-    """The messages whose offsets are in no range of their queue; all columns as they were.
+    """Return the messages whose offsets are in no range of their queue, with all columns unchanged.
 
     Args:
         messages: with topic, brokerName, queueId and queueOffset.
@@ -48,14 +48,14 @@ def not_covered(messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Ra
 
 
 def only_covered(messages: DataFrame, coverage: Mapping[MessageQueue, Sequence[Range]]) -> DataFrame:
-    """The other messages: those whose offsets are in some range of their queue."""
+    """Return the messages whose offsets are in some range of their queue."""
     inside = F.exists("ranges", lambda one: F.col("queueOffset").between(one["first"], one["last"]))
     joined = messages.join(F.broadcast(coverage_frame(messages.sparkSession, coverage)), list(QUEUE_KEY), "inner")
     return joined.where(inside).select(*messages.columns)
 
 
 def coverage_frame(spark: SparkSession, coverage: Mapping[MessageQueue, Sequence[Range]]) -> DataFrame:
-    """topic, brokerName, queueId, ranges array<struct<first, last>>: one row a queue."""
+    """Return topic, brokerName, queueId, ranges array<struct<first, last>>: one row a queue."""
     rows = [
         {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "ranges": _pairs(ranges)}
         for queue, ranges in sorted(coverage.items())
@@ -68,7 +68,8 @@ def _pairs(ranges: Iterable[Range]) -> list[dict[str, int]]:
 
 
 def found_ranges(messages: DataFrame) -> DataFrame:
-    """The offsets of messages as ranges: topic, brokerName, queueId, first, last, rows; one row a run of neighbours.
+    """Return the offsets of messages as ranges: topic, brokerName, queueId, first, last, rows; one row for each run of
+    neighbours.
 
     Args:
         messages: with topic, brokerName, queueId and queueOffset.

@@ -18,7 +18,7 @@ _MOST_SECONDS: Final = 0x7FFF_FFFF
 
 
 def log_faults(damage: DataFrame, *, store: str) -> DataFrame:
-    """Faults of the log itself.
+    """Return the faults of the log itself.
 
     Args:
         damage: file, position, found: what is no record.
@@ -28,7 +28,7 @@ def log_faults(damage: DataFrame, *, store: str) -> DataFrame:
 
 
 def unit_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start: int, log_end: int) -> DataFrame:
-    """Faults of ConsumeQueue units.
+    """Return the faults of ConsumeQueue units.
 
     Args:
         expected: topic, queueId, queueOffset, physicalOffset, size, tagsCode; key: the first three.
@@ -76,7 +76,7 @@ def unit_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start:
 
 
 def entry_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start: int, log_end: int) -> DataFrame:
-    """Faults of index entries.
+    """Return the faults of index entries.
 
     Args:
         expected: keyHash, physicalOffset, storeTimestamp (milliseconds).
@@ -109,7 +109,7 @@ def entry_faults(expected: DataFrame, found: DataFrame, *, store: str, log_start
 
 
 def faults_by_kind(faults: DataFrame) -> DataFrame:
-    """store, kind, faults: how many, most first."""
+    """Return store, kind and number of faults, most first."""
     return faults.groupBy("store", "kind").agg(F.count(F.lit(1)).alias("faults")).orderBy(F.desc("faults"), "kind")
 
 
@@ -125,11 +125,11 @@ def _faults(rows: DataFrame, store: str, file: Column, position: Column, expecte
 
 
 def _unit(offset: str, size: str, tags: str) -> Column:
-    """Null without a unit."""
+    """Describe a unit; null without one."""
     parts = (F.lit("at "), F.col(offset), F.lit(", "), F.col(size), F.lit(" bytes, tags code "), F.col(tags))
     return F.concat(*(part.cast("string") for part in parts))
 
 
 def _timed(key: Column, seconds: Column) -> Column:
-    """With the time where it is known."""
+    """Describe a key, with the time where it is known."""
     return F.concat(key, F.coalesce(F.concat(F.lit(", second "), seconds.cast("string")), F.lit("")))

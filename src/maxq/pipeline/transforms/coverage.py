@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 
 def queue_coverage(messages: DataFrame, at: str = "storeTimestamp") -> DataFrame:
-    """One row a queue: brokerName, queueId, firstOffset, lastOffset, messages, firstAt, lastAt.
+    """Return one row a queue: brokerName, queueId, firstOffset, lastOffset, messages, firstAt, lastAt.
 
     Args:
         messages: of one topic: brokerName, queueId, queueOffset and `at`; several rows of one message count once.

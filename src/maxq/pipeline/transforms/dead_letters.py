@@ -27,7 +27,7 @@ KEPT_PROPERTIES: Final = (const.PROPERTY_RETRY_TOPIC, const.PROPERTY_ORIGIN_MESS
 
 
 def dead_letters(messages: DataFrame, most_tries: int | None = None) -> DataFrame:
-    """See the module.
+    """Return dead letters; see the module's text.
 
     Args:
         messages: of dead-letter topics: topic, properties, reconsumeTimes among the columns.
@@ -56,7 +56,7 @@ def dead_letters(messages: DataFrame, most_tries: int | None = None) -> DataFram
 
 
 def redriven(letters: DataFrame, topic: str | None) -> DataFrame:
-    """What is sent for dead letters: the message as it was, with no tries counted and a unique key of its own.
+    """Return what is sent for dead letters: the message as it was, with no tries counted and a unique key of its own.
 
     Args:
         letters: as dead_letters gives them.

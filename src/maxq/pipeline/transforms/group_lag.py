@@ -15,7 +15,7 @@ _QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 def group_lag(groups: DataFrame, sized: DataFrame) -> DataFrame:
-    """One row a group and topic, the largest lag first.
+    """Return one row a group and topic, the largest lag first.
 
     Args:
         sized: messages (topic, brokerName, queueId, queueOffset, storeTimestamp).
@@ -38,7 +38,7 @@ def group_lag(groups: DataFrame, sized: DataFrame) -> DataFrame:
 
 
 def waiting_over_time(groups: DataFrame, sized: DataFrame, step_ms: int) -> DataFrame:
-    """When the messages came that are not consumed now: consumerGroup, topic, stepMs, messages."""
+    """Return when the messages came that are not consumed now: consumerGroup, topic, stepMs, messages."""
     return (
         _waiting(groups, sized)
         .groupBy("consumerGroup", "topic", step_start_ms(F.col("storeTimestamp"), step_ms).alias("stepMs"))
@@ -48,7 +48,7 @@ def waiting_over_time(groups: DataFrame, sized: DataFrame, step_ms: int) -> Data
 
 
 def lag_over_time(samples: DataFrame) -> DataFrame:
-    """The course of lag over samples taken one after another.
+    """Return the course of lag over samples taken one after another.
 
     Args:
         samples: rows of `groups`, with sampledAt.
@@ -66,7 +66,7 @@ def lag_over_time(samples: DataFrame) -> DataFrame:
 
 
 def _waiting(groups: DataFrame, sized: DataFrame) -> DataFrame:
-    """A row for each group and message that it has not consumed."""
+    """Return a row for each group and message that it has not consumed."""
     committed = groups.select("consumerGroup", *_QUEUE, "consumerOffset")
     return (
         sized.select(*_QUEUE, "queueOffset", "storeTimestamp")

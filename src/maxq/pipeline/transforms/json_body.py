@@ -18,7 +18,7 @@ _LITERAL_MAX = 1 << 20  # characters of sample that Spark is asked to infer from
 
 
 def body_json(schema: str | StructType, body: str = "body") -> Column:
-    """A message's body as a structure; null where it is not JSON.
+    """Return a message's body as a structure; null where it is not JSON.
 
     Args:
         schema: its fields, as DDL such as "id BIGINT, items ARRAY<STRING>", or as a type.
@@ -28,7 +28,7 @@ def body_json(schema: str | StructType, body: str = "body") -> Column:
 
 
 def declared_schema(text: str) -> str:
-    """The same text. Raises ConfigError if it is no schema: Spark would tell so in terms of all columns of the view."""
+    """Return the same text. Raises ConfigError if it is no schema: Spark's error would name all columns of the view."""
     try:
         StructType.fromDDL(text)
     except ParseException:
@@ -39,7 +39,7 @@ def declared_schema(text: str) -> str:
 
 
 def infer_body_schema(messages: DataFrame, sample: int = _SAMPLE) -> str:
-    """The fields of JSON bodies, as DDL, inferred as Spark's JSON reader would from `sample` messages.
+    """Infer the fields of JSON bodies, as DDL, from `sample` messages, as Spark's JSON reader would.
 
     Args:
         messages: with a column `body`.

@@ -18,7 +18,7 @@ _ACCURACY: Final = 10_000  # a rank is off by at most one ten-thousandth of all
 
 
 def latency_table(latencies: DataFrame, by: Sequence[str]) -> DataFrame:
-    """count, failed, meanMs, minMs, percentiles (p50Ms, …) and maxMs of each group; most frequent first.
+    """Return count, failed, meanMs, minMs, percentiles (p50Ms, …) and maxMs of each group; most frequent first.
 
     Args:
         by: columns to group by.
@@ -45,7 +45,8 @@ def latency_table(latencies: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def latency_over_time(latencies: DataFrame, by: Sequence[str], step_ms: int) -> DataFrame:
-    """count, p50Ms and p99Ms of each group in each step that has any: columns of `by`, stepMs (where it begins)."""
+    """Return count, p50Ms and p99Ms of each group in each step that has any: columns of `by`, stepMs (where it
+    begins)."""
     return (
         latencies.groupBy(*by, step_start_ms(F.col("at"), step_ms).alias("stepMs"))
         .agg(F.count("ms").alias("count"), F.percentile_approx("ms", [0.5, 0.99], _ACCURACY).alias("percentiles"))
@@ -62,7 +63,8 @@ def latency_over_time(latencies: DataFrame, by: Sequence[str], step_ms: int) -> 
 
 
 def latency_distribution(latencies: DataFrame, by: Sequence[str]) -> DataFrame:
-    """count of each group in each of STEPS_MS: columns of `by`, belowMs (upper end, exclusive; null is the last)."""
+    """Return the count of each group in each of STEPS_MS: columns of `by`, belowMs (upper end, exclusive; null is the
+    last)."""
     return (
         latencies.where(F.col("ms").isNotNull())
         .groupBy(*by, _step_end(F.col("ms")).alias("belowMs"))

@@ -18,13 +18,13 @@ _QUEUE: Final = ("topic", "brokerName", "queueId")
 
 
 def sized_messages(messages: DataFrame) -> DataFrame:
-    """Messages of STATS_MESSAGE_COLUMNS with `bytes`, the length of the body, in place of the body."""
+    """Return messages of STATS_MESSAGE_COLUMNS with `bytes`, the length of the body, in place of the body."""
     rest = [name for name in STATS_MESSAGE_COLUMNS if name != "body"]
     return messages.select(*rest, F.octet_length("body").cast("bigint").alias("bytes"))
 
 
 def topic_stats(sized: DataFrame) -> DataFrame:
-    """One row a topic, the busiest first.
+    """Return one row a topic, the busiest first.
 
     Returns:
         topic, messages, bytes (of bodies), firstAt, lastAt, perSecond and bytesPerSecond between these two (null if
@@ -58,7 +58,8 @@ def topic_stats(sized: DataFrame) -> DataFrame:
 
 
 def rates_over_time(sized: DataFrame, step_ms: int) -> DataFrame:
-    """messages and bytes of each topic in each step that has any: topic, stepMs (where it begins), messages, bytes."""
+    """Return messages and bytes of each topic in each step that has any: topic, stepMs (where it begins), messages,
+    bytes."""
     return (
         sized.groupBy("topic", step_start_ms(F.col("storeTimestamp"), step_ms).alias("stepMs"))
         .agg(F.count(F.lit(1)).alias("messages"), F.sum("bytes").alias("bytes"))
@@ -67,7 +68,7 @@ def rates_over_time(sized: DataFrame, step_ms: int) -> DataFrame:
 
 
 def queue_stats(sized: DataFrame, queues: DataFrame) -> DataFrame:
-    """One row a queue of a topic that has messages, the hottest first.
+    """Return one row a queue of a topic that has messages, the hottest first.
 
     Args:
         queues: QUEUE_SCHEMA: those that the topics have; a queue without a message counts, too.
@@ -98,8 +99,8 @@ def queue_stats(sized: DataFrame, queues: DataFrame) -> DataFrame:
 
 
 def key_stats(sized: DataFrame) -> DataFrame:
-    """topic, key, messages, bytes, queues (that have the key); the hottest first. Messages of one key only are left
-    out: unique keys are no news. A message that names a key twice counts once."""
+    """Return topic, key, messages, bytes and queues (that have the key), the hottest first. Keys of a single message
+    are left out, because unique keys tell nothing. A message that names a key twice counts once."""
     keys, queue = F.array_distinct("keys"), F.struct("brokerName", "queueId")
     return (
         sized.select("topic", F.explode(keys).alias("key"), "bytes", queue.alias("queue"))
@@ -115,7 +116,7 @@ def key_stats(sized: DataFrame) -> DataFrame:
 
 
 def size_distribution(sized: DataFrame) -> DataFrame:
-    """messages by topic and size of body: topic, belowBytes (a power of two, exclusive), messages."""
+    """Return messages by topic and size of body: topic, belowBytes (a power of two, exclusive), messages."""
     power = F.ceil(F.log2(F.greatest(F.col("bytes") + 1, F.lit(1))))
     return (
         sized.groupBy("topic", F.pow(F.lit(2.0), power).cast("bigint").alias("belowBytes"))
@@ -125,7 +126,7 @@ def size_distribution(sized: DataFrame) -> DataFrame:
 
 
 def log_growth(sized: DataFrame) -> DataFrame:
-    """How fast each broker's log grew while these messages were stored, other topics and record heads included.
+    """Return how fast each broker's log grew while these messages were stored, other topics and record heads included.
 
     Returns:
         brokerName, bytes (from the first message's place in the log to the last one's), firstAt, lastAt,
@@ -145,7 +146,7 @@ def log_growth(sized: DataFrame) -> DataFrame:
 
 
 def disk_by_topic(units: DataFrame) -> DataFrame:
-    """What each topic takes of the disk.
+    """Return what each topic takes of the disk.
 
     Args:
         units: the store table `consumequeue` (topic, size, messageCount).

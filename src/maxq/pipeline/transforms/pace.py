@@ -15,7 +15,7 @@ from maxq.pipeline.transforms.archive import QUEUE_KEY
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast. Neither: as fast as it goes.
+    """How fast messages are sent; without either, as fast as possible.
 
     Attributes:
         rate: messages a second.
@@ -33,18 +33,18 @@ class Pace:
                 raise ConfigError(f"{name} is {value}; it must be above 0")
 
     def sink_options(self, tasks: int) -> dict[str, str]:
-        """What the sink is told."""
+        """Return the options for the sink."""
         return {} if self.rate is None else {"rowsPerSecond": repr(self.rate / tasks)}
 
 
 def in_order(messages: DataFrame, tasks: int) -> DataFrame:
-    """The same rows, each queue in one task and in its order; columns as they were."""
+    """Return the same rows, each queue in one task and in its order, with unchanged columns."""
     keyed = messages.repartition(tasks, *QUEUE_KEY)
     return keyed.sortWithinPartitions("storeTimestamp", *QUEUE_KEY, "queueOffset")
 
 
 def timed(messages: DataFrame, speed: float, *, start_ms: int, first_ms: int) -> DataFrame:
-    """The same rows with the sink's column sendAt.
+    """Return the same rows with the sink's column sendAt.
 
     Args:
         start_ms: wall time at which the row of `first_ms` is due.

@@ -26,7 +26,7 @@ QUEUES: Final = ("any", "same", "key")
 
 @dataclass(frozen=True)
 class Mapped:
-    """How messages are sent.
+    """How messages are sent again.
 
     Attributes:
         topics: original topic → new one; one that is not named keeps its name.
@@ -59,7 +59,7 @@ class Mapped:
 
 
 def check_targets(topics: Iterable[str]) -> None:
-    """Said before anything is read. Raises ConfigError: a broker would refuse the name."""
+    """Check target topics before anything is read. Raises ConfigError for a name that a broker would refuse."""
     for topic in topics:
         try:
             check_topic(topic)
@@ -69,7 +69,7 @@ def check_targets(topics: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which messages. Times of storing in ms since 1970, the end not included; `where`: a condition of Spark SQL."""
+    """Which messages to send. Store times are in ms since 1970, without the end; `where`: a condition of Spark SQL."""
 
     topics: tuple[str, ...] = ()
     first_time: int | None = None
@@ -86,7 +86,7 @@ class Chosen:
 
 
 def chosen_messages(messages: DataFrame, chosen: Chosen) -> DataFrame:
-    """The messages that are meant; all columns as they were."""
+    """Return the chosen messages with all columns unchanged."""
     found = messages
     if chosen.topics:
         found = found.where(F.col("topic").isin(*chosen.topics))
@@ -102,7 +102,7 @@ def chosen_messages(messages: DataFrame, chosen: Chosen) -> DataFrame:
 
 
 def sink_messages(messages: DataFrame, mapped: Mapped) -> DataFrame:
-    """What the sink takes, in the order of the rows.
+    """Return what the sink takes, in the order of the rows.
 
     Args:
         messages: message columns, NEEDED and those of every archive among them; the sink's sendAt may be there too.
@@ -123,7 +123,7 @@ def sink_messages(messages: DataFrame, mapped: Mapped) -> DataFrame:
 
 
 def target_counts(messages: DataFrame, mapped: Mapped) -> DataFrame:
-    """topic (where they go), messages, bytes (of bodies), first, last (time of storing); sorted by topic."""
+    """Return topic (the target), messages, bytes (of bodies), first, last (store times), sorted by topic."""
     rows = messages.select(
         _topic(mapped).alias("topic"), F.length("body").cast("bigint").alias("size"), "storeTimestamp"
     )

@@ -20,11 +20,11 @@ POINTS_MAX: Final = 120
 
 
 def time_step_ms(first_ms: int, last_ms: int, points: int = POINTS_MAX) -> int:
-    """The smallest round step by which this range has at most `points` steps, or the largest there is."""
+    """Return the smallest round step with which this range has at most `points` steps, or the largest step there is."""
     span = max(last_ms - first_ms, 0)
     return next((step for step in _STEPS_MS if span // step + 2 <= points), _STEPS_MS[-1])
 
 
 def step_start_ms(at: Column, step_ms: int) -> Column:
-    """Where the step begins that a timestamp lies in, milliseconds since 1970."""
+    """Return the beginning of the step in which a timestamp lies, in milliseconds since 1970."""
     return (F.floor(F.unix_millis(at) / F.lit(step_ms)) * F.lit(step_ms)).cast("bigint")

@@ -41,7 +41,7 @@ _RECORD_TEXT: Final = 200
 
 
 def trace_records(messages: DataFrame) -> DataFrame:
-    """The records of trace messages.
+    """Parse the records of trace messages.
 
     Args:
         messages: TRACE_MESSAGE_COLUMNS.
@@ -112,7 +112,7 @@ def _decoded(split: DataFrame) -> DataFrame:
 
 
 def _fault() -> Column:
-    """What is wrong with the record in `fields`; null for nothing."""
+    """Describe what is wrong with the record in `fields`; null if nothing is."""
     least = _looked_up(LEAST_FIELDS, F.col("kind"))
     found = F.when(F.col("record").isNull(), "no record").when(least.isNull(), "unknown kind")
     found = found.when(F.size("fields") < least, "too few fields")
@@ -129,7 +129,7 @@ def _fault() -> Column:
 
 
 def _raw(name: str) -> Column:
-    """A field by its name; null where the kind of record has none.
+    """Return a field by its name; null where the kind of record has none.
 
     A look-up of its place, and not a question for each kind: every column of a record is made of several of these, and
     Spark makes one method of them all: 32 kB of it took seconds to plan and to compile.
@@ -139,7 +139,7 @@ def _raw(name: str) -> Column:
 
 
 def _looked_up(values: Mapping[Any, Any], key: Column) -> Column:
-    """The value of a key; null for others."""
+    """Return the value of a key; null for other keys."""
     return F.create_map(*(F.lit(one) for pair in values.items() for one in pair))[key]
 
 
@@ -156,6 +156,6 @@ def _number(name: str) -> Column:
 
 
 def _named(ordinal: Column, names: tuple[str, ...]) -> Column:
-    """The name of an ordinal; its number if a newer client has more of them."""
+    """Return the name of an ordinal; its number if a newer client has more of them."""
     known = _looked_up({str(number): name for number, name in enumerate(names)}, ordinal.cast("string"))
     return F.coalesce(known, ordinal.cast("string"))

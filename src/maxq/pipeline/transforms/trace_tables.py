@@ -19,7 +19,7 @@ _COMMITTED: Final = "COMMIT_MESSAGE"
 
 
 def sent_messages(records: DataFrame) -> DataFrame:
-    """One row a sent message, those of a batch each for itself.
+    """Return one row a sent message; each message of a batch has its own row.
 
     Returns:
         messageId (the key), topic, tags, keys, groupName, client, storeHost, messageType, bodyLength (of the batch),
@@ -62,7 +62,7 @@ def sent_messages(records: DataFrame) -> DataFrame:
 
 
 def consumptions(records: DataFrame) -> DataFrame:
-    """One row for each time that a consumer was given a message.
+    """Return one row for each time that a consumer was given a message.
 
     Returns:
         requestId and messageId (the key), groupName, client, retryTimes, keys, begunAt; costMs, success, outcome: null
@@ -78,7 +78,7 @@ def consumptions(records: DataFrame) -> DataFrame:
 
 
 def latencies(sent: DataFrame, consumed: DataFrame, stored: DataFrame | None = None) -> DataFrame:
-    """Durations in one long table, as latency.py takes it, with messageId.
+    """Return durations in one long table with messageId, in the form that latency.py takes.
 
     send: until the producer had its answer. store: from the send until the broker's store time. deliver: from when a
     message was available until a consumer began it, at its first try. consume: the listener, per message.
@@ -108,7 +108,7 @@ def latencies(sent: DataFrame, consumed: DataFrame, stored: DataFrame | None = N
 
 
 def undelivered(sent: DataFrame, consumed: DataFrame, *, until_ms: int, grace_ms: int) -> DataFrame:
-    """Messages that a group should have consumed and, as far as traced, has not.
+    """Return the messages that a group should have consumed and, as far as traced, has not.
 
     A message is expected at every group that was given another message of the same topic and tags, and at one group at
     least (groupName null) if nobody was given any. Failed sends, delayed messages, transactions that were not
@@ -156,7 +156,8 @@ def undelivered(sent: DataFrame, consumed: DataFrame, *, until_ms: int, grace_ms
 
 
 def slow_messages(measured: DataFrame, slow_ms: int) -> DataFrame:
-    """Rows of `latencies` that took `slow_ms` or longer, the slowest first; store is left out, it is part of send."""
+    """Return the rows of `latencies` that took `slow_ms` or longer, the slowest first; store is left out, because it is
+    part of send."""
     return (
         measured.where((F.col("ms") >= slow_ms) & (F.col("measure") != STORE))
         .select("messageId", "measure", "topic", "groupName", "client", "at", "ms", "success")
@@ -165,7 +166,7 @@ def slow_messages(measured: DataFrame, slow_ms: int) -> DataFrame:
 
 
 def message_way(records: DataFrame, message_id: str) -> DataFrame:
-    """Everything that was traced of one message, in the order of time.
+    """Return everything that was traced of one message, in the order of time.
 
     Returns:
         at (that of the trace's arrival if a record has none), event, groupName, client, topic, storeHost, costMs,
@@ -208,7 +209,7 @@ def message_way(records: DataFrame, message_id: str) -> DataFrame:
 
 
 def record_counts(records: DataFrame) -> DataFrame:
-    """count of records by kind and fault; sound ones have no fault, broken ones no kind."""
+    """Count records by kind and fault; sound records have no fault, broken ones no kind."""
     return records.groupBy("kind", "fault").count().orderBy(F.asc_nulls_last("kind"), "fault")
 
 

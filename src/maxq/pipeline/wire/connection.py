@@ -153,8 +153,8 @@ class BlockingConnection:
         return RemotingSendError(f"the connection to <{self.address}> broke: {error}", address=self.address)
 
     def fileno(self) -> int:
-        """The socket's descriptor, for selectors: nothing has been read ahead of it as long as each answer is taken
-        before the next request goes out."""
+        """Return the socket's descriptor, for selectors. Nothing has been read ahead of it as long as each answer is
+        taken before the next request is sent."""
         return self._socket.fileno()
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ class PullSettings:
 
 
 class Chunk(NamedTuple):
-    """The records that one answer gives.
+    """The records of one answer.
 
     Attributes:
         view: whole records, or nothing; valid until the next chunk is asked for.
@@ -99,29 +99,29 @@ class Chunk(NamedTuple):
 
 
 class _Moved(Exception):
-    """The broker answered that the offset is outside of the queue (code 21)."""
+    """Raised when the broker answers that the offset is outside of the queue (code 21)."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
 
 class _Nothing(Exception):
-    """There is no message at an offset where one should be. `high` is where the broker's queue ends."""
+    """Raised when there is no message at an offset where one should be. `high` is where the broker's queue ends."""
 
     def __init__(self, high: int) -> None:
         self.high = high
 
 
 class _MadeAgain(Exception):
-    """The broker has a topic of this name that was made after the one that is wanted was deleted."""
+    """Raised when the broker's topic of this name was made after the wanted one was deleted."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
 
 class RangePull:
-    """Pulls one range. Every answer of a MaxQ broker says which topic of its name it is about, so that nothing of one
-    that was made meanwhile is given.
+    """Pulls one range. Every answer of a MaxQ broker says which incarnation of the topic it concerns, so that nothing
+    of a topic that was made meanwhile is returned.
 
     Args:
         losses: is told which offsets of the range no broker has.
@@ -187,7 +187,8 @@ class RangePull:
                 tries += 1
 
     def give_back(self, chunk: Chunk) -> None:
-        """Have `chunks` go on where the last chunk began, at other brokers first: it was a slave's, and not whole."""
+        """Let `chunks` continue where the last chunk began, at other brokers first: that chunk was a slave's, and not
+        whole."""
         self.position = chunk.first
         self._is_given_back = True
 
@@ -323,8 +324,8 @@ class RangePull:
         step: int,
         last_step: int,
     ) -> int:
-        """Have the pull at `offset` under way, and the pulls behind it as well while answers keep the same length.
-        Returns that length, 0 if there is none."""
+        """Send the pull at `offset`, and the pulls behind it as well while answers keep the same length. Returns that
+        length, 0 if there is none."""
         under_way = {*asked.values(), *early}
         if offset not in under_way:
             asked.clear()  # guessed wrong: their answers are thrown away when they come

@@ -107,7 +107,7 @@ class TopicRoute:
 
 
 class WireClient:
-    """See the module. One thread uses it; close it at the end.
+    """Asks name servers and brokers; see the module's text. One thread uses it; close it at the end.
 
     Args:
         options: where the cluster is and how to reach it.
@@ -615,7 +615,7 @@ class WireClient:
         return failed
 
     def introduce(self, group: str, queues: Iterable[MessageQueue]) -> None:
-        """Have brokers make the group and its retry topic, by which tools find its progress, as if a member came and
+        """Let brokers make the group and its retry topic, by which tools find its progress, as if a member came and
         left.
 
         Brokers that cannot be reached are passed over.

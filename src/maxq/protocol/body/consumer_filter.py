@@ -42,6 +42,6 @@ class FilterDataMapByTopic(JsonBody):
 
 @json_body
 class ConsumerFilterWrapper(JsonBody):
-    """The file."""
+    """The content of the consumer filters' file."""
 
     filter_data_by_topic: dict[str, FilterDataMapByTopic] = field(default_factory=dict)

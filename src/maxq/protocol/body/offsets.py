@@ -81,7 +81,7 @@ class ResetOffsetBody(JsonBody):
             raise RemoteProtocolError("a row of ResetOffsetBody.offsetTable without a numeric offset") from None
 
     def to_json_for_cpp(self) -> dict[str, Any]:
-        """The list form."""
+        """Return the form of a list, for C++ clients."""
         rows = [
             {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
             for queue, offset in self.offset_table.items()
@@ -140,7 +140,7 @@ class ConsumeStats(JsonBody):
 
     @property
     def total_diff(self) -> int:
-        """Messages behind, over all queues."""
+        """Return the number of messages behind, over all queues."""
         return sum(wrapper.broker_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
     @staticmethod
@@ -162,7 +162,7 @@ class ConsumeStats(JsonBody):
 
     @property
     def inflight_total_diff(self) -> int:
-        """Messages pulled and not yet consumed, over all queues."""
+        """Return the number of messages pulled and not yet consumed, over all queues."""
         return sum(wrapper.pull_offset - wrapper.consumer_offset for wrapper in self.offset_table.values())
 
 

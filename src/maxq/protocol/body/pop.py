@@ -32,7 +32,7 @@ _LONG_END: Final = 1 << 63
 
 @dataclass(slots=True)
 class PopCheckPoint:
-    """One check point. Times in ms.
+    """One check point. Times are in ms.
 
     Attributes:
         num: messages; 0 in one that only stands for an ack without a check point.
@@ -68,7 +68,7 @@ class PopCheckPoint:
 
     @property
     def unique_key(self) -> str:
-        """The UNIQ_KEY of its record."""
+        """Return the UNIQ_KEY of its record."""
         return (
             f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_time}@{self.broker_name}@{CK_TAG}"
         )
@@ -157,7 +157,7 @@ class AckMsg:
 
     @property
     def unique_key(self) -> str:
-        """The UNIQ_KEY of its record."""
+        """Return the UNIQ_KEY of its record."""
         offset = -1 if self.is_batch else self.offsets[0]
         return f"{self.topic}@{self.queue_id}@{offset}@{self.group}@{self.pop_time}@{self.broker_name}@{ACK_TAG}"
 
@@ -271,7 +271,7 @@ def decode_bit_set(text: str) -> list[int]:
 
 
 class _Row:
-    """Members of a JSON object, numbers also as texts."""
+    """Reads members of a JSON object, numbers also when they are texts."""
 
     def __init__(self, data: Any, what: str) -> None:
         value = json_dialect.loads(data) if isinstance(data, bytes | bytearray | memoryview) else data

@@ -55,7 +55,7 @@ class RegisterBrokerBody(JsonBody):
 
     @classmethod
     def decode_body(cls, data: bytes, *, compressed: bool, broker_version: int) -> "RegisterBrokerBody":
-        """From the body of a frame whose header says `compressed` and whose version is `broker_version`.
+        """Decode the body of a frame whose header says `compressed` and whose version is `broker_version`.
 
         Raises:
             RemoteProtocolError: not that form.
@@ -82,14 +82,15 @@ def _block(data: bytes) -> bytes:
 
 
 class _Reader:
-    """Walks the inflated form."""
+    """Reads the decompressed form step by step."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
     def count(self) -> int:
-        """An int32 ≥ 0. Each thing counted has at least its own 4-byte length, so no count can exceed the bytes."""
+        """Return an int32 ≥ 0. Each counted item has at least its own 4-byte length, so no count can exceed the
+        bytes."""
         if self._position + 4 > len(self._data):
             raise RemoteProtocolError(f"a registration of {len(self._data)} bytes ends inside a length")
         (value,) = struct.unpack_from(">i", self._data, self._position)

@@ -40,12 +40,12 @@ class BrokerData(JsonBody):
 
     @property
     def addresses(self) -> list[str]:
-        """All addresses, the master's first."""
+        """Return all addresses, the master's first."""
         return [address for _, address in sorted(self.broker_addrs.items())]
 
     @property
     def followers(self) -> list[str]:
-        """The addresses of the slaves while the master is there."""
+        """Return the addresses of the slaves while there is a master."""
         return self.addresses[1:] if MASTER_ID in self.broker_addrs else []
 
 
@@ -86,7 +86,7 @@ class GetBrokerMemberGroupResponseBody(JsonBody):
 
 @json_body
 class KVTable(JsonBody):
-    """Names and texts: 28, 219, and the order topics a registration is answered with."""
+    """Names and texts: body of 28 and 219, and the ordered topics in the answer to a registration."""
 
     table: dict[str, str] = field(default_factory=dict)
 

@@ -71,7 +71,7 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
     hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
 
     def info(self) -> TopicQueueMappingInfo:
-        """What name servers and clients learn: the queues that this broker leads."""
+        """Return what name servers and clients are told: the queues that this broker leads."""
         leads = {
             global_id: items[-1].queue_id
             for global_id, items in self.hosted_queues.items()
@@ -83,12 +83,13 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
 
 
 def decided(items: Iterable[LogicQueueMappingItem]) -> list[LogicQueueMappingItem]:
-    """The items whose place in the chain is known."""
+    """Return the items whose position in the chain is known."""
     return [item for item in items if item.is_decided]
 
 
 def item_at(items: Sequence[LogicQueueMappingItem], logic_offset: int) -> LogicQueueMappingItem | None:
-    """The item that holds a global offset; the first one for an offset before all; None if no place is decided."""
+    """Return the item that holds a global offset; the first one for an offset before all; None if no position is
+    known."""
     known = decided(items)
     for item in reversed(known):
         if logic_offset >= item.logic_offset:
@@ -97,7 +98,7 @@ def item_at(items: Sequence[LogicQueueMappingItem], logic_offset: int) -> LogicQ
 
 
 def item_after(items: Sequence[LogicQueueMappingItem], current: LogicQueueMappingItem) -> LogicQueueMappingItem | None:
-    """The next item of the chain, if its place is decided."""
+    """Return the next item of the chain, if its position is known."""
     for item in items:
         if item.gen > current.gen:
             return item if item.is_decided else None
@@ -105,7 +106,7 @@ def item_after(items: Sequence[LogicQueueMappingItem], current: LogicQueueMappin
 
 
 def mock_broker_name(scope: str) -> str:
-    """The broker name that clients give to global queues."""
+    """Return the broker name that clients give to global queues."""
     return MOCK_BROKER_PREFIX + (scope[2:] if scope == GLOBAL_SCOPE else scope)
 
 
@@ -115,7 +116,7 @@ def is_mock_broker(name: str) -> bool:
 
 
 def global_queues(topic: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[MessageQueue, str]:
-    """From a route to the global queues of a topic and the brokers that lead them; NO_BROKER where none does."""
+    """Return the global queues of a topic from a route, and the brokers that lead them; NO_BROKER where none does."""
     found: dict[MessageQueue, tuple[int, str]] = {}
     totals: dict[str, tuple[int, int]] = {}  # scope → (epoch, number of queues)
     for info in mappings.values():

@@ -36,17 +36,17 @@ class SubscriptionData(JsonBody):
 
     @property
     def accepts_all(self) -> bool:
-        """No tag filter: every message matches."""
+        """Return whether there is no tag filter, so that every message matches."""
         return self.is_tag_type and (self.sub_string in ("", SUB_ALL) or not self.tags_set)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Absent, empty and "TAG" mean tags (ExpressionType.isTagType)."""
+    """Return whether this is the type of tags: absent, empty or "TAG" (ExpressionType.isTagType)."""
     return not expression_type or expression_type == TAG
 
 
 def subscription_text(subscription: SubscriptionData) -> str:
-    """What a subscription selects, equal for subscriptions that select the same by the same text."""
+    """Return a text for a subscription, equal for subscriptions that select the same by the same text."""
     if not subscription.is_tag_type:
         return f"{subscription.expression_type} {subscription.sub_string!r}"
     return " || ".join(sorted(subscription.tags_set)) or subscription.sub_string or SUB_ALL
@@ -55,7 +55,7 @@ def subscription_text(subscription: SubscriptionData) -> str:
 def build_subscription_data(
     topic: str, expression: str | None, expression_type: str | None = TAG, *, sub_version: int = 0
 ) -> SubscriptionData:
-    """FilterAPI.build: parse a tag expression (`a || b`), or carry another kind as it is.
+    """Parse a tag expression (`a || b`), or carry another kind unchanged (FilterAPI.build).
 
     Args:
         expression: tags with `||` between them; None, "" and "*" mean every message.

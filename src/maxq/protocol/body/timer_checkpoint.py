@@ -46,7 +46,7 @@ SIZE = _OFFSETS.size + _VERSION.size
 
 
 class MovedMessage(NamedTuple):
-    """A message that lies in another slot of the wheel than its record says, where nobody else finds it."""
+    """A message that lies in another slot of the wheel than its record says, where no other broker finds it."""
 
     physical_offset: int
     size: int
@@ -55,7 +55,7 @@ class MovedMessage(NamedTuple):
 
 @dataclass(slots=True)
 class TimerCheckpoint:
-    """See the module.
+    """The checkpoint of a timer; see the module's text.
 
     Attributes:
         moved: None if nobody knows: a Java broker says nothing of it.
@@ -113,7 +113,7 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> "TimerCheckpoint":
-        """From 32 bytes or at least 56; what follows and is not MaxQ's part is not looked at.
+        """Decode a checkpoint of 32 bytes or of at least 56; what follows and is not MaxQ's part is ignored.
 
         Raises:
             RemoteProtocolError: another length.

@@ -23,7 +23,7 @@ PERM_PRIORITY = 8
 
 
 def perm_text(perm: int) -> str:
-    """`RW-`, `R-X` …: PermName.perm2String."""
+    """Return `RW-`, `R-X` …: PermName.perm2String."""
     bits = ((PERM_READ, "R"), (PERM_WRITE, "W"), (PERM_INHERIT, "X"))
     return "".join(letter if perm & bit else "-" for bit, letter in bits)
 
@@ -46,7 +46,7 @@ class TopicConfig(JsonBody):
         return self.perm & PERM_INHERIT != 0
 
     def describe(self) -> str:
-        """What remarks and commands show of a topic (TopicConfig.toString)."""
+        """Return what remarks and commands show of a topic (TopicConfig.toString)."""
         attributes = ", ".join(f"{name}={value}" for name, value in self.attributes.items())
         return (
             f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "
@@ -56,13 +56,13 @@ class TopicConfig(JsonBody):
         )
 
     def encode_text(self) -> str:
-        """`name readQueueNums writeQueueNums perm filterType attributesJson` (TopicConfig.encode)."""
+        """Return `name readQueueNums writeQueueNums perm filterType attributesJson` (TopicConfig.encode)."""
         text = f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm} "
         return text + f"{self.topic_filter_type.name} {orjson.dumps(self.attributes).decode()}"
 
     @classmethod
     def decode_text(cls, text: str) -> "TopicConfig":
-        """From `encode_text`; the attributes may be missing.
+        """Decode what `encode_text` made; the attributes may be missing.
 
         Raises:
             RemoteProtocolError: fewer than five parts, or a number that is none.

@@ -70,12 +70,12 @@ _FOREIGN_PUSH_KEYS: Final = ("entries", "preLogIndex")
 
 
 def request_code(request: Request) -> DLedgerRequestCode:
-    """The code of the frame that carries `request`."""
+    """Return the code of the frame that carries `request`."""
     return _CODES[type(request)]
 
 
 def encode_request(request: Request) -> Body:
-    """Body of a request frame; in pieces if entries travel as they lie in the data file."""
+    """Encode the body of a request frame; in pieces if entries travel as they lie in the data file."""
     if type(request) is PushRequest and request.run is not None:
         head = dump(_push_json(request))
         return [memoryview(_BINARY.pack(_BINARY_MAGIC, len(head)) + head), memoryview(request.run.data)]
@@ -83,12 +83,12 @@ def encode_request(request: Request) -> Body:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Body of a response frame, whose header code is 200."""
+    """Encode the body of a response frame, whose header code is 200."""
     return dump(_TO_JSON[type(reply)](reply))
 
 
 def decode_request(code: int, body: Body) -> Request:
-    """The request in a frame of this code.
+    """Decode the request in a frame of this code.
 
     Raises:
         RemoteProtocolError: no code of DLedger's, not JSON, a member of another kind, an entry that contradicts
@@ -105,7 +105,7 @@ def decode_request(code: int, body: Body) -> Request:
 
 
 def decode_reply(code: int, body: Body) -> Reply:
-    """The answer to a request of `code`.
+    """Decode the answer to a request of `code`.
 
     Raises:
         RemoteProtocolError: as above, or a frame without body, which is how a Java peer says that it failed.
@@ -248,7 +248,7 @@ def _pull(members: Json) -> PullRequest:
 
 
 def _push_json(request: PushRequest) -> Json:
-    """As a PUSH of JSON; without entries if they travel beside it."""
+    """Return a PUSH of JSON; without entries if they travel beside it."""
     members = base_json(request)
     entries = request.entries
     is_batch = request.is_batch or len(entries) > 1

@@ -32,13 +32,13 @@ _RESPONSE_CODES: Final = {int(code): code for code in DLedgerResponseCode}
 
 
 def dump(members: Json) -> bytes:
-    """As fastjson writes it: keys sorted."""
+    """Encode members as fastjson does: with sorted keys."""
     return orjson.dumps(members, option=orjson.OPT_SORT_KEYS)
 
 
 def load(data: bytes | memoryview | None) -> Json:
-    """The members of a body. RemoteProtocolError: no body, no JSON object, or one that would take long to read: members
-    ask for no signature, so nobody may keep the loop busy with what no member sends."""
+    """Decode the members of a body. Raises RemoteProtocolError for no body, no JSON object, or one that would take long
+    to read: members ask for no signature, so nobody may keep the loop busy with what no member sends."""
     if data is None or not len(data):
         raise RemoteProtocolError("a DLedger frame without body")
     text = bytes(data)
@@ -69,7 +69,7 @@ def _load_long(text: bytes) -> Any:
 
 
 def read_text(members: Json, key: str) -> str | None:
-    """A text, or None."""
+    """Read a text, or None."""
     value = members.get(key)
     if value is None or isinstance(value, str):
         return value
@@ -77,7 +77,7 @@ def read_text(members: Json, key: str) -> str | None:
 
 
 def read_int(members: Json, key: str, default: int) -> int:
-    """A 64-bit integer, also one written as a text."""
+    """Read a 64-bit integer, also one that is written as a text."""
     value = members.get(key)
     if value is None:
         return default
@@ -90,7 +90,7 @@ def read_int(members: Json, key: str, default: int) -> int:
 
 
 def read_bytes(members: Json, key: str) -> bytes | None:
-    """What was written as Base64, or None."""
+    """Read bytes that are written as Base64, or None."""
     value = members.get(key)
     if value is None:
         return None
@@ -103,7 +103,7 @@ def read_bytes(members: Json, key: str) -> bytes | None:
 
 
 def read_list(members: Json, key: str) -> list[Any]:
-    """A list; empty if there is none."""
+    """Read a list; empty if there is none."""
     value = members.get(key)
     if value is None:
         return []
@@ -113,7 +113,7 @@ def read_list(members: Json, key: str) -> list[Any]:
 
 
 def read_texts(members: Json, key: str) -> dict[str, str] | None:
-    """An object of texts, or None."""
+    """Read an object of texts, or None."""
     value = members.get(key)
     if value is None:
         return None
@@ -123,7 +123,7 @@ def read_texts(members: Json, key: str) -> dict[str, str] | None:
 
 
 def read_base(members: Json) -> Json:
-    """The fields of every bean, as keyword arguments.
+    """Read the fields of every bean, as keyword arguments.
 
     Raises:
         RemoteProtocolError: a field is of another kind, or the term is one that no group gets to.
@@ -143,7 +143,7 @@ def read_base(members: Json) -> Json:
 
 
 def base_json(message: DLedgerMessage) -> Json:
-    """The members that every bean has."""
+    """Return the members that every bean has."""
     members: Json = {"code": int(message.code), "term": message.term}
     if message.group is not None:
         members["group"] = message.group
@@ -160,7 +160,7 @@ def base_json(message: DLedgerMessage) -> Json:
 
 
 def entry_json(entry: DLedgerEntry) -> Json:
-    """An entry with its body as Base64."""
+    """Return an entry with its body as Base64."""
     return {
         "body": base64.b64encode(entry.body).decode(),
         "bodyCrc": entry.body_crc,
@@ -175,7 +175,7 @@ def entry_json(entry: DLedgerEntry) -> Json:
 
 
 def read_entry(members: Any) -> DLedgerEntry:
-    """An entry. RemoteProtocolError: it contradicts itself."""
+    """Read an entry. Raises RemoteProtocolError if it contradicts itself."""
     if not isinstance(members, dict):
         raise RemoteProtocolError(f"an entry is a JSON object, not {members!r:.80}")
     body = read_bytes(members, "body") or b""
@@ -202,7 +202,7 @@ def read_entry(members: Any) -> DLedgerEntry:
 
 
 def read_int32(members: Json, key: str, default: int) -> int:
-    """A 32-bit integer."""
+    """Read a 32-bit integer."""
     value = read_int(members, key, default)
     if -0x80000000 <= value <= 0x7FFFFFFF:
         return value

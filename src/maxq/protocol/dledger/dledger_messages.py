@@ -163,7 +163,7 @@ class EntryRun:
 
     @classmethod
     def of(cls, data: bytes | memoryview) -> "EntryRun":
-        """The run whose bytes are `data`.
+        """Make the run whose bytes are `data`.
 
         Raises:
             RemoteProtocolError: not whole entries of magic 1, indexes and positions without a gap, terms that never
@@ -260,7 +260,7 @@ class AppendReply(DLedgerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetRequest(DLedgerMessage):
-    """A client's: the entry at `begin_index`; `max_size` is not looked at."""
+    """A client's request for the entry at `begin_index`; `max_size` is ignored."""
 
     begin_index: int = -1
     max_size: int = 0
@@ -303,7 +303,7 @@ class PullReply(DLedgerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushRequest(DLedgerMessage):
-    """A leader's. COMPARE and TRUNCATE have one entry, COMMIT none, APPEND one or several.
+    """A leader's push. COMPARE and TRUNCATE have one entry, COMMIT none, APPEND one or several.
 
     Attributes:
         entries: for peers that read JSON; more than one, or `is_batch`, travel as batchEntry.
@@ -318,26 +318,26 @@ class PushRequest(DLedgerMessage):
 
     @property
     def count(self) -> int:
-        """Entries in it."""
+        """Return the number of entries."""
         return len(self.entries) if self.run is None else self.run.count
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry; -1 if there is none."""
+        """Return the index of the first entry; -1 if there is none."""
         if self.run is not None:
             return self.run.first_index
         return self.entries[0].index if self.entries else -1
 
     @property
     def last_term(self) -> int:
-        """Term of the last entry; -1 if there is none."""
+        """Return the term of the last entry; -1 if there is none."""
         if self.run is not None:
             return self.run.last_term
         return self.entries[-1].term if self.entries else -1
 
     @property
     def last_index(self) -> int:
-        """Index of the last entry; -1 if there is none."""
+        """Return the index of the last entry; -1 if there is none."""
         if self.run is not None:
             return self.run.last_index
         return self.entries[-1].index if self.entries else -1
@@ -356,8 +356,9 @@ class PushReply(DLedgerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferRequest(DLedgerMessage):
-    """To the leader (`transfer_id` = its id): hand over to `transferee_id`. From it to the transferee (that one's id
-    in `remote_id`): stand as soon as your log reaches `take_leadership_ledger_index`."""
+    """A transfer of the leadership. To the leader (`transfer_id` = its id): hand over to `transferee_id`. From the
+    leader to the transferee (whose id is `remote_id`): stand as soon as your log reaches
+    `take_leadership_ledger_index`."""
 
     transfer_id: str | None = None
     transferee_id: str | None = None
@@ -366,7 +367,7 @@ class TransferRequest(DLedgerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferReply(DLedgerMessage):
-    """200 when the transferee leads."""
+    """Answer to a transfer: 200 when the transferee leads."""
 
 
 Request: TypeAlias = (

@@ -65,23 +65,23 @@ class Ledger(Protocol):
 
     @property
     def end_term(self) -> int:
-        """Term of the last entry."""
+        """Return the term of the last entry."""
         ...
 
     @property
     def durable_index(self) -> int:
-        """Index of the last entry that outlives a loss of power."""
+        """Return the index of the last entry that survives a loss of power."""
         ...
 
     @property
     def committed_index(self) -> int:
-        """Index of the last committed entry: as `commit` was told last; after a start, what is known to have been
-        committed before. Entries up to here are never truncated."""
+        """Return the index of the last committed entry: the last argument of `commit`; after a start, what is known to
+        have been committed before. Entries up to here are never truncated."""
         ...
 
     @property
     def committed_position(self) -> int:
-        """Position behind the last committed entry: what ends at or below it is committed."""
+        """Return the position behind the last committed entry: what ends at or below it is committed."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class Ledger(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """True if it takes own appends; False while its disk is full, or would be."""
+        """Return True if it takes own appends; False while its disk is full, or would be."""
         ...
 
     def remembered(self) -> None:
@@ -127,8 +127,8 @@ class Ledger(Protocol):
 
     @property
     def term_state(self) -> HardState:
-        """Term and vote as stored last, or as found by the start: with amnesia at least the last entry's term, and no
-        vote."""
+        """Return term and vote as stored last, or as the start found them: with amnesia at least the last entry's term,
+        and no vote."""
         ...
 
     def store_term(self, state: HardState) -> None:

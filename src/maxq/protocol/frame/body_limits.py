@@ -24,7 +24,8 @@ VALUES: Final = 12
 
 
 class BodyLimit(NamedTuple):
-    """Of one code. `objects` is 0 where the body is no JSON; of other members and items there may be VALUES as many."""
+    """The limit of one code. `objects` is 0 where the body is no JSON; of other members and items there may be VALUES
+    as many."""
 
     size: int  # bytes
     objects: int
@@ -77,12 +78,12 @@ for _code in Code:
 
 
 def body_limits() -> dict[int, BodyLimit]:
-    """The limits of request bodies, by request code; a code that is not in it is bounded by the frame."""
+    """Return the limits of request bodies, by request code; a code that is not in it is bounded by the frame."""
     return dict(_LIMITS)
 
 
 def refusal_of_body(code: int, body: bytes) -> str | None:
-    """Why a request with this code and body is not looked at; None: it may be parsed."""
+    """Return why a request with this code and body is not parsed; None if it may be parsed."""
     limit = _LIMITS.get(code)
     if limit is None:
         return None

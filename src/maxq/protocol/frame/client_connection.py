@@ -27,7 +27,7 @@ Waiter = TypeVar("Waiter")
 
 
 class AnswerHead(NamedTuple):
-    """The head of an answer has come.
+    """The head of an answer has arrived.
 
     Attributes:
         waiter: what the request was given; None: nobody waits for this answer.
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 
 
 class ClientConnection(Generic[Waiter]):
-    """The requests that wait for answers on one connection, and the frames that come on it.
+    """The requests that wait for answers on one connection, and the frames that arrive on it.
 
     Attributes:
         requests: how many requests there ever were, without one-way ones.
@@ -81,7 +81,7 @@ class ClientConnection(Generic[Waiter]):
         self._body_left = 0  # bytes of the body that belongs to the last event
 
     def __len__(self) -> int:
-        """How many requests wait for answers."""
+        """Return how many requests wait for answers."""
         return len(self._waiters)
 
     def is_at(self, peer: str) -> None:

@@ -59,7 +59,8 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _credential(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
-        """Is it a field that AclClientRPCHook adds? Whoever does not ask for signatures need not look at these."""
+        """Return whether this is a field that AclClientRPCHook adds. A server that asks for no signatures need not look
+        at these."""
         if key_size == 9:
             if same_bytes(buf, key, key_size, b"AccessKey"):
                 self._access_key = self._text
@@ -77,7 +78,7 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _before(self, buf: cython.p_uchar, left: cython.Py_ssize_t, right: cython.Py_ssize_t) -> cython.bint:
-        """Does the key in slot `left` sort before the one in slot `right`?"""
+        """Return whether the key in slot `left` sorts before the one in slot `right`."""
         i: cython.Py_ssize_t
         p: cython.Py_ssize_t = self._kept[left]
         q: cython.Py_ssize_t = self._kept[right]
@@ -167,7 +168,8 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _string(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A JSON string at p (its opening quote): text set, position behind it; 0 if there is none."""
+        """Read a JSON string at p (its opening quote): sets text, and returns the position behind it; 0 if there is
+        none."""
         if p >= end or buf[p] != 0x22:
             return 0
         p += 1
@@ -190,7 +192,8 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _scalar(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A string, or a bare word or number: text set, position behind it; 0 if there is none."""
+        """Read a string, or a bare word or number: sets text, and returns the position behind it; 0 if there is
+        none."""
         if p < end and buf[p] == 0x22:
             return self._string(buf, p, end)
         self._text = p
@@ -203,7 +206,7 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _integer(self, buf: cython.p_uchar) -> cython.longlong:
-        """The text as a number; a value that no field has (−2^62) if it is not one."""
+        """Return the text as a number; a value that no field has (−2^62) if it is not one."""
         p: cython.Py_ssize_t = self._text
         end: cython.Py_ssize_t = p + self._text_size
         negative: cython.bint = p < end and buf[p] == 0x2D
@@ -274,7 +277,7 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _json_fields(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """The extFields object at p; position behind it, or 0."""
+        """Read the extFields object at p; returns the position behind it, or 0."""
         if p >= end or buf[p] != 0x7B:
             return 0
         p += 1
@@ -307,7 +310,8 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _binary(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-        """code:2 language:1 version:2 opaque:4 flag:4 remark:4+n ext length:4 (key:2+n value:4+n)…"""
+        """Read a header in the ROCKETMQ form: code:2 language:1 version:2 opaque:4 flag:4 remark:4+n ext length:4
+        (key:2+n value:4+n)…"""
         if end - p < 21:
             return False
         self._code = (buf[p] << 8) | buf[p + 1]

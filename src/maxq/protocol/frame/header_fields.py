@@ -58,12 +58,12 @@ def parse_long(text: str) -> int | None:
 
 
 def parse_bool(text: str) -> bool:
-    """ "true" in any case, and "1", which the C++ client writes."""
+    """Parse "true" in any case, and "1", which the C++ client writes."""
     return text == "1" or text.lower() == "true"
 
 
 def parse_double(text: str) -> float | None:
-    """Double.parseDouble for the forms Java writes; None if it does not parse."""
+    """Parse a number as Double.parseDouble does for the forms that Java writes; None if it does not parse."""
     if "_" in text or len(text) > 400:
         return None
     try:
@@ -119,14 +119,14 @@ def _present(value: _T | None, name: str) -> _T:
 
 
 def camel_case(name: str) -> str:
-    """`queue_id` → `queueId`."""
+    """Convert `queue_id` to `queueId`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 @dataclass_transform()
 def header(cls: type[_T]) -> type[_T]:
-    """`dataclass`, with comparison and text left to the base: they are a hundred."""
+    """Make a dataclass whose comparison and text are left to the base, because there are a hundred of them."""
     return dataclass(slots=True, eq=False, repr=False)(cls)
 
 
@@ -166,7 +166,7 @@ class CommandHeader:
         return cls(*values)
 
     def encode(self) -> dict[str, str]:
-        """The fields that are not None, as strings."""
+        """Return the fields that are not None, as strings."""
         ext: dict[str, str] = {}
         for name, wire in _NAMES.get(type(self)) or _names(type(self)):
             value = getattr(self, name)
@@ -190,13 +190,13 @@ _PLANS: Final[dict[type[CommandHeader], tuple[tuple[str, _Parse | None, bool, An
 
 
 def _names(cls: type[CommandHeader]) -> tuple[tuple[str, str], ...]:
-    """(attribute, wire name) of each field."""
+    """Return (attribute, wire name) of each field."""
     names = _NAMES[cls] = tuple((f.name, cls.WIRE.get(f.name, camel_case(f.name))) for f in fields(cls))
     return names
 
 
 def _plan(cls: type[CommandHeader]) -> tuple[tuple[str, _Parse | None, bool, Any], ...]:
-    """(wire name, parser, required, default) of each field."""
+    """Return (wire name, parser, required, default) of each field."""
     hints = get_type_hints(cls, include_extras=True)
     plan = _PLANS[cls] = tuple(
         (
@@ -211,7 +211,7 @@ def _plan(cls: type[CommandHeader]) -> tuple[tuple[str, _Parse | None, bool, Any
 
 
 def _parser(hint: Any) -> _Parse | None:
-    """How a field of this annotation is read; None for text."""
+    """Return how a field of this annotation is read; None for text."""
     if isinstance(hint, UnionType) or (get_origin(hint) is not Annotated and NoneType in get_args(hint)):
         (hint,) = [part for part in get_args(hint) if part is not NoneType]
     if hint is str:

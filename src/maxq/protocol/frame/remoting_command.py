@@ -77,7 +77,7 @@ class RemotingCommand:
 
     @property
     def body_length(self) -> int:
-        """Bytes of the body, whatever its form."""
+        """Return the bytes of the body, whatever its form."""
         body = self.body
         if body is None:
             return 0
@@ -87,7 +87,7 @@ class RemotingCommand:
 
     @property
     def body_bytes(self) -> bytes:
-        """The body in one piece; empty if there is none."""
+        """Return the body in one piece; empty if there is none."""
         body = self.body
         if body is None:
             return b""
@@ -96,14 +96,14 @@ class RemotingCommand:
     def reply(
         self, code: int = 0, remark: str | None = None, ext: dict[str, str] | None = None, body: Body = None
     ) -> "RemotingCommand":
-        """The response to this request: same opaque, same serialize type."""
+        """Make the response to this request, with the same opaque and the same serialize type."""
         return RemotingCommand(
             code, {} if ext is None else ext, body, remark, self.opaque, RESPONSE_FLAG,
             serialize_type=self.serialize_type,
         )  # fmt: skip
 
     def encode_head(self, body_length: int) -> bytes:
-        """Length, type, header length and header of a frame whose body has `body_length` bytes.
+        """Encode length, type, header length and header of a frame whose body has `body_length` bytes.
 
         Raises:
             LocalProtocolError: a value the header cannot carry.
@@ -118,11 +118,11 @@ class RemotingCommand:
         return _PREFIX.pack(4 + length + body_length, kind << 24 | length) + header
 
     def encode(self) -> bytes:
-        """The whole frame. Raises as `buffers`."""
+        """Encode the whole frame. Raises as `buffers` does."""
         return b"".join(self.buffers())
 
     def buffers(self) -> list[bytes | memoryview]:
-        """The frame in pieces that need no copy: head, then the parts of the body.
+        """Encode the frame in pieces that need no copy: head, then the parts of the body.
 
         Raises:
             LocalProtocolError: a header value or a body that no frame can carry. Nothing has been written then: a head
@@ -139,12 +139,12 @@ class RemotingCommand:
 
 
 def language_name(language: int) -> str:
-    """The name JSON headers and bodies use; OTHER for an unknown number."""
+    """Return the name that JSON headers and bodies use; OTHER for an unknown number."""
     return _LANGUAGE_NAMES.get(language, "OTHER")
 
 
 def language_code(value: object) -> int:
-    """The number of a language given by name or number; OTHER for anything unknown."""
+    """Return the number of a language that is given by name or number; OTHER for anything unknown."""
     if isinstance(value, str):
         return _LANGUAGE_BY_NAME.get(value, _OTHER)
     if isinstance(value, int) and value in _LANGUAGE_NAMES:
@@ -277,7 +277,7 @@ def _int32(header: Mapping[str, Any], name: str) -> int:
 
 
 def _string_values(ext: Mapping[Any, Any]) -> dict[str, str]:
-    """C++ and Node write raw numbers and booleans; null means absent."""
+    """Convert values to strings: C++ and Node write raw numbers and booleans; null means absent."""
     return {str(key): json_dialect.java_text(value) for key, value in ext.items() if value is not None}
 
 
@@ -323,7 +323,7 @@ def _decode_binary_header(view: memoryview) -> RemotingCommand:
 
 
 def _decode_pairs(data: bytes, position: int, end: int) -> dict[str, str]:
-    """int16 key length, key, int32 value length, value, repeated. A value of length 0 is an absent one."""
+    """Decode repeated int16 key length, key, int32 value length, value. A value of length 0 counts as absent."""
     ext: dict[str, str] = {}
     left = MAX_FIELDS
     while position < end:

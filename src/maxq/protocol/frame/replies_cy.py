@@ -89,7 +89,7 @@ def _put_ids(
     log: cython.p_uchar,
     file_from_offset: cython.longlong,
 ) -> cython.Py_ssize_t:
-    """The offset ids of `count` records that begin at `offset`, joined with commas."""
+    """Write the offset ids of `count` records that begin at `offset`, joined with commas."""
     i: cython.longlong
     for i in range(count):
         if i:

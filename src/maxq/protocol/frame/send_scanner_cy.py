@@ -48,7 +48,7 @@ def _hex(c: cython.int) -> cython.int:
 
 @cython.cclass
 class SendScanner(FrameScanner):
-    """See send_scanner_cy.pyi."""
+    """Scans batches of sends (see send_scanner_cy.pyi)."""
 
     rows = cython.declare(object, visibility="public")
     scratch = cython.declare(bytearray, visibility="public")
@@ -94,7 +94,7 @@ class SendScanner(FrameScanner):
         self.count = 0
 
     def expect_signatures(self):
-        """See send_scanner_cy.pyi."""
+        """Scans batches of sends (see send_scanner_cy.pyi)."""
         self._expect_signatures(self._scratch_size)
         self.signed_rows = array("q", bytes(8 * sr.SIGNED_WIDTH * self._capacity))
         self._signed_view = self.signed_rows if cython.compiled else memoryview(self.signed_rows)
@@ -318,7 +318,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _letter(self, buf: cython.p_uchar, key: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.int:
-        """The V2 letter of a V1 field name; 0 for any other."""
+        """Return the V2 letter of a V1 field name; 0 for any other."""
         if n == 5:
             if same_bytes(buf, key, n, b"topic"):
                 return 0x62
@@ -354,7 +354,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _to_scratch(self, buf: cython.p_uchar, scratch: cython.p_uchar) -> cython.bint:
-        """Unescape the property text into scratch. False: no room, or an escape that is not JSON."""
+        """Unescape the property text into scratch. Returns False if there is no room, or if an escape is not JSON."""
         p: cython.Py_ssize_t = self._properties
         end: cython.Py_ssize_t = p + self._properties_size
         q: cython.Py_ssize_t = self._used
@@ -426,7 +426,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _unit(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-        """Four hex digits at p; −1 if they are not there."""
+        """Return the value of four hex digits at p; −1 if they are not there."""
         value: cython.int = 0
         i: cython.Py_ssize_t
         digit: cython.int
@@ -442,7 +442,7 @@ class SendScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _check_properties(self, buf: cython.p_uchar) -> cython.int:
-        """1 if every pair is well formed, plain and there once; finds UNIQ_KEY and WAIT."""
+        """Return 1 if every pair is well formed, needs no special handling and occurs once; finds UNIQ_KEY and WAIT."""
         p: cython.Py_ssize_t = self._properties
         end: cython.Py_ssize_t = p + self._properties_size
         mid: cython.Py_ssize_t

@@ -55,7 +55,7 @@ class SendMessageRequestHeader(CommandHeader):
 
     @classmethod
     def decode_for(cls, code: int, ext: Mapping[str, str]) -> "SendMessageRequestHeader":
-        """By the form that request code `code` uses. Raises MissingFieldError."""
+        """Decode the form that request code `code` uses. Raises MissingFieldError."""
         return cls.decode_v2(ext) if code in _V2_CODES else cls.decode(ext)
 
     def encode_v2(self) -> dict[str, str]:

@@ -30,7 +30,7 @@ _LONG_END: Final = 1 << 63
 
 @dataclass_transform(field_specifiers=(field,))
 def json_body(cls: type[_T]) -> type[_T]:
-    """`dataclass`, with comparison and text left to the base: they are many."""
+    """Make a dataclass whose comparison and text are left to the base, because there are many of them."""
     return dataclass(eq=False, repr=False)(cls)
 
 
@@ -50,7 +50,7 @@ class JsonBody:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """From a parsed object.
+        """Build one from a parsed JSON object.
 
         Raises:
             RemoteProtocolError: not an object, or a member of another kind; names the member.
@@ -69,7 +69,7 @@ class JsonBody:
         return cls(**members)
 
     def to_json(self) -> dict[str, Any]:
-        """The object, members in alphabetical order, ready for json_dialect.dumps."""
+        """Return the object with its members in alphabetical order, ready for json_dialect.dumps."""
         members: dict[str, Any] = {}
         for name, wire in _MEMBERS.get(type(self)) or _members(type(self)):
             member = getattr(self, name)
@@ -81,7 +81,7 @@ class JsonBody:
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview | str | None) -> Self:
-        """From the bytes of a frame's body or a file. No bytes are an empty object.
+        """Decode the bytes of a frame's body or a file. No bytes count as an empty object.
 
         Raises:
             RemoteProtocolError: not JSON, or not this object.
@@ -92,29 +92,29 @@ class JsonBody:
         return cls() if value is None else cls.from_json(value)
 
     def encode(self) -> bytes:
-        """Compact JSON."""
+        """Encode as compact JSON."""
         return json_dialect.dumps(self.to_json())
 
     def encode_pretty(self) -> bytes:
-        """JSON as Java's config files have it."""
+        """Encode as JSON in the form of Java's config files."""
         return json_dialect.dumps_pretty(self.to_json())
 
 
 def filled(body: bytes, member: str, rows: Iterable[bytes], brackets: bytes = b"{}") -> bytes:
-    """A body whose `member` is empty, a map or with `brackets` b"[]" a list, with `rows` in it, each of them encoded.
-    Long members are encoded like this, so that others are served between two rows."""
+    """Insert encoded `rows` into a body whose `member` is empty: a map, or with `brackets` b"[]" a list. Long members
+    are encoded like this, so that others are served between two rows."""
     before, empty, after = body.partition(f'"{member}":'.encode() + brackets)
     assert empty, "the body has an empty member of this name, and nothing before it may say so too"
     return b"".join((before, empty[:-1], b",".join(rows), empty[-1:], after))
 
 
 def queue_row(queue: MessageQueue, value: bytes) -> bytes:
-    """A row of a map whose keys are queues, for `filled`."""
+    """Encode a row of a map whose keys are queues, for `filled`."""
     return orjson.dumps(queue.to_json()) + b":" + value
 
 
 def to_plain(value: Any) -> Any:
-    """Values of members as json_dialect writes them: enums by name, sets sorted, bytes as base64."""
+    """Convert values of members to what json_dialect writes: enums by name, sets sorted, bytes as base64."""
     if isinstance(value, IntEnum):
         return value.name
     if value is None or isinstance(value, str | int | float):
@@ -136,14 +136,14 @@ _READERS: Final[dict[type[JsonBody], tuple[tuple[str, str, _Reader], ...]]] = {}
 
 
 def _members(cls: type[JsonBody]) -> tuple[tuple[str, str], ...]:
-    """(attribute, wire name) of each member, by wire name."""
+    """Return (attribute, wire name) of each member, by wire name."""
     pairs = [(f.name, cls.WIRE.get(f.name, camel_case(f.name))) for f in fields(cls)]
     members = _MEMBERS[cls] = tuple(sorted(pairs, key=lambda pair: pair[1]))
     return members
 
 
 def _readers(cls: type[JsonBody]) -> tuple[tuple[str, str, _Reader], ...]:
-    """(attribute, wire name, reader) of each member."""
+    """Return (attribute, wire name, reader) of each member."""
     hints = get_type_hints(cls)
     readers = _READERS[cls] = tuple((name, wire, _reader(hints[name])) for name, wire in _members(cls))
     return readers
@@ -193,7 +193,8 @@ def _enum_reader(kind: type[IntEnum]) -> _Reader:
 
 
 def read_int(value: Any) -> int:
-    """A number, or a string that holds one, within Java's long. ValueError or TypeError for anything else."""
+    """Read a number, or a string that holds one, within Java's long. Raises ValueError or TypeError for anything
+    else."""
     if isinstance(value, str) and (len(value) > 20 or "_" in value):
         raise ValueError
     if not isinstance(value, str | int | float):
@@ -230,7 +231,7 @@ def _read_bytes(value: Any) -> bytes:
 
 
 def _read_queue_key(value: Any) -> MessageQueue:
-    """5.3 took the object's text as a key, too."""
+    """Read a key that is a queue: an object, or the object's text, which 5.3 accepted as well."""
     return MessageQueue.from_json(json_dialect.loads(value) if isinstance(value, str) else value)
 
 

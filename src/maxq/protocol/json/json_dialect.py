@@ -41,7 +41,7 @@ _ROWS: Final = 250  # of a table that are written at once
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """The value of a JSON text in Java's dialect.
+    """Parse a JSON text in Java's dialect.
 
     Raises:
         RemoteProtocolError: not JSON even in this dialect, or nested deeper than MAX_DEPTH. Names the position.
@@ -57,7 +57,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 class _Parser:
-    """Recursive descent, linear in the text, at most MAX_DEPTH deep."""
+    """Parses JSON by recursive descent, linear in the text, at most MAX_DEPTH deep."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -178,7 +178,7 @@ class _Parser:
             position = self._position
 
     def _escape(self) -> str:
-        """One backslash escape; the position is on the backslash, and afterwards behind the escape."""
+        """Read one backslash escape. Before, the position is on the backslash; afterwards it is behind the escape."""
         kind = self._text[self._position + 1 : self._position + 2]
         if kind in ("u", "x"):
             width = 4 if kind == "u" else 2
@@ -230,7 +230,7 @@ class _References:
         self._queue_names: dict[int, dict[str, Any]] = {}  # by id of the map: its MessageQueue keys as text
 
     def resolve(self) -> Any:
-        """Walks in document order and without recursion."""
+        """Walk the values in document order and without recursion."""
         stack = [(self._root, _keys(self._root))]
         while stack:
             container, keys = stack[-1]
@@ -284,7 +284,7 @@ def _reference(value: Any) -> str | None:
 
 
 def _steps(path: str) -> list[str | int]:
-    """`$.a.b[0]` → ["a", "b", 0]. A backslash takes the next character as it is."""
+    """Split `$.a.b[0]` into ["a", "b", 0]. A backslash takes the next character as it is."""
     if not path.startswith("$"):
         raise RemoteProtocolError(f"not JSON: $ref {path!r:.80} is not a path from the root")
     steps: list[str | int] = []
@@ -315,8 +315,8 @@ _OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON. Integer keys are quoted, MessageQueue keys are written as objects, objects by their `to_json`,
-    bytes as base64, sets as sorted lists. Members keep their order.
+    """Encode compact JSON. Integer keys are quoted, MessageQueue keys are written as objects, objects by their
+    `to_json`, bytes as base64, sets as sorted lists. Members keep their order.
 
     Raises:
         LocalProtocolError: a value that has no JSON form.
@@ -328,7 +328,7 @@ def dumps(value: Any) -> bytes:
 
 
 def java_text(value: Any) -> str:
-    """What fastjson makes of a value where a string is wanted."""
+    """Return what fastjson makes of a value where a string is wanted."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -339,7 +339,7 @@ def java_text(value: Any) -> str:
 
 
 def dumps_pretty(value: Any) -> bytes:
-    """JSON as Java's pretty config files: tabs, a member a line, integer keys bare.
+    """Encode JSON as in Java's pretty config files: tabs, a member a line, integer keys bare.
 
     Raises:
         LocalProtocolError: a value that has no JSON form.
@@ -348,8 +348,8 @@ def dumps_pretty(value: Any) -> bytes:
 
 
 def _pretty_in_slices(value: Any) -> bytes | None:
-    """The same text as in one go, some hundred rows of a table at a time: files are encoded beside a loop that answers
-    requests, and no step may keep the interpreter for long."""
+    """Encode the same text as in one go, some hundred rows of a table at a time: files are encoded beside a loop that
+    answers requests, and no step may keep the interpreter for long."""
     if not isinstance(value, dict) or not any(isinstance(one, dict) and len(one) > _ROWS for one in value.values()):
         return _pretty_by_orjson(value)
     parts = []
@@ -368,7 +368,8 @@ def _pretty_in_slices(value: Any) -> bytes | None:
 
 
 def _pretty_by_orjson(value: Any) -> bytes | None:
-    """Thirty times as fast, for tables of 20 000 topics; None for what has other keys than strings, or lists.
+    """Encode by orjson, thirty times as fast, for tables of 20 000 topics; returns None for values with keys other than
+    strings, or with lists.
 
     Works on whole lines: a line break inside a string is escaped, so each line begins with blanks and then a key.
     """
@@ -401,7 +402,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Writer:
-    """What orjson cannot write: object keys, and Java's pretty form."""
+    """Encodes what orjson cannot write: object keys, and Java's pretty form."""
 
     def __init__(self, *, quote_integers: bool, indent: str | None) -> None:
         self._quote_integers = quote_integers

@@ -22,7 +22,7 @@ DEFAULT_LEVEL: Final = 5
 
 
 class CompressionType(IntEnum):
-    """Wire values; 0 in a sysFlag means ZLIB, as clients before 5.0 write it."""
+    """Kinds of compression by their wire values; 0 in a sysFlag means ZLIB, as clients before 5.0 write it."""
 
     LZ4 = 1
     ZSTD = 2
@@ -30,12 +30,12 @@ class CompressionType(IntEnum):
 
 
 def compression_flag(kind: CompressionType) -> int:
-    """The sysFlag bits of a body compressed by `kind`, the COMPRESSED bit included."""
+    """Return the sysFlag bits of a body compressed by `kind`, the COMPRESSED bit included."""
     return kind << 8 | MessageSysFlag.COMPRESSED
 
 
 def compression_type(sys_flag: int) -> CompressionType:
-    """How the body of a message with this flag is compressed.
+    """Return how the body of a message with this flag is compressed.
 
     Raises:
         RemoteProtocolError: the flag names a type that does not exist.
@@ -51,7 +51,7 @@ def compression_type(sys_flag: int) -> CompressionType:
 def compress(
     data: bytes | memoryview, kind: CompressionType = CompressionType.ZLIB, level: int = DEFAULT_LEVEL
 ) -> bytes:
-    """The compressed form of `data`, as Java's decompressor of that kind reads it."""
+    """Compress `data` so that Java's decompressor of that kind reads it."""
     if kind == CompressionType.LZ4:
         return bytes(lz4.frame.compress(bytes(data), compression_level=0))
     if kind == CompressionType.ZSTD:
@@ -60,7 +60,7 @@ def compress(
 
 
 def decompress(data: bytes | memoryview, kind: CompressionType, limit: int = MAX_DECOMPRESSED) -> bytes:
-    """The original of `data`.
+    """Return the original of compressed `data`.
 
     Raises:
         RemoteProtocolError: not in that form, cut short, or longer than `limit` bytes when inflated.

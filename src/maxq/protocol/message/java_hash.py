@@ -2,7 +2,7 @@
 
 
 def java_hash(text: str) -> int:
-    """`h = 31·h + c` over UTF-16 code units, wrapped to a signed 32-bit integer.
+    """Compute `h = 31·h + c` over UTF-16 code units, wrapped to a signed 32-bit integer.
 
     Source:
         java.lang.String.hashCode. `polygenelubricants` hashes to −2147483648.

@@ -43,7 +43,7 @@ _BATCH_HEAD: Final = struct.Struct(">iiiii")
 
 
 def crc31(data: bytes | bytearray | memoryview) -> int:
-    """CRC-32 with bit 31 cleared; 0 for no bytes (UtilAll.crc32)."""
+    """Return the CRC-32 with bit 31 cleared; 0 for no bytes (UtilAll.crc32)."""
     return zlib.crc32(data) & 0x7FFFFFFF
 
 
@@ -192,7 +192,7 @@ class MessageExt(Message):
 
     @property
     def msg_id(self) -> str:
-        """What Java's clients show: the unique key if there is one, else the offset id."""
+        """The id that Java's clients show: the unique key if there is one, else the offset id."""
         return self.uniq_key or self.offset_msg_id
 
     @property
@@ -223,7 +223,7 @@ def _int_property(properties: dict[str, str], name: str) -> int:
 
 
 def encode_record(message: MessageExt, properties: bytes | None = None) -> bytes:
-    """One stored record. The IPv6 bits follow the hosts' lengths; V2 is chosen for a topic over 127 bytes.
+    """Encode one stored record. The IPv6 bits follow the hosts' lengths; V2 is chosen for a topic over 127 bytes.
 
     Args:
         message: body as it is to be stored.
@@ -257,7 +257,7 @@ def encode_record(message: MessageExt, properties: bytes | None = None) -> bytes
 def decode_record(
     data: bytes | bytearray | memoryview, position: int = 0, *, inflate: bool = False, check_crc: bool = False
 ) -> MessageExt:
-    """The record that starts at `position`; `store_size` says where the next one starts.
+    """Decode the record that starts at `position`; `store_size` says where the next one starts.
 
     Args:
         inflate: decompress the body if the flag says it is compressed. A body that does not decompress stays as it is,
@@ -310,7 +310,8 @@ def _decode_record(view: memoryview, inflate: bool, check_crc: bool) -> MessageE
 
 
 def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str]:
-    """What a body that its flag calls compressed was before, and no fault; or the body as it is, and what is wrong."""
+    """Decompress a body whose flag says that it is compressed; returns it and no fault, or the body unchanged and what
+    is wrong."""
     try:
         return decompress(body, compression_type(sys_flag)), ""
     except RemoteProtocolError as error:
@@ -326,7 +327,7 @@ def _take(view: memoryview, at: int, size: int) -> tuple[bytes, int]:
 def decode_records(
     data: bytes | bytearray | memoryview, *, inflate: bool = False, check_crc: bool = False, broker_name: str = ""
 ) -> list[MessageExt]:
-    """All records of a pull, pop or query body, back to back.
+    """Decode all records of the body of a pull, pop or query, which lie back to back.
 
     Raises:
         RemoteProtocolError: a record that is none, or bytes left over.
@@ -345,7 +346,7 @@ def decode_records(
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
-    """The body of a batch send: of each message flag, body and properties.
+    """Encode the body of a batch send: of each message flag, body and properties.
 
     Raises:
         LocalProtocolError: properties of a message over 32767 bytes.
@@ -388,7 +389,7 @@ def batch_count(data: bytes | bytearray | memoryview) -> int:
 
 
 def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Message]:
-    """The messages of a batch body, all with `topic`. The size field rules where the next record starts.
+    """Decode the messages of a batch body, all with `topic`. The size field decides where the next record starts.
 
     Raises:
         RemoteProtocolError: a record that is none, or bytes left over.
@@ -397,7 +398,7 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
 
 
 def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[Message]:
-    """`decode_batch`, one message after the other as they are wanted. It raises the same error when it comes to it."""
+    """Yield what `decode_batch` returns, one message after the other. It raises the same error when it reaches it."""
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -407,7 +408,7 @@ def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[
 
 
 def _decode_batch_record(view: memoryview, position: int, topic: str) -> tuple[Message, int]:
-    """The message at `position` of a batch body, and the bytes of its record."""
+    """Return the message at `position` of a batch body, and the bytes of its record."""
     if len(view) - position < BATCH_RECORD_SIZE:
         raise RemoteProtocolError(f"a batch record at byte {position} is cut short")
     size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(view, position)

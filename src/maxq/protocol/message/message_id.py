@@ -21,7 +21,7 @@ _BACKWARD_STEP_MS: Final = 1_000_000  # a clock that went back less than this gi
 
 
 def encode_host(host: str, port: int) -> bytes:
-    """8 bytes (IPv4) or 20 bytes (IPv6): address, then the port as int32.
+    """Encode a host as 8 bytes (IPv4) or 20 bytes (IPv6): address, then the port as int32.
 
     Raises:
         LocalProtocolError: `host` is not a literal address.
@@ -36,7 +36,7 @@ def encode_host(host: str, port: int) -> bytes:
 
 
 def decode_host(packed: bytes | memoryview) -> tuple[str, int]:
-    """(address text, port) of a packed host.
+    """Decode a packed host into (address text, port).
 
     Raises:
         RemoteProtocolError: neither 8 nor 20 bytes.
@@ -50,17 +50,17 @@ def decode_host(packed: bytes | memoryview) -> tuple[str, int]:
 
 
 def host_text(packed: bytes | memoryview) -> str:
-    """`address:port` of a packed host."""
+    """Return `address:port` of a packed host."""
     return host_and_port(*decode_host(packed))
 
 
 def host_and_port(host: str, port: int) -> str:
-    """`host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def offset_message_id(host: bytes, physical_offset: int) -> str:
-    """The broker's id of a message.
+    """Return the broker's id of a message.
 
     Args:
         host: store host, 8 or 20 bytes.
@@ -80,7 +80,7 @@ def offset_message_ids(host: bytes, physical_offsets: "array[int]") -> str:
 
 
 def decode_message_id(message_id: str) -> tuple[bytes, int]:
-    """(packed store host, physical offset) of an offset message id.
+    """Decode an offset message id into (packed store host, physical offset).
 
     Raises:
         RemoteProtocolError: not 32 or 56 hexadecimal characters.
@@ -109,7 +109,7 @@ class UniqIdGenerator:
         self._month_end = 0
 
     def next(self) -> str:
-        """A new id: 32 characters with an IPv4 address, 56 with IPv6."""
+        """Return a new id: 32 characters with an IPv4 address, 56 with IPv6."""
         now = self._clock.wall_ms()
         if now >= self._month_end or now < self._month_start - _BACKWARD_STEP_MS:
             self._set_month(now)

@@ -11,7 +11,7 @@ from maxq.protocol.message.message_const import NAME_VALUE_SEPARATOR, PROPERTY_S
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The text form, pairs in the mapping's order, with a separator after the last pair.
+    """Encode properties as text, pairs in the mapping's order, with a separator after the last pair.
 
     Raises:
         LocalProtocolError: a name or value is not a str, or has a separator in it that would make other pairs of it.
@@ -41,7 +41,7 @@ def _not_text(properties: Mapping[str, str]) -> str:
 
 
 def _check_separators(properties: Mapping[str, str]) -> None:
-    """A value may hold the byte between name and value: readers take the first one."""
+    """Check for separators. A value may hold the byte between name and value, because readers take the first one."""
     for name, value in properties.items():
         if PROPERTY_SEPARATOR in name or NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in value:
             raise LocalProtocolError(
@@ -51,8 +51,8 @@ def _check_separators(properties: Mapping[str, str]) -> None:
 
 
 def decode_properties(text: str | bytes | memoryview | None) -> dict[str, str]:
-    """The pairs of a property text. Never fails: a chunk without name or value is skipped, the last of equal names
-    wins, a missing final separator is fine. Bytes are UTF-8; what is not is replaced, as Java does."""
+    """Decode the pairs of a property text. Never fails: a chunk without name or value is skipped, the last of equal
+    names wins, a missing final separator is fine. Bytes are UTF-8; invalid ones are replaced, as in Java."""
     if not text:
         return {}
     if not isinstance(text, str):

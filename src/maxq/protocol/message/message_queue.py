@@ -8,7 +8,7 @@ from maxq.errors import RemoteProtocolError
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """Names a queue. Sorts by topic, broker name, queue id, as Java's `compareTo` does.
+    """Names a queue. Queues are sorted by topic, broker name, queue id, as Java's `compareTo` does.
 
     Source:
         common/message/MessageQueue.java.
@@ -22,12 +22,13 @@ class MessageQueue:
         return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
 
     def to_json(self) -> dict[str, Any]:
-        """Members in the order Java tools expect: brokerName, queueId, topic."""
+        """Return the members in the order that Java tools expect: brokerName, queueId, topic."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     @classmethod
     def from_json(cls, value: Any) -> "MessageQueue":
-        """The object form; missing members are empty or 0. Raises RemoteProtocolError for anything else."""
+        """Build one from its object form; missing members are empty or 0. Raises RemoteProtocolError for anything
+        else."""
         if isinstance(value, MessageQueue):
             return value
         if not isinstance(value, dict):

@@ -33,7 +33,7 @@ COMPRESSION_MASK: Final = 0x700
 
 
 def transaction_type(sys_flag: int) -> int:
-    """0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+    """Return 0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
     return sys_flag & TRANSACTION_MASK
 
 
@@ -48,5 +48,5 @@ def is_queued(sys_flag: int) -> bool:
 
 
 def with_transaction_type(sys_flag: int, kind: int) -> int:
-    """`sys_flag` with its transaction bits replaced by `kind`."""
+    """Return `sys_flag` with its transaction bits replaced by `kind`."""
     return (sys_flag & ~TRANSACTION_MASK) | kind

@@ -147,11 +147,11 @@ class TraceRecord:
 
     @property
     def msg_ids(self) -> list[str]:
-        """The ids of the record's messages."""
+        """Return the ids of the record's messages."""
         return [msg_id for msg_id in (self.msg_id or "").split(",") if msg_id]
 
     def encode(self) -> str:
-        """The record with its separator, as Java's newest clients write it.
+        """Encode the record with its separator, as Java's newest clients write it.
 
         Raises:
             LocalProtocolError: a field has one of the separators in it.
@@ -169,14 +169,14 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class TraceFault:
-    """A record that is none: what is wrong with it, and the beginning of its text."""
+    """A text that is no record: what is wrong with it, and its beginning."""
 
     reason: str
     text: str
 
 
 def decode_record(text: str) -> TraceRecord:
-    """One record, without its separator.
+    """Decode one record, without its separator.
 
     Raises:
         RemoteProtocolError: an unknown kind, too few fields, or a number that is none.
@@ -211,8 +211,8 @@ def decode_record(text: str) -> TraceRecord:
 
 
 def decode_traces(body: bytes | memoryview) -> tuple[list[TraceRecord], list[TraceFault]]:
-    """The records of a trace message, in order, and what is wrong with those that are none. Bytes that are no UTF-8
-    are replaced."""
+    """Decode the records of a trace message, in order, and return what is wrong with those that are none. Bytes that
+    are no UTF-8 are replaced."""
     records: list[TraceRecord] = []
     faults: list[TraceFault] = []
     for text in str(body, "utf-8", "replace").split(RECORD_SEPARATOR):

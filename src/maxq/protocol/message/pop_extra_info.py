@@ -80,22 +80,24 @@ def offsets_text(offsets: Iterable[int]) -> str:
 
 
 def parse_start_offset_info(text: str) -> dict[str, int]:
-    """Offset by `retry@queueId`. RemoteProtocolError if the text is none, or names a queue twice."""
+    """Parse offsets by `retry@queueId`. Raises RemoteProtocolError if the text has another form, or names a queue
+    twice."""
     return {key: _number(value, text) for key, value in _entries(text)}
 
 
 def parse_msg_offset_info(text: str) -> dict[str, list[int]]:
-    """Offsets by `retry@queueId`; errors as above."""
+    """Parse lists of offsets by `retry@queueId`; raises as parse_start_offset_info does."""
     return {key: [_number(part, text) for part in value.split(",")] for key, value in _entries(text)}
 
 
 def parse_order_count_info(text: str) -> dict[str, int]:
-    """Deliveries by `retry@queueId` and `retry@qo<queueId>%<offset>`; errors as above."""
+    """Parse numbers of deliveries by `retry@queueId` and `retry@qo<queueId>%<offset>`; raises as
+    parse_start_offset_info does."""
     return {key: _number(value, text) for key, value in _entries(text)}
 
 
 def queue_offset_key(queue_id: int, queue_offset: int) -> str:
-    """How orderCountInfo names one message."""
+    """Return the key by which orderCountInfo names one message."""
     return f"qo{queue_id}%{queue_offset}"
 
 
@@ -125,24 +127,25 @@ def _number(text: str, whole: str) -> int:
 
 
 def retry_topic_v1(topic: str, group: str) -> str:
-    """Where `group` finds messages of `topic` again: the default spelling."""
+    """Return the topic in which `group` finds messages of `topic` again, in the default spelling."""
     return f"{_RETRY_PREFIX}{group}_{topic}"
 
 
 def retry_topic_v2(topic: str, group: str) -> str:
-    """With enableRetryTopicV2: the spelling that can be taken apart again."""
+    """Return the retry topic in the spelling of enableRetryTopicV2, from which topic and group can be told."""
     return f"{_RETRY_PREFIX}{group}+{topic}"
 
 
 def retry_mark(topic: str) -> str:
-    """The `retry` part for a topic as it is stored."""
+    """Return the `retry` part for a topic as it is stored."""
     if not topic.startswith(_RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic that is read, from the consumer's topic and the mark. RemoteProtocolError for another mark."""
+    """Return the topic that is read, from the consumer's topic and the mark. Raises RemoteProtocolError for another
+    mark."""
     if retry == NORMAL:
         return topic
     if retry == RETRY_V1:
@@ -153,7 +156,7 @@ def real_topic(topic: str, group: str, retry: str) -> str:
 
 
 def normal_topic(topic: str, group: str) -> str:
-    """The topic that a retry topic of `group` belongs to; any other topic is its own."""
+    """Return the topic to which a retry topic of `group` belongs; any other topic is returned unchanged."""
     if not topic.startswith(_RETRY_PREFIX):
         return topic
     own = f"{_RETRY_PREFIX}{group}"

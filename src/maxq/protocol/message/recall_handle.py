@@ -19,7 +19,7 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """`deliver_ms` is within the slot of the message, ms since 1970; `message_id` its UNIQ_KEY."""
+    """A recall handle. `deliver_ms` is within the slot of the message, ms since 1970; `message_id` its UNIQ_KEY."""
 
     topic: str
     broker_name: str

@@ -26,17 +26,17 @@ PROPERTY_COPIED: Final = "MAXQ_COPIED"
 
 
 def half_offsets(body: bytes) -> list[int]:
-    """The queue offsets that an op message names. Old brokers wrote one, without a comma."""
+    """Return the queue offsets that an op message names. Old brokers wrote one, without a comma."""
     return [int(text) for text in body.decode("ascii", "replace").split(SEPARATOR) if text.isascii() and text.isdigit()]
 
 
 def origin_of(half: MessageExt) -> int:
-    """Queue offset of the first half message of the transaction."""
+    """Return the queue offset of the first half message of the transaction."""
     return number(half.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, half.queue_offset)
 
 
 def number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """A property that is a number; `default` if it is absent or none."""
+    """Return a property that is a number; `default` if it is absent or none."""
     text = properties.get(name, "")
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else default
@@ -83,7 +83,7 @@ class Verdict(Enum):
 
 
 def verdict(open_keys: set[str], forms: Sequence[MessageExt]) -> Verdict:
-    """From all messages with the unique key of a transaction, and the keys of open ones."""
+    """Find the outcome of a transaction from all messages with its unique key, and from the keys of open ones."""
     if any(is_final(message) for message in forms):
         return Verdict.COMMITTED
     if any(message.topic == HALF_TOPIC and message.uniq_key in open_keys for message in forms):
@@ -99,7 +99,7 @@ def is_final(message: MessageExt) -> bool:
 
 
 def form_of(message: MessageExt) -> str:
-    """half, copy, delivered or given up."""
+    """Return half, copy, delivered or given up."""
     if message.topic == HALF_TOPIC:
         return "copy" if const.PROPERTY_TRANSACTION_CHECK_TIMES in message.properties else "half"
     return "given up" if message.topic == DISCARD_TOPIC else "delivered"

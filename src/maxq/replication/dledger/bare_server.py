@@ -19,7 +19,7 @@ from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
 
 
 class BareServer:
-    """Files, member and client requests of one process.
+    """One process with the files of a member, the member, and its port for clients.
 
     Attributes:
         member: None before `start`.
@@ -60,7 +60,8 @@ class BareServer:
         self.member: DLedgerServer | None = None
 
     def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
-        """`listener(service, error)` should end the process: a member that cannot write must not go on."""
+        """Set the failure listener, called as `listener(service, error)`. It should end the process, because a member
+        that cannot write must not go on."""
         self._on_failure = listener
         self.store.set_service_failed(listener)
 
@@ -100,4 +101,4 @@ class BareServer:
 
 
 def _ignore(service: str, error: BaseException) -> None:
-    """The failure listener of a server for which none was set: a failure is ignored."""
+    """Ignore a failure: the listener of a server for which none was set."""

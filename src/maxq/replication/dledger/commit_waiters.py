@@ -35,7 +35,8 @@ class CommitWaiters:
         return len(self._waiting)
 
     def wait(self, key: int, deadline_ms: int, done: Done) -> None:
-        """`done` is called once: when `key` is committed, after `deadline_ms` (monotonic), or by `fail`."""
+        """Wait for a commit. `done` is called once: when `key` is committed, after `deadline_ms` (monotonic), or by
+        `fail`."""
         waiting = self._waiting
         waiter = _Waiter(key, deadline_ms, done)
         if waiting and waiting[-1].key > key:

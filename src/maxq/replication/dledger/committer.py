@@ -13,14 +13,14 @@ from maxq.replication.dledger.commit_waiters import CommitWaiters
 
 
 class Committer:
-    """Of one member.
+    """Carries out the commits of one member.
 
     Attributes:
         waiters: who waits for what.
     """
 
     def __init__(self, store: Ledger, fail: Callable[[BaseException], None]) -> None:
-        """`fail(error)`: a commit of `soon` found that the store cannot go on."""
+        """`fail(error)` is called when a commit of `soon` found that the store cannot go on."""
         self.waiters = CommitWaiters()
         self._store = store
         self._fail = fail
@@ -28,7 +28,8 @@ class Committer:
         self._due = -1  # index that is committed and not told yet; -1: none
 
     def add_listener(self, listener: Callable[[int], None]) -> None:
-        """`listener(index)`: everything up to `index` is committed, and readers of the store see it."""
+        """Add a listener, called as `listener(index)` when everything up to `index` is committed and readers of the
+        store see it."""
         self._listeners.append(listener)
 
     def at_once(self, index: int) -> None:

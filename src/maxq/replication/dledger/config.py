@@ -18,7 +18,7 @@ _VERSION: Final = "1"  # of what MaxQ members say to each other beside Java's pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLedgerConfig:
-    """One member. Times in milliseconds.
+    """Settings of one member. Times are in milliseconds.
 
     Attributes:
         peers: id → `host:port` of every member, this one's among them, in the order given.
@@ -43,18 +43,19 @@ class DLedgerConfig:
 
     @property
     def self_address(self) -> str:
-        """`host:port` where this member is reached."""
+        """Address, `host:port`, at which this member is reached."""
         return self.peers[self.self_id]
 
     @property
     def digest(self) -> str:
-        """Of what all members must share (S18), preceded by the version of what MaxQ members say to each other."""
+        """Return a digest of the settings that all members must share (S18), preceded by the version of the messages
+        between MaxQ members."""
         members = ";".join(f"{peer}-{address}" for peer, address in sorted(self.peers.items()))
         text = "\n".join((self.group, members, *self.shared))
         return f"{_VERSION}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def raft(self) -> RaftConfig:
-        """What the core is told."""
+        """Return the settings of the core."""
         return RaftConfig(
             group=self.group,
             self_id=self.self_id,
@@ -79,7 +80,7 @@ def dledger_config(
     heart_beat_time_interval_ms: int = HEART_BEAT_TIME_INTERVAL_MS,
     shared: tuple[str, ...] = (),
 ) -> DLedgerConfig:
-    """From texts as they stand in settings.
+    """Build the settings from texts as they stand in settings files.
 
     Args:
         peers: `id-host:port` joined by `;`.
@@ -111,7 +112,7 @@ def dledger_config(
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """id → `host:port` of `n0-host:port;n1-host:port`.
+    """Parse `n0-host:port;n1-host:port` into id → `host:port`.
 
     Raises:
         ConfigError: as above.

@@ -70,7 +70,7 @@ RoleListener = Callable[[RoleChange], None]
 
 
 class DLedgerServer:
-    """One member; see the module.
+    """One member of a group; see the module's text.
 
     Attributes:
         port: where it listens; 0 before.
@@ -165,15 +165,17 @@ class DLedgerServer:
         await self.client.close()
 
     def set_role_listener(self, listener: RoleListener) -> None:
-        """`listener` hears of every change of role, term or leader, in order, on the loop."""
+        """Set the listener that hears of every change of role, term or leader, in order, on the loop."""
         self._role_listeners.append(listener)
 
     def set_commit_listener(self, listener: Callable[[int], None]) -> None:
-        """`listener(index)`: everything up to `index` is committed, and readers of the store see it."""
+        """Set the listener that is called as `listener(index)` when everything up to `index` is committed and readers
+        of the store see it."""
         self._committer.add_listener(listener)
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
-        """`callback(name, error)` is told that this member cannot go on (its disk refuses): the process should stop."""
+        """Set the callback that is called as `callback(name, error)` when this member cannot go on because its disk
+        refuses. The process should then stop."""
         self._on_failure = callback
 
     # --- what a client or the broker may ask --------------------------------------------------------------------------
@@ -188,7 +190,7 @@ class DLedgerServer:
 
     @property
     def leader_id(self) -> str | None:
-        """The id of the leader, as far as this member knows."""
+        """Return the id of the leader, as far as this member knows."""
         return self.node.leader_id
 
     def promise_refusal(self) -> DLedgerResponseCode | None:
@@ -208,14 +210,15 @@ class DLedgerServer:
         return True
 
     async def commit_outcome(self, end_position: int) -> DLedgerResponseCode:
-        """`when_committed` for a coroutine."""
+        """Wait as `when_committed` does, for a coroutine."""
         future: asyncio.Future[DLedgerResponseCode] = asyncio.get_running_loop().create_future()
         if not self.when_committed(end_position, lambda code: _settle(future, code)):
             return DLedgerResponseCode.SUCCESS
         return await future
 
     async def read_index(self) -> tuple[DLedgerResponseCode, int]:
-        """The index that a linearizable read must show (ReadIndex); code NOT_LEADER if this member cannot say."""
+        """Return the index that a linearizable read must show (ReadIndex); code NOT_LEADER if this member cannot
+        tell."""
         future: asyncio.Future[tuple[DLedgerResponseCode, int]] = asyncio.get_running_loop().create_future()
         token = object()
         self._reads[token] = lambda code, index: _settle(future, (code, index))
@@ -234,8 +237,8 @@ class DLedgerServer:
         return (await future).code
 
     async def resign(self) -> None:
-        """Before this member goes: if it leads, have the follower that has most lead, if one lives. Takes a second at
-        most; if nothing came of it, the others elect when they miss this one."""
+        """Hand over the leadership before this member stops: if it leads, let the living follower with the most entries
+        lead. Takes a second at most; if nothing comes of it, the others elect when they miss this one."""
         status = self.status()
         live = [peer for peer in self._links if status.get(f"live.{peer}") == "true"]
         if self.is_leader and live:
@@ -253,7 +256,7 @@ class DLedgerServer:
     # --- inputs -------------------------------------------------------------------------------------------------------
 
     def requested(self, token: object, request: Request) -> None:
-        """See Member (member_port.py)."""
+        """Handle a request for the core; see Member (member_port.py)."""
         self._hear(self.node.request, token, request)
         if isinstance(request, PushRequest) and request.type is PushType.TRUNCATE and not self.is_leader:
             for link in self._links.values():
@@ -264,23 +267,24 @@ class DLedgerServer:
             self._hear(self.node.reply, request_id, reply)
 
     def _link_lost(self, peer: str) -> None:
-        """This member's connection to another one broke."""
+        """Handle that this member's connection to another one broke."""
         if self._is_running:
             self._hear(self.node.link_lost, peer)
             self._look_for(peer)
 
     def went(self, peer: str) -> None:
-        """The connection ended over which `peer` last sent a heart-beat (Member, member_port.py)."""
+        """Handle that the connection ended over which `peer` last sent a heart-beat (Member, member_port.py)."""
         if self._is_running:
             self._look_for(peer)
 
     def _look_for(self, peer: str) -> None:
-        """The system closes all connections of a process that ends; while one is open it may live, and lead."""
+        """Check whether a member is gone. The system closes all connections of a process that ends; while one is open
+        the process may live, and lead."""
         if not self._links[peer].is_connected and not self.member_port.hears(peer):
             self._hear(self.node.peer_lost, peer)
 
     def _own_appended(self, first: int, last: int) -> None:
-        """Called from within an append: the core hears of it when this turn of the loop is over, or before anything
+        """Note an append from within it: the core hears of it when this turn of the loop is over, or before anything
         else that it hears."""
         if self._appended is None:
             self._appended = first, last
@@ -369,14 +373,14 @@ class DLedgerServer:
             listener(change)
 
     def _keep_leader(self) -> None:
-        """Have a connection to the leader that is followed: its end is a hint that the leader's process ended."""
+        """Keep a connection to the leader that is followed: its end is a hint that the leader's process ended."""
         link = self._links.get(self.node.leader_id or "")
         if link is not None and self.node.role is Role.FOLLOWER and self._is_running:
             link.keep(self.config.group, self.config.self_id)
 
     def _append_barrier(self) -> None:
-        """The first entry of a leader's term. Without room on the disk it is appended later, unless another member
-        leads by then: the core sees to that."""
+        """Append the first entry of a leader's term. Without room on the disk it is appended later, unless another
+        member leads by then: the core sees to that."""
         try:
             self.store.append(self.store.barrier())
         except OSError as error:
@@ -401,7 +405,7 @@ class DLedgerServer:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _arm_timer(self) -> None:
-        """One timer, armed for the earliest time the core ever asked for."""
+        """Arm the one timer for the earliest time at which the core asked to be called."""
         if not self._is_running:
             return
         due_ms = self.node.next_tick()
@@ -426,8 +430,8 @@ class DLedgerServer:
         self._late_timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._check_late)
 
     def _check_late(self) -> None:
-        """What is late: requests without answer, senders without quorum; and what the store and the core should know of
-        each other: what retention must leave alone, whether there is room."""
+        """Handle what is late: requests without answer, senders without quorum. Also tell store and core what they must
+        know of each other: what retention must leave alone, and whether there is room."""
         now_ms = self._clock.monotonic_ms()
         for link in self._links.values():
             link.expire(now_ms)
@@ -470,4 +474,4 @@ def _settle(future: "asyncio.Future[_T]", value: _T) -> None:
 
 
 def _stop_nothing(service: str, error: BaseException) -> None:
-    """The listener of a member for which none was set: what happened is ignored."""
+    """Do nothing: the failure listener of a member for which none was set."""

@@ -52,10 +52,10 @@ class Member(Protocol):
     def status(self) -> dict[str, str]: ...
 
     def requested(self, token: object, request: Request) -> None:
-        """A request for the core; it is answered by `answer_token`."""
+        """Handle a request for the core, which `answer_token` answers."""
 
     def went(self, peer: str) -> None:
-        """The connection ended over which this peer last sent a heart-beat."""
+        """Handle that the connection ended over which this peer last sent a heart-beat."""
 
 
 class MemberPort:
@@ -83,7 +83,7 @@ class MemberPort:
         return None
 
     def hears(self, peer: str) -> bool:
-        """Is the connection open over which this peer last sent a heart-beat?"""
+        """Return whether the connection is open over which this peer last sent a heart-beat."""
         return peer in self._heard_on
 
     def on_connect(self, connection: Connection) -> None: ...
@@ -120,7 +120,7 @@ class MemberPort:
 
 
 def answer(command: RemotingCommand, reply: Reply) -> RemotingCommand:
-    """The frame that answers `command` with `reply`."""
+    """Make the frame that answers `command` with `reply`."""
     return command.reply(HEADER_CODE, body=encode_reply(reply))
 
 

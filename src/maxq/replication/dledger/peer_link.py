@@ -31,7 +31,7 @@ _KEEP_MS: Final = 30_000
 
 
 class PeerLink:
-    """The connection to one peer (see the module)."""
+    """The connection to one peer; see the module's text."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class PeerLink:
             connection.send_oneway(RemotingCommand(request_code(question), body=encode_request(question)))
 
     def closed(self, connection: Connection) -> None:
-        """A connection of this member ended, perhaps this link's."""
+        """Handle that a connection of this member ended, perhaps this link's."""
         if connection is self._connection:
             self._lost()
 
@@ -152,8 +152,8 @@ class PeerLink:
             self._on_lost(self.peer)
 
     def expire(self, now_ms: int) -> None:
-        """Requests whose time is over are answered None; a connection that was silent all the time is given up, for a
-        cut that has healed shows on a new one first. Call it now and then."""
+        """Answer None to requests whose time is over. A connection that was silent all the time is given up, because a
+        new one is the first to work after a cut has healed. Call this now and then."""
         late = [request_id for request_id, (_, deadline_ms, _) in self._sent.items() if deadline_ms <= now_ms]
         for request_id in late:
             opaque, _, arrivals = self._sent.pop(request_id)
@@ -165,9 +165,9 @@ class PeerLink:
             self._on_reply(request_id, None)
 
     def drop_unsent(self) -> None:
-        """This member's log was cut: what the system has not taken yet does not leave any more, and is answered None.
-        The bytes of pushed entries lie in the log's files until then (uvloop copies nothing), and what comes there now
-        is another leader's."""
+        """Drop what the system has not taken yet, because this member's log was cut; it is answered None. The bytes of
+        pushed entries lie in the log's files until then (uvloop copies nothing), and what is written there now is
+        another leader's."""
         connection = self._connection
         if connection is not None and connection.unsent_bytes:
             connection.abort("the log was cut, and what was pushed of it is not sent yet")

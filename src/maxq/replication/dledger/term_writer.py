@@ -21,7 +21,7 @@ _RETRY_SECONDS: Final = 0.5
 
 
 class TermWriter:
-    """Of one member.
+    """Writes terms and votes of one member.
 
     Args:
         stored: called on the loop when a state is durable.

@@ -19,19 +19,20 @@ class FlowMonitor:
         self._refilled_ms = now_ms
 
     def count(self, size: int, now_ms: int) -> None:
-        """`size` bytes went over the link."""
+        """Count `size` bytes that went over the link."""
         self._turn(now_ms)
         self._counted += size
         self.total += size
         self._allowance -= size
 
     def bytes_per_second(self, now_ms: int) -> int:
-        """Bytes of the last whole second."""
+        """Return the bytes of the last whole second."""
         self._turn(now_ms)
         return self._speed
 
     def allowance(self, limit: int, now_ms: int) -> int:
-        """Bytes that may go now if `limit` are allowed a second; negative while a frame is being paid off."""
+        """Return how many bytes may go now if `limit` are allowed a second; negative while a frame is being paid
+        off."""
         elapsed = now_ms - self._refilled_ms
         if elapsed > 0:
             self._refilled_ms = now_ms

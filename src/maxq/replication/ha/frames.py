@@ -55,39 +55,39 @@ _OFFER = -(1 << 62)
 
 
 def encode_report(offset: int) -> bytes:
-    """What a slave says: its log has reached `offset`."""
+    """Encode a slave's report that its log has reached `offset`."""
     return REPORT.pack(offset)
 
 
 def encode_request(offset: int) -> bytes:
-    """What a slave says first: it wants the log from `offset` on, and to be told the master's name."""
+    """Encode a slave's first message: it wants the log from `offset` on, and to be told the master's name."""
     return REPORT.pack(offset) * 2
 
 
 def encode_head(offset: int, size: int) -> bytes:
-    """The head before `size` bytes of log from physical offset `offset` on; size 0 is a heartbeat."""
+    """Encode the head before `size` bytes of log from physical offset `offset` on; size 0 is a heartbeat."""
     return HEAD.pack(offset, size)
 
 
 def encode_filled_ranges(filled: Sequence[FilledRange]) -> bytes:
-    """The transfer that names them; of very many the last."""
+    """Encode the transfer that names the filled ranges; of very many, the last ones."""
     body = b"".join(_FILLED.pack(*one) for one in filled[-_MOST_FILLED:])
     return HEAD.pack(FILLED_OFFSET, len(body)) + body
 
 
 def encode_name(broker_name: str) -> bytes:
-    """The transfer that says whose log this is; nothing for a name that is too long to be one."""
+    """Encode the transfer that names whose log this is; empty for a name that is too long."""
     body = broker_name.encode()
     return HEAD.pack(NAME_OFFSET, len(body)) + body if 0 < len(body) <= _LONGEST_NAME else b""
 
 
 def joint_offset(record_offset: int) -> int:
-    """Where a slave whose last record begins at `record_offset` asks its master to start."""
+    """Return where a slave whose last record begins at `record_offset` asks its master to start."""
     return record_offset + MAGIC
 
 
 def is_joint(offset: int, log: memoryview) -> bool:
-    """Was `offset` made by `joint_offset` from a record of this log? `log`: its bytes from `offset` on."""
+    """Return whether `joint_offset` made `offset` from a record of this log. `log`: its bytes from `offset` on."""
     return (
         len(log) >= JOINT_SIZE
         and int.from_bytes(log[:4], "big") in MESSAGE_MAGICS
@@ -96,12 +96,12 @@ def is_joint(offset: int, log: memoryview) -> bool:
 
 
 def encode_offer(port: int) -> bytes:
-    """What a slave says that has bytes which its master lost."""
+    """Encode the offer of a slave that has bytes which its master lost."""
     return REPORT.pack(_OFFER + port)
 
 
 class ReportParser:
-    """A master's ear: of all whole reports of an arrival, the newest counts.
+    """Parses what slaves report to a master: of all whole reports of an arrival, the newest counts.
 
     Attributes:
         offered_port: the port of an offer that was heard; 0 if there was none.
@@ -117,7 +117,7 @@ class ReportParser:
         self.wants_name = False
 
     def receive_data(self, data: bytes) -> int | None:
-        """The newest report that is whole now; None if there is none, or an offer came.
+        """Return the newest report that is complete now; None if there is none, or if an offer came.
 
         Raises:
             RemoteProtocolError: a negative offset, which no slave reports.
@@ -159,7 +159,7 @@ class TransferParser:
         self._left = 0  # bytes of the body still to come
 
     def take_name(self) -> str:
-        """What the master calls itself, once; empty if it did not say, or not all of it is there.
+        """Return, once, the name that the master gave; empty if it gave none, or if not all of it has arrived.
 
         Raises:
             RemoteProtocolError: it is not UTF-8.
@@ -174,8 +174,8 @@ class TransferParser:
         return name
 
     def take_filled_ranges(self) -> list[FilledRange]:
-        """What the master has named, once; it came before all pieces. Empty if it named none, or not all of it is
-        there."""
+        """Return, once, the ranges that the master named before all pieces; empty if it named none, or if not all of it
+        has arrived."""
         if not self._filled or (self._notice is self._filled and self._notice_left):
             return []
         ranges = [FilledRange(*fields) for fields in _FILLED.iter_unpack(self._filled)]
@@ -185,7 +185,8 @@ class TransferParser:
         return ranges
 
     def receive_data(self, data: memoryview) -> list[tuple[int, memoryview]]:
-        """(physical offset, bytes) of each piece of a body in `data`, in order; a heartbeat is a piece without bytes.
+        """Return (physical offset, bytes) of each piece of a body in `data`, in order; a heartbeat is a piece without
+        bytes.
 
         Raises:
             RemoteProtocolError: a negative offset or size.
@@ -193,8 +194,8 @@ class TransferParser:
         return [(offset, data[start:stop]) for offset, start, stop in self._cut(data)]
 
     def receive_runs(self, data: memoryview) -> list[tuple[int, memoryview]]:
-        """As `receive_data`, but bodies that follow each other are one piece: they are moved together within `data`,
-        over the heads between them. An arrival of many frames so costs one append."""
+        """Do what `receive_data` does, but join bodies that follow each other into one piece: they are moved together
+        within `data`, over the heads between them. An arrival of many frames so costs one append."""
         runs: list[tuple[int, memoryview]] = []
         run_offset, run_start, run_stop = 0, 0, 0
         for offset, start, stop in self._cut(data):
@@ -210,7 +211,7 @@ class TransferParser:
         return runs
 
     def _cut(self, data: memoryview) -> list[tuple[int, int, int]]:
-        """(physical offset, start, stop) of each piece in `data`."""
+        """Return (physical offset, start, stop) of each piece in `data`."""
         pieces: list[tuple[int, int, int]] = []
         position, end = 0, len(data)
         while position < end:

@@ -43,7 +43,7 @@ class FullCopy:
         self._is_beginning_gone = False  # nobody knows the minimum, and from byte 1 on nothing came
 
     async def choose(self) -> int:
-        """What to report: 0 for the last file, 1 for everything from 0 on, else the master's minimum."""
+        """Return the offset to report: 0 for the last file, 1 for everything from 0 on, else the master's minimum."""
         if not self._is_wanted():
             return FROM_THE_LAST_FILE
         low = await self._master_min_offset()
@@ -62,7 +62,8 @@ class FullCopy:
         return FROM_THE_LAST_FILE
 
     def nothing_there(self, reported: int) -> bool:
-        """The master sent a heartbeat and no log after the report of `reported`; the log is still empty.
+        """Handle that the master sent a heartbeat and no log after the report of `reported`, while the log is still
+        empty.
 
         Returns:
             True to connect and `choose` again; False to wait: the master may be as empty as this slave.

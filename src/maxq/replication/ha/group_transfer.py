@@ -29,12 +29,12 @@ class AckRule:
     at run time."""
 
     def __init__(self, settings: BrokerSettings, in_sync: Callable[[], int]) -> None:
-        """`in_sync`: brokers of the group that live and are in sync, the master included."""
+        """`in_sync` returns the number of living brokers of the group that are in sync, the master included."""
         self._settings = settings
         self._in_sync = in_sync
 
     def needed_acks(self) -> int:
-        """Copies a send waits for, the master's included: 1 waits for nobody."""
+        """Return how many copies a send waits for, the master's included: 1 waits for nobody."""
         store = self._settings.store
         if store.broker_role != "SYNC_MASTER":
             return 1
@@ -44,8 +44,8 @@ class AckRule:
         return wanted
 
     def refusal(self) -> str | None:
-        """Why nothing may be stored now, as the remark of an answer; None: go on. Only groups with an acting master
-        refuse; others store and answer FLUSH_SLAVE_TIMEOUT."""
+        """Return why nothing may be stored now, as the remark of an answer; None if messages may be stored. Only groups
+        with an acting master refuse; others store and answer FLUSH_SLAVE_TIMEOUT."""
         store = self._settings.store
         if store.broker_role != "SYNC_MASTER" or not self._settings.broker.enable_slave_acting_master:
             return None
@@ -62,7 +62,7 @@ class AckRule:
         )
 
     def sentence(self) -> str:
-        """The rule in force, for the log's start-up line."""
+        """Return the rule in force, for the log's start-up line."""
         role, sends = self.role_and_sends()
         return f"{role}: sends {sends}"
 
@@ -98,8 +98,8 @@ class GroupTransfer:
         return sum(map(len, self._lists.values()))
 
     def wait(self, end_offset: int, needed_acks: int, deadline_ms: int, done: Callable[[bool], None]) -> None:
-        """`done(True)` when `needed_acks` (the master's included, so at least 2) are there, `done(False)` at the
-        deadline."""
+        """Wait for slaves: `done(True)` is called when `needed_acks` copies (the master's included, so at least 2)
+        exist, `done(False)` at the deadline."""
         waiting = self._lists.setdefault(needed_acks, deque())
         if waiting:  # in order; who comes with less (slaveTimeout was lowered) waits with who came before
             end_offset = max(end_offset, waiting[-1].end_offset)
@@ -135,7 +135,8 @@ class GroupTransfer:
 
 
 def kth_offset(offsets: Sequence[int], needed_acks: int) -> int:
-    """What `needed_acks` copies have, the master's included; -1 if there are not so many slaves.
+    """Return the offset up to which `needed_acks` copies, the master's included, have the log; -1 if there are not so
+    many slaves.
 
     Args:
         offsets: the slaves' acknowledged offsets, the largest first.

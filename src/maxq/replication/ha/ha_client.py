@@ -42,11 +42,12 @@ class ReplicaRanges(Protocol):
     as_on_master: frozenset[tuple[int, int]]
 
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
-        """Of what the master names: where this log has other bytes, and more than a filler of its own."""
+        """Return those of the master's ranges in which this log has other bytes, and more than a filler of its own."""
         ...
 
     def adopt(self, named: Sequence[FilledRange]) -> None:
-        """The log is a copy of the master's, with its fillers. Blocks if there is anything new; OSError."""
+        """Adopt the master's fillers: the log is a copy of the master's with them. Blocks if there is anything new;
+        raises OSError."""
         ...
 
 
@@ -74,8 +75,8 @@ class ReplicaLog(Protocol):
         ...
 
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
-        """The master's log from `physical_offset` on. Returns the end of the last verified record: what may be
-        acknowledged. ReplicationGapError, ReplicationDamageError, OSError."""
+        """Append the master's log from `physical_offset` on. Returns the end of the last verified record: what may be
+        acknowledged. Raises ReplicationGapError, ReplicationDamageError, OSError."""
         ...
 
     def drop_pending(self) -> None:
@@ -84,19 +85,20 @@ class ReplicaLog(Protocol):
 
 
 class FirstOffset(Protocol):
-    """What a slave without a log reports first (haFullCopy)."""
+    """Chooses what a slave without a log reports first (haFullCopy)."""
 
     async def choose(self) -> int:
-        """Asked before connecting, while the log is empty."""
+        """Return the offset to report; asked before connecting, while the log is empty."""
         ...
 
     def nothing_there(self, reported: int) -> bool:
-        """A heartbeat came while the log is still empty. True: connect again, `choose` will say something else."""
+        """Handle that a heartbeat came while the log is still empty. Returns True to connect again, when `choose` will
+        return another offset."""
         ...
 
 
 class HAClient:
-    """One slave's side. Times are monotonic ms.
+    """The slave's side of a replication link. Times are monotonic ms.
 
     Attributes:
         reported_offset: what was reported last on this connection; -1 without one.
@@ -117,7 +119,8 @@ class HAClient:
         own_port: Callable[[], int],
         broker_name: str,
     ) -> None:
-        """`own_port`: where this broker listens for slaves; `broker_name`: its name, and so its master's."""
+        """`own_port`: the port on which this broker listens for slaves; `broker_name`: its name, which is also its
+        master's."""
         self._log = replica
         self._own_port = own_port
         self._broker_name = broker_name
@@ -283,11 +286,11 @@ class HAClient:
         return encode_report(offset)
 
     def is_silent(self, now_ms: int) -> bool:
-        """Nothing was read for haHousekeepingInterval: the connection is to be closed."""
+        """Return whether nothing was read for haHousekeepingInterval, so that the connection is to be closed."""
         return now_ms - self.last_read_ms > self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
-        """When `heartbeat` or `is_silent` may say something new."""
+        """Return when `heartbeat` or `is_silent` must be asked again."""
         config = self._config()
         silent = self.last_read_ms + config.ha_housekeeping_interval + 1
         return min(silent, self.last_write_ms + config.ha_send_heartbeat_interval)

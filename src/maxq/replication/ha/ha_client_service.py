@@ -22,9 +22,9 @@ _MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedErro
 
 
 class HAClientService:
-    """Connects, keeps the link, connects again: at once after silence or when the master's address changes, else after
-    a tenth of a second, and less and less often, down to once a second, while nobody answers. After bytes that do not
-    fit this log it waits five seconds, but not when it has offered the master what that had lost.
+    """Connects to the master, keeps the link and connects again: at once after silence or when the master's address
+    changes, else after a tenth of a second, and less and less often, down to once a second, while nobody answers.
+    After bytes that do not fit this log it waits five seconds, unless it has offered the master what that had lost.
 
     Attributes:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
@@ -114,7 +114,7 @@ class HAClientService:
             pass
 
     async def _connection_to(self, address: str) -> float:
-        """One connection, from its beginning to its end; seconds to wait before the next."""
+        """Run one connection from its beginning to its end; returns the seconds to wait before the next."""
         host, _, port = address.rpartition(":")
         host = host.strip("[]")
         request_offset = await self.client.request_offset()
@@ -168,7 +168,7 @@ START_OVER = "the log is asked for from elsewhere"
 
 
 class _MasterLink(asyncio.BufferedProtocol):
-    """One connection to the master. Everything that arrived at once is appended and then reported once."""
+    """One connection to the master. Everything that arrives at once is appended and then reported once."""
 
     def __init__(self, client: HAClient, clock: Clock, buffer: memoryview, on_joined: Callable[[], None]) -> None:
         self._client = client

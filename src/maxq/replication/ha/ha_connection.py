@@ -39,7 +39,7 @@ FROM_THE_BEGINNING = 1
 
 
 class HAConnectionState(IntEnum):
-    """HAConnectionState.java; the numbers are the controller protocol's."""
+    """The values of HAConnectionState.java; the numbers are the controller protocol's."""
 
     READY = 0
     HANDSHAKE = 1
@@ -49,7 +49,7 @@ class HAConnectionState(IntEnum):
 
 
 class NamedRanges(Protocol):
-    """The part of FilledRanges that a master tells."""
+    """The part of FilledRanges that a master sends."""
 
     def named(self) -> list[FilledRange]:
         """Returns all ranges, for a slave that joins."""
@@ -81,7 +81,7 @@ class LogSource(Protocol):
 
 
 class HAConnection:
-    """One slave, seen from its master. All times are monotonic ms.
+    """The master's side of a replication link: what it knows of one slave. All times are monotonic ms.
 
     Attributes:
         client_address: the slave's end of the connection, host:port.
@@ -104,7 +104,7 @@ class HAConnection:
         *,
         broker_name: str,
     ) -> None:
-        """`broker_name`: this master's."""
+        """`broker_name`: the name of this master."""
         self._source = source
         self._config = config
         self._broker_name = broker_name
@@ -126,17 +126,19 @@ class HAConnection:
 
     @property
     def host(self) -> str:
-        """The slave's address without its port: its old and its new connection have it in common."""
+        """The slave's address without its port, which its old and its new connection have in common."""
         return self.client_address.rpartition(":")[0]
 
     @property
     def has_shown_record(self) -> bool:
-        """Did the connection begin with the place of a record of this log, as those of MaxQ's slaves do?"""
+        """Return whether the connection began with the position of a record of this log, as connections of MaxQ's
+        slaves do."""
         return self._compares_first
 
     @property
     def copies_tables(self) -> bool:
-        """Is this a MaxQ slave that lives and has this log? It asks for what changes in tables, too, or soon will."""
+        """Return whether this is a living MaxQ slave that has this log. It asks for changes of tables as well, or soon
+        will."""
         return self._is_named and self.replicated_offset >= 0
 
     @property
@@ -149,8 +151,8 @@ class HAConnection:
         return min(self.slave_ack_offset, self.next_offset)
 
     def is_of_maxq(self, offset: int) -> bool:
-        """Is a first report of `offset` one that only MaxQ's slaves say? They want everything there is, or begin with
-        their last record, which this log has; Java's want the last file, or what follows theirs."""
+        """Return whether only a MaxQ slave makes `offset` its first report. MaxQ's slaves want everything there is, or
+        begin with their last record, which this log has; Java's want the last file, or what follows theirs."""
         low = self._source.min_physical_offset
         return offset == FROM_THE_BEGINNING or offset == low > 0 or self._is_joint(offset)
 
@@ -159,7 +161,7 @@ class HAConnection:
         return joint is not None and is_joint(offset, joint)
 
     def on_report(self, offset: int, *, wants_name: bool = False) -> None:
-        """The slave's log has reached `offset`.
+        """Handle the report that the slave's log has reached `offset`.
 
         Args:
             wants_name: the connection began as `encode_request` says.
@@ -202,8 +204,8 @@ class HAConnection:
             self._notice = self._preface(wants_name)
 
     def _preface(self, wants_name: bool) -> bytes:
-        """For a slave that is a MaxQ broker. One that wants everything from the first file on, and says so once, may be
-        a Java broker whose log ends there."""
+        """Return what is sent first to a slave that is a MaxQ broker. A slave that wants everything from the first file
+        on, and reports that once, may be a Java broker whose log ends there."""
         asked = self.slave_request_offset
         self._compares_first = self._is_joint(asked)
         if not self.is_of_maxq(asked):
@@ -227,7 +229,8 @@ class HAConnection:
         log.error("%s", reason)
 
     def next_pieces(self, room: int, now_ms: int) -> list[bytes | memoryview]:
-        """Frames to send now: heads, and slices of the mapped log; none if there is nothing, or nothing allowed.
+        """Return the frames to send now: heads, and slices of the mapped log; none if there is nothing to send, or
+        nothing is allowed.
 
         Args:
             room: about how many bytes the connection can take; at least one frame is given.
@@ -277,7 +280,7 @@ class HAConnection:
         return -(-missing * 1000 // limit) if missing > 0 else 0
 
     def heartbeat(self, now_ms: int) -> bytes:
-        """The heartbeat, if one is due: nothing was written for haSendHeartbeatInterval."""
+        """Return the heartbeat if one is due because nothing was written for haSendHeartbeatInterval."""
         if self.next_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
             return b""
         self.last_write_ms = now_ms
@@ -285,7 +288,7 @@ class HAConnection:
         return HEAD.pack(self.next_offset, 0)
 
     def is_silent(self, now_ms: int) -> bool:
-        """Nothing was read for haHousekeepingInterval: the connection is to be closed."""
+        """Return whether nothing was read for haHousekeepingInterval, so that the connection is to be closed."""
         return self.is_too_long(now_ms - self.last_read_ms)
 
     def is_too_long(self, milliseconds: int) -> bool:
@@ -293,11 +296,12 @@ class HAConnection:
         return milliseconds > self._config().ha_housekeeping_interval
 
     def is_read(self, taken: int) -> bool:
-        """Are `taken` bytes as much as a slave takes at least within haHousekeepingInterval while more waits for it?"""
+        """Return whether `taken` bytes are as much as a slave takes at least within haHousekeepingInterval while more
+        waits for it."""
         return taken * 1000 >= LEAST_BYTES_A_SECOND * self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
-        """When `heartbeat` or `is_silent` may say something new."""
+        """Return when `heartbeat` or `is_silent` must be asked again."""
         config = self._config()
         silent = self.last_read_ms + config.ha_housekeeping_interval + 1
         if self.next_offset < 0:

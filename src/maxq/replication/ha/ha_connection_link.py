@@ -38,8 +38,8 @@ class HAConnectionLink(asyncio.Protocol):
         on_offer: Callable[["HAConnectionLink", int], None],
         on_closed: Callable[["HAConnectionLink"], None],
     ) -> None:
-        """`admits` says whether a new connection may stay; one that may not is closed, and no other function hears of
-        it."""
+        """`admits` returns whether a new connection may stay; one that may not is closed, and no other function hears
+        of it."""
         self._admits = admits
         self._is_admitted = False
         self._make_connection = make_connection
@@ -111,7 +111,8 @@ class HAConnectionLink(asyncio.Protocol):
             self.close(str(error))
 
     def _is_half(self, data: bytes) -> bool:
-        """Is this only a part of what a MaxQ slave says first? A network may cut it. Then it is kept."""
+        """Return whether this is only a part of a MaxQ slave's first message, which a network may cut. It is kept until
+        the rest arrives."""
         first = self._first + data
         if self.connection.slave_request_offset >= 0 or len(first) >= 2 * REPORT.size or not data:
             return False

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 
 class HAService:
-    """See the module. Implements `ReplicaAcks` of the broker's acknowledgement.
+    """Replicates the log to slaves and from a master; see the module's text. Implements `ReplicaAcks` of the broker's
+    acknowledgement.
 
     Attributes:
         port: where it listens; 0 before `start`.
@@ -114,13 +115,12 @@ class HAService:
             _settle(future, False)
 
     async def change_to_master(self) -> None:
-        """This broker is master from now on: the link to the master ends, slaves keep theirs. Change brokerRole
-        after it."""
+        """Become master: the link to the master ends, and slaves keep theirs. Change brokerRole after it."""
         await self.client.shutdown()
 
     def change_to_slave(self, master_address: str) -> None:
-        """This broker is slave from now on: its slaves connect anew, no sender waits any more. Change brokerRole
-        before it.
+        """Become slave: this broker's slaves connect again, and no sender waits any longer. Change brokerRole before
+        it.
 
         Args:
             master_address: host:port of the master's HA port; empty: wait for `update_master_ha_address`.
@@ -131,13 +131,13 @@ class HAService:
         self.client.start()
 
     def update_master_ha_address(self, address: str) -> None:
-        """What the name server or the master says about the master's HA address, host:port. Empty: there is no
-        master. If haMasterAddress is given, that is taken instead of any address."""
+        """Set the master's HA address, host:port, as the name server or the master says it; empty: there is no master.
+        If haMasterAddress is set, it is used instead of any address."""
         self.client.set_master_address(self._config().ha_master_address or address if address else "")
 
     def set_joined_listener(self, listener: Callable[[], None]) -> None:
-        """`listener` is called each time this slave and its master have found on a new connection that their logs are
-        one."""
+        """Set the listener that is called each time this slave and its master have found on a new connection that their
+        logs agree."""
         self._on_joined = listener
 
     def set_offer_listener(self, listener: Callable[[str], Coroutine[None, None, bool]]) -> None:
@@ -146,7 +146,8 @@ class HAService:
         self._on_offer = listener
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
-        """`callback(name, error)` is told when a task ends by an error: the process should stop."""
+        """Set the callback that is called as `callback(name, error)` when a task ends by an error. The process should
+        then stop."""
         self.client.on_failed = callback
 
     # --- slaves ---
@@ -161,7 +162,7 @@ class HAService:
         return len(self._links)
 
     def copied_by_all(self) -> int | None:
-        """Physical offset below which every connected slave has the log; None: no slave is connected."""
+        """Return the physical offset below which every connected slave has the log; None if no slave is connected."""
         return min((connection.slave_ack_offset for connection in self.connections), default=None)
 
     @property
@@ -174,8 +175,9 @@ class HAService:
         return f"haListenPort {self.port}"
 
     def _admits(self, transport: asyncio.BaseTransport) -> bool:
-        """May this connection stay? Not one from an address that peerAddresses does not list, nor one whose descriptor
-        is above highestDescriptor: the rest is for the store's files, without which the broker ends."""
+        """Return whether this connection may stay. It may not if peerAddresses does not list its address, or if its
+        descriptor is above highestDescriptor: the others are for the store's files, without which the broker
+        ends."""
         peer, own = transport.get_extra_info("peername") or ("", 0), transport.get_extra_info("socket")
         highest = self._settings.server.highest_descriptor
         if highest and own is not None and own.fileno() > highest:
@@ -255,13 +257,14 @@ class HAService:
             link.close("what it offered was looked at")
 
     def notify_transfer_some(self, offset: int) -> None:
-        """Some slave has everything below `offset`: raise push2SlaveMaxOffset, let senders go whose number is full."""
+        """Note that some slave has everything below `offset`: raise push2SlaveMaxOffset, and answer senders that have
+        enough copies."""
         self.push2_slave_max_offset = max(self.push2_slave_max_offset, offset)
         if len(self._group_transfer):
             self._group_transfer.on_acknowledged(self._acknowledged())
 
     def _acknowledged(self) -> list[int]:
-        """What the slaves have, the largest first; two connections that may be one slave's count once."""
+        """Return what the slaves have, the largest first; two connections that may be one slave's count once."""
         links = self._links
         if self._began_at:
             partial = self._partial_hosts()
@@ -276,20 +279,21 @@ class HAService:
         return offsets
 
     def _partial_hosts(self) -> set[str]:
-        """Slaves that began with the last file while senders waited who still do: their log may begin behind what
-        these wait for. They count again when those have their answers, after slaveTimeout at the latest."""
+        """Return the slaves that began with the last file while senders waited who still do: their logs may begin
+        behind what these wait for. They count again when those senders have their answers, after slaveTimeout at the
+        latest."""
         first = self._group_transfer.first_end_offset()
         self._began_at = {host: at for host, at in self._began_at.items() if first is not None and first <= at}
         return set(self._began_at)
 
     @property
     def table_copies(self) -> int:
-        """How many slaves live that copy this broker's tables, too: MaxQ's whose logs have joined; two connections that
-        may be one slave's count once."""
+        """Return how many living slaves copy this broker's tables as well: MaxQ's whose logs have joined; two
+        connections that may be one slave's count once."""
         return sum(connection.copies_tables and connection.is_distinct for connection in self.connections)
 
     def in_sync_replicas_num(self, master_offset: int) -> int:
-        """This broker and the slaves that are less than haMaxGapNotInSync behind."""
+        """Count this broker and the slaves that are less than haMaxGapNotInSync behind."""
         return 1 + sum(connection.is_in_sync(master_offset) for connection in self.connections)
 
     def _in_sync(self) -> int:
@@ -298,20 +302,20 @@ class HAService:
     # --- senders ---
 
     def needed_acks(self) -> int:
-        """Number of copies, this broker's included, that a send waits for under the present settings."""
+        """Return the number of copies, this broker's included, for which a send waits under the present settings."""
         return self._rule.needed_acks()
 
     def rule(self) -> str:
-        """What sends wait for, in a sentence."""
+        """Return in a sentence what sends wait for."""
         return self._rule.sentence()
 
     def facts(self) -> dict[str, str]:
-        """The same as the facts `role` and `sends` of what a broker prints when it is ready."""
+        """Return the facts `role` and `sends` of what a broker prints when it is ready."""
         role, sends = self._rule.role_and_sends()
         return {"role": role, "sends": sends}
 
     def refusal(self) -> str | None:
-        """Why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None: go on."""
+        """Return why nothing may be stored now (IN_SYNC_REPLICAS_NOT_ENOUGH); None if messages may be stored."""
         return self._rule.refusal()
 
     def asks(self) -> bool:
@@ -352,8 +356,8 @@ class HAService:
 
     @property
     def joins_master(self) -> bool:
-        """Is this slave's log, as far as it goes, the log of the master it is connected to? An empty log is part of any
-        other. False without a connection: the master may come back with another log."""
+        """Return whether this slave's log, as far as it goes, is the log of the connected master. An empty log is part
+        of any other. False without a connection, because the master may come back with another log."""
         return self.client.client.is_joined or self._store.last_record_offset < 0
 
     def _joined(self) -> None:
@@ -387,7 +391,7 @@ class HAService:
     # --- facts ---
 
     def runtime_info(self) -> HARuntimeInfo:
-        """The answer of GET_BROKER_HA_STATUS (907)."""
+        """Return the answer of GET_BROKER_HA_STATUS (907)."""
         master_offset = self._store.max_physical_offset
         if self._config().broker_role == "SLAVE":
             return HARuntimeInfo(ha_client_runtime_info=self._client_info())
@@ -427,5 +431,5 @@ def _settle(future: "asyncio.Future[bool]", outcome: bool) -> None:
 
 
 def _goes_on_without(name: str, error: BaseException) -> None:
-    """The slave offers it again."""
+    """Ignore the failure, because the slave offers the range again."""
     log.critical("%s failed", name, exc_info=error)

@@ -24,7 +24,7 @@ _FRAME_MAX = 1 << 30
 
 
 async def fetch_log(address: str, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the log of the master whose HA port is `address`.
+    """Fetch the bytes [start, end) of the log of the master whose HA port is `address`.
 
     Args:
         address: host:port.

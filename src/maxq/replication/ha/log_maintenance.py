@@ -35,7 +35,7 @@ class LogMaintenance:
         master_address: Callable[[], str],
         fetch: FetchLog = fetch_log,
     ) -> None:
-        """`master_address`: host:port of the master's HA port; empty while there is none."""
+        """`master_address` returns host:port of the master's HA port; empty while there is none."""
         self._store = store
         self._one_at_a_time = asyncio.Lock()
         self._sealed: asyncio.Task[None] | None = None
@@ -69,7 +69,8 @@ class LogMaintenance:
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
 
     async def offered(self, address: str) -> bool:
-        """A slave whose HA port is `address` has what this master's starts have filled. Is some of it here again?"""
+        """Take back what this master's starts have filled from a slave that has it, whose HA port is `address`. Returns
+        whether some of it was restored."""
         async with self._one_at_a_time:
             try:
                 return await self.repair.take_back(address) > 0
@@ -106,7 +107,7 @@ class LogMaintenance:
             pass
 
     def runtime_info(self) -> dict[str, str]:
-        """Keys of GET_BROKER_RUNTIME_INFO (28)."""
+        """Return keys of GET_BROKER_RUNTIME_INFO (28)."""
         return {
             "scrubPasses": str(self.scrub.passes),
             "scrubCheckedBytes": str(self.scrub.checked_bytes),

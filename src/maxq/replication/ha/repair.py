@@ -46,7 +46,7 @@ FetchLog = Callable[[str, int, int], Awaitable[bytes]]
 
 
 class LogRepair:
-    """Repairs ranges of one store's log, one after the other.
+    """Repairs damaged ranges of one store's log, one after the other.
 
     Attributes:
         repaired, repaired_bytes: ranges, and bytes of them, that are right again.
@@ -60,7 +60,7 @@ class LogRepair:
         master_address: Callable[[], str],
         fetch: FetchLog,
     ) -> None:
-        """`master_address`: host:port of the master's HA port; empty if there is none."""
+        """`master_address` returns host:port of the master's HA port; empty if there is none."""
         self._store = store
         self._config = config
         self._master_address = master_address
@@ -133,15 +133,16 @@ class LogRepair:
             stop = min(end, start + _CHUNK)
 
     async def _settle(self, end: int) -> None:
-        """To ask the master from an offset is to acknowledge what lies below, a second time for this slave; a master
-        that counts connections could take it for another slave's word. So wait until no sender waits for that."""
+        """Wait until no sender waits for an acknowledgement up to `end`. To ask the master from an offset is to
+        acknowledge what lies below, a second time for this slave; a master that counts connections could take it for
+        another slave's."""
         if end > self._settled_offset:
             offset = self._store.max_physical_offset
             await asyncio.sleep(2 * self._config().slave_timeout / 1000)
             self._settled_offset = offset
 
     def _verified(self, data: bytes, start: int, end: int) -> int:
-        """How many bytes from the front of `data`, the log from `start` on, are whole records. Blocks.
+        """Return how many bytes at the front of `data`, the log from `start` on, are whole records. Blocks.
 
         Returns:
             0 if more is needed to tell.
@@ -257,7 +258,8 @@ class LogRepair:
 
     @property
     def sealed_left(self) -> int:
-        """Fillers in this log where the master may have more, and what is back without places in the queues."""
+        """Return the number of fillers in this log where the master may have more, and of restored ranges without queue
+        offsets."""
         filled = self._store.filled_ranges
         return len(set(filled.still_filled()) - filled.as_on_master) + len(self._unplaced())
 

@@ -38,7 +38,7 @@ class ScrubService:
     def __init__(
         self, store: MessageStore, clock: Clock, config: Callable[[], MessageStoreConfig], on_damage: OnDamage
     ) -> None:
-        """`on_damage` says whether the range is right again."""
+        """`on_damage` returns whether the range was repaired."""
         self._store = store
         self._clock = clock
         self._config = config
@@ -64,7 +64,7 @@ class ScrubService:
             await asyncio.gather(task, return_exceptions=True)
 
     def config_changed(self) -> None:
-        """Settings were changed: scrubEnable may be one of them."""
+        """Handle a change of settings, of which scrubEnable may be one."""
         self._changed.set()
 
     async def _run(self) -> None:
@@ -87,7 +87,7 @@ class ScrubService:
             pass
 
     async def check_all(self) -> list[DamagedRange]:
-        """One pass over the log; stops early if scrubEnable is switched off.
+        """Check the whole log once; stops early if scrubEnable is switched off.
 
         Returns:
             The damage met that was not repaired.

@@ -6,7 +6,7 @@ from maxq.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """What the core is told once.
+    """Settings of the core.
 
     Attributes:
         peers: ids of all members, this one's among them.
@@ -53,20 +53,22 @@ class RaftConfig:
 
     @property
     def quorum(self) -> int:
-        """Members of a majority."""
+        """Return the number of members of a majority."""
         return len(self.peers) // 2 + 1
 
     @property
     def others(self) -> tuple[str, ...]:
-        """All members but this one."""
+        """Return all members except this one."""
         return tuple(peer for peer in self.peers if peer != self.self_id)
 
     @property
     def election_timeout_ms(self) -> int:
-        """Without heart-beats from one of ours, or answers to them, for so long: no leader any more."""
+        """Return for how many ms a member waits for heart-beats, or for answers to them, before there is no leader for
+        it."""
         return self.heart_beat_time_interval_ms * self.max_heart_beat_leak
 
     @property
     def lease_ms(self) -> int:
-        """For so long after a round of heart-beats that a quorum answered a leader takes appends and reads (S13)."""
+        """Return for how many ms after a round of heart-beats that a quorum answered a leader takes appends and reads
+        (S13)."""
         return self.election_timeout_ms * 3 // 4

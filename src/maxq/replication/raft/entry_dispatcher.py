@@ -35,7 +35,7 @@ _LAG_ENTRIES: Final = 1000
 
 
 class DispatcherState(Enum):
-    """What is being found out or sent."""
+    """Whether logs are being compared or entries sent."""
 
     WAIT = "WAIT"  # for the first heart-beat that the follower answers
     COMPARE = "COMPARE"
@@ -44,7 +44,7 @@ class DispatcherState(Enum):
 
 
 class EntryDispatcher:
-    """One follower, one term of leadership.
+    """Sends entries to one follower, for one term of leadership.
 
     Args:
         contact: what heart-beats say of the follower.
@@ -133,7 +133,8 @@ class EntryDispatcher:
         self._asked = self._push(kind, (self._ledger.entry(index),), None, now)
 
     def _compared(self, reply: PushReply, now: int) -> None:
-        """Java's rules, with a search between what is known equal and what is known different."""
+        """Handle the answer to a comparison by Java's rules, with a search between what is known to be equal and what
+        is known to differ."""
         index, follower_end = self._compare_index, reply.end_index
         begin, end = self._ledger.begin_index, self._ledger.end_index
         if follower_end < self._acks.mark(self.peer):
@@ -160,7 +161,7 @@ class EntryDispatcher:
         self.pump(now)
 
     def _next_comparison(self, low: int, high: int, begin: int) -> None:
-        """Both logs have low..high; what is below low is known equal."""
+        """Return the next index to compare. Both logs have low..high; what is below low is known to be equal."""
         if self._different >= 0:
             high = min(high, self._different - 1)
         if low > high:
@@ -208,14 +209,15 @@ class EntryDispatcher:
             self._push(PushType.COMMIT, (), None, now)
 
     def _commit_due(self) -> int:
-        """The commit point is told again from time to time: a follower that was restarted so quickly that nobody
-        noticed has forgotten it. A Java member is told nothing sooner."""
+        """Return when to send the commit point again: a follower that was restarted so quickly that nobody noticed has
+        forgotten it. A Java member is told nothing sooner."""
         if self._contact.maxq is not None and self._commit_sent < self._state.committed_index:
             return self._last_push_ms + self._config.commit_interval_ms
         return self._last_push_ms + self._config.commit_again_interval_ms
 
     def _is_over_quota(self, now: int) -> bool:
-        """Has a follower far behind had its share of this second? (peerPushThrottlePoint, peerPushQuota)"""
+        """Return whether a follower far behind has had its share of this second (peerPushThrottlePoint,
+        peerPushQuota)."""
         ledger = self._ledger
         if ledger.end_index - self.write_index < _LAG_ENTRIES:
             return False

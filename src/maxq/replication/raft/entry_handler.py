@@ -36,7 +36,7 @@ class _Buffered(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A SUCCESS that is answered when the log is durable up to `until`."""
+    """A SUCCESS that is sent when the log is durable up to `until`."""
 
     until: int
     token: object
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class EntryHandler:
-    """Of one member; what it knows is of one leader in one term."""
+    """Handles pushed entries at one member; what it knows concerns one leader in one term."""
 
     def __init__(self, state: MemberState) -> None:
         self.matched_index = -1
@@ -64,8 +64,8 @@ class EntryHandler:
         return min(buffered.overdue_ms for buffered in self._buffer.values())
 
     def leader_changed(self) -> None:
-        """Another leader, another term, or none: its predecessor hears so, and nothing is known of its log, unless it
-        is the one of before in the same term."""
+        """Handle a change of leader or term. The former leader is answered so, and nothing is known of the new one's
+        log, unless it is the same leader in the same term."""
         code = DLedgerResponseCode.EXPIRED_TERM
         for waiting in self._waiting:
             self._refuse(waiting.token, waiting.request, code)
@@ -84,7 +84,7 @@ class EntryHandler:
             self._leader_commit = -1
 
     def push(self, token: object, request: PushRequest, now: int) -> None:
-        """A push of the leader that this member follows, in its term."""
+        """Handle a push of the leader that this member follows, in its term."""
         self._leader_commit = max(self._leader_commit, request.commit_index)
         if request.type is PushType.COMMIT:
             is_unknown = self.matched_index < 0 <= request.commit_index and self._state.leader_is_maxq
@@ -102,7 +102,8 @@ class EntryHandler:
         self.advance()
 
     def advance(self) -> None:
-        """The log is durable further on, or the leader's commit point is: commit, and say what can be said."""
+        """Commit and answer what is possible, because the log is durable further on or the leader's commit point has
+        moved."""
         ledger, state = self._ledger, self._state
         index = min(self._leader_commit, self.matched_index, ledger.durable_index)
         if index >= ledger.begin_index:  # not before the first entry of a log that has just begun anew
@@ -118,7 +119,7 @@ class EntryHandler:
                     self._answer(waiting.token, waiting.request, _SUCCESS)
 
     def tick(self, now: int) -> None:
-        """Pushes that wait too long for those before them: the leader must compare."""
+        """Answer pushes that wait too long for those before them: the leader must compare."""
         for first in [first for first, buffered in self._buffer.items() if buffered.overdue_ms <= now]:
             buffered = self._buffer.pop(first)
             self._answer(buffered.token, buffered.request, _INCONSISTENT)
@@ -126,8 +127,8 @@ class EntryHandler:
     # --- amnesia (S10) ---
 
     def _sayable(self) -> int:
-        """Up to here a 200 may be said. Who has forgotten something says nothing by which a leader could count it:
-        only what is committed without it."""
+        """Return up to which entry success may be answered. A member that has forgotten something answers nothing by
+        which a leader could count it: only what is committed without it."""
         durable = self._ledger.durable_index
         return min(durable, self._leader_commit) if self._state.is_amnesiac else durable
 
@@ -138,7 +139,7 @@ class EntryHandler:
         return end
 
     def _remember(self) -> None:
-        """What was forgotten is here again when the log was matched with a leader's up to there and that leader has
+        """End the amnesia when the log was matched with a leader's up to the forgotten entries, and that leader has
         committed an entry of its own term without this member's help."""
         ledger, committed = self._ledger, self._state.committed_index
         if (
@@ -175,7 +176,7 @@ class EntryHandler:
             self._append(buffered.token, buffered.request)
 
     def _append(self, token: object, request: PushRequest) -> None:
-        """A push that begins within what is known to be the leader's log, or right behind it."""
+        """Append the entries of a push that begins within what is known to be the leader's log, or right behind it."""
         last = request.last_index
         if last > self.matched_index:
             code = self._write(request)
@@ -258,8 +259,8 @@ class EntryHandler:
         return _SUCCESS
 
     def _freeze_if_committed(self, entry: DLedgerEntry) -> None:
-        """S8: the leader has another entry where one is committed here. One of the two logs is wrong, and nobody here
-        can know which: give neither vote nor candidacy, and call the operator."""
+        """Stop voting and standing if the leader has another entry where one is committed here (S8). One of the two
+        logs is wrong, and nobody here can know which: the operator is alarmed."""
         state, ledger = self._state, self._ledger
         is_committed = ledger.begin_index <= entry.index <= min(ledger.end_index, state.committed_index)
         if is_committed and not self._has(entry) and not state.frozen:
@@ -282,7 +283,7 @@ class EntryHandler:
         self._state.outbox.answer(token, self.reply(request, code, self._state.term))
 
     def reply(self, request: PushRequest, code: DLedgerResponseCode, term: int) -> PushReply:
-        """The answer to a push, with the bounds of this log."""
+        """Make the answer to a push, with the bounds of this log."""
         return PushReply(
             group=self._config.group, term=term, code=code,
             index=request.first_index if request.count else None, count=request.count,
@@ -291,7 +292,7 @@ class EntryHandler:
 
 
 def _no_room(error: OSError) -> DLedgerResponseCode:
-    """A disk without room is not a broken one: the leader tries again later.
+    """Return the code for a disk without room, which is not a broken one: the leader tries again later.
 
     Raises:
         OSError: it is another error.
@@ -302,7 +303,7 @@ def _no_room(error: OSError) -> DLedgerResponseCode:
 
 
 def _runs_of(entries: Sequence[DLedgerEntry]) -> list[EntryRun]:
-    """A Java leader's entries as runs: they may lie in several data files, with filler between."""
+    """Group a Java leader's entries into runs: they may lie in several data files, with filler between."""
     pieces: list[list[bytes]] = []
     position = -1
     for entry in entries:

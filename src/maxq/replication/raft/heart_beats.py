@@ -23,7 +23,7 @@ _NEVER: Final = -(1 << 62)
 
 
 class PeerContact:
-    """What heart-beats say of one member in the current term.
+    """What heart-beats tell of one member in the current term.
 
     Attributes:
         is_in_term: it answered one with 200.
@@ -54,7 +54,7 @@ class _Read(NamedTuple):
 
 
 class HeartBeats:
-    """Of one term of leadership.
+    """Sends heart-beats in one term of leadership.
 
     Args:
         on_in_term: called with peer and now when a member is in this term for the first time, or again after it was
@@ -85,7 +85,7 @@ class HeartBeats:
         return self._next_tick
 
     def _contacts_changed(self) -> None:
-        """What is asked with every message and changes with heart-beats only."""
+        """Recompute what is asked with every message and changes with heart-beats only."""
         needed = self._config.quorum - 1
         due = min((contact.next_ms for contact in self.contacts.values()), default=1 << 62)
         if needed:
@@ -101,19 +101,19 @@ class HeartBeats:
         return now if self._quorum_heard_ms < 0 else self._quorum_heard_ms
 
     def has_lease(self, now: int) -> bool:
-        """Did a quorum answer so recently that this leader may take appends and reads? None of those who did elects
-        another one before that is over."""
+        """Return whether a quorum answered so recently that this leader may take appends and reads. None of those who
+        answered elects another leader before that is over."""
         return self._config.quorum == 1 or now <= self._quorum_vouched_ms + self._config.lease_ms
 
     def lost(self, peer: str, now: int) -> None:
-        """The connection with `peer` broke: its answers of before say nothing of what it does now."""
+        """Forget the answers of `peer`, because its connection broke: they tell nothing of what it does now."""
         contact = self.contacts[peer]
         contact.vouched_sent_ms = _NEVER
         contact.next_ms = min(contact.next_ms, now)
         self._contacts_changed()
 
     def is_live(self, peer: str, now: int) -> bool:
-        """Does `peer` follow, and was it heard within the election time-out?"""
+        """Return whether `peer` follows and was heard within the election time-out."""
         contact = self.contacts[peer]
         return contact.is_in_term and now - contact.heard_sent_ms <= self._config.election_timeout_ms
 
@@ -130,7 +130,7 @@ class HeartBeats:
         self._contacts_changed()
 
     def read(self, token: object, now: int) -> None:
-        """A linearizable read begins. Reads that come while a round is on its way share the next one."""
+        """Begin a linearizable read. Reads that arrive while a round is under way share the next one."""
         self._reads.append(_Read(token, self._round + 1))
         if len(self._reads) == 1:
             self._start_round(now)

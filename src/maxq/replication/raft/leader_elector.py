@@ -97,12 +97,12 @@ class LeaderElector:
             self._begin(is_probe=True, now=now)
 
     def leader_lost(self, now: int) -> None:
-        """The leader is silent, or its connection broke: stand soon, not all at once."""
+        """Prepare to stand, because the leader is silent or its connection broke: soon, but not all members at once."""
         self._state.step_down(self._state.term, now)
         self._next_vote_ms = now + self._soon()
 
     def stand_at_once(self, now: int) -> None:
-        """The leader hands over: no probe (leadership transfer)."""
+        """Stand without a probe, because the leader hands over (leadership transfer)."""
         self._enter_term(now, is_transfer=True)
 
     def role_changed(self, now: int) -> None:
@@ -114,8 +114,8 @@ class LeaderElector:
             self._patience_ms = self._config.max_vote_interval_ms
 
     def term_stored(self, state: HardState, now: int) -> None:
-        """A vote is durable. The own one: the others are asked now; with one member that is the election. Another's:
-        it gets time to win."""
+        """Continue when a vote is durable. After its own vote this member asks the others; in a group of one that is
+        the election. After a vote for another it gives that member time to win."""
         round_ = self._round
         if round_ is None or round_.is_probe:
             self._next_vote_ms = max(self._next_vote_ms, now + self._back_off())
@@ -246,12 +246,12 @@ class LeaderElector:
             self._conclude(round_, now)
 
     def _followers(self, round_: _Round) -> int:
-        """How many others would follow this member."""
+        """Return how many others would follow this member."""
         return sum(result in _WOULD_FOLLOW for result in round_.results.values())
 
     def _is_probe_won(self, round_: _Round, now: int) -> bool:
-        """Would enough members follow? With an empty log all are waited for, so that the group can be founded: a
-        member without anything would refuse its vote else."""
+        """Return whether enough members would follow. With an empty log all are waited for, so that the group can be
+        founded: a member without anything would otherwise refuse its vote."""
         followers, others = self._followers(round_), len(self._config.others)
         if self._ledger.end_index >= 0:
             return 1 + followers >= self._config.quorum

@@ -40,7 +40,8 @@ REFUSALS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _HandingOver:
-    """This leader wants `transferee` to lead. `token`: who asked; None: the preference."""
+    """This leader is transferring the leadership to `transferee`. `token`: of the request; None: it was not requested,
+    but follows from the preference."""
 
     transferee: str
     term: int
@@ -63,7 +64,7 @@ class _Taking:
 
 
 class LeadershipTransfer:
-    """The transfer of the leadership, both sides of it, for one member."""
+    """Transfers the leadership; both sides of it, for one member."""
 
     def __init__(self, state: MemberState, elector: LeaderElector, now: int) -> None:
         self._state = state
@@ -104,7 +105,7 @@ class LeadershipTransfer:
         self._look_ms = now + _LOOK_INTERVAL_MS
 
     def request(self, token: object, request: TransferRequest, now: int) -> None:
-        """An operator's or a leader's LEADERSHIP_TRANSFER."""
+        """Handle a LEADERSHIP_TRANSFER of an operator or a leader."""
         refusal = self._state.check(request)
         if refusal is not None:
             self._answer(token, request, refusal)
@@ -131,7 +132,7 @@ class LeadershipTransfer:
                 self._succeed(now)
 
     def log_grew(self, now: int) -> None:
-        """Entries came: does this member have what the leader has?"""
+        """Check, after entries came, whether this member has what the leader has."""
         taking = self._taking
         if taking is None or self._state.role is not Role.FOLLOWER or self._state.term != taking.request.term:
             return

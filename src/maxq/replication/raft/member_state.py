@@ -19,7 +19,7 @@ from maxq.replication.raft.outputs import Alarm, Commit, Role
 
 
 class MemberState:
-    """One member's standing.
+    """Role, term, vote and commit point of one member.
 
     Attributes:
         role, term, voted_for, leader_id: as in Java. `leader_id` is None for a candidate.
@@ -60,8 +60,9 @@ class MemberState:
 
     @property
     def is_new(self) -> bool:
-        """Has this member neither an entry nor ever given a vote? Then the group is new, or this member's disk was
-        replaced, and it cannot know which. It takes part in an election only if the log of every member is empty."""
+        """Return whether this member has no entry and has never given a vote. Then the group is new, or this member's
+        disk was replaced, and it cannot know which. It takes part in an election only if the log of every member is
+        empty."""
         return self.ledger.amnesiac_until == 0 and self.ledger.end_index < 0
 
     @property
@@ -70,15 +71,15 @@ class MemberState:
         return not self.frozen and (not self.is_amnesiac or self.is_new)
 
     def may_vote_for(self, request: VoteRequest) -> bool:
-        """May this member vote for the candidate? A member without anything votes only where every member of the group
-        is known to have an empty log: of those that are away one may have what was acknowledged."""
+        """Return whether this member may vote for the candidate. A member without anything votes only if every member
+        of the group is known to have an empty log: of those that are away one may have what was acknowledged."""
         if not self.is_new:
             return self.may_elect
         return self.may_elect and request.ledger_end_index < 0 and (request.is_pre_vote or request.is_founding)
 
     def begin_electing(self) -> bool:
-        """Before a vote, also the own one: a new member is one of the founders of the group from now on, durably.
-        False: its disk has no room to note it."""
+        """Note durably, before a vote of its own or for another, that a new member is one of the group's founders.
+        Returns False if the disk has no room for the note."""
         if self.is_new:
             try:
                 self.ledger.remembered()
@@ -130,19 +131,19 @@ class MemberState:
             self._change(Role.CANDIDATE, None, now)
 
     def step_down(self, term: int, now: int) -> None:
-        """Be a candidate in `term`, the own one or a later one, without a leader."""
+        """Become a candidate in `term`, its own or a later one, without a leader."""
         self._adopt(term)
         self._change(Role.CANDIDATE, None, now)
 
     def follow(self, leader_id: str, term: int, now: int) -> None:
-        """Be a follower of `leader_id` in `term`, the own one or a later one."""
+        """Become a follower of `leader_id` in `term`, its own or a later one."""
         self._adopt(term)
         self.leader_heard_ms = now
         self.elects_from_ms = min(self.elects_from_ms, now)
         self._change(Role.FOLLOWER, leader_id, now)
 
     def lead(self, now: int) -> None:
-        """Be the leader of the term that this member stood for."""
+        """Become the leader of the term in which this member stood."""
         assert self._entered_term == self.term and self.voted_for == self.config.self_id, (
             f"{self.config.self_id} would lead term {self.term}, which it did not enter"
         )

@@ -55,7 +55,7 @@ class _Leading:
         self.dispatchers[peer].start(now)
 
     def _committed(self) -> int:
-        """For reads: -1 until an entry of this term is committed."""
+        """Return the commit point for reads: -1 until an entry of this term is committed."""
         committed = self._state.committed_index
         return committed if committed >= self.acks.first_index else -1
 
@@ -101,23 +101,23 @@ class RaftNode:
 
     @property
     def committed_index(self) -> int:
-        """Up to here everything is committed, as far as it knows."""
+        """The index up to which everything is committed, as far as this member knows."""
         return self._state.committed_index
 
     @property
     def retain_index(self) -> int:
-        """What lies behind this entry is still needed by a follower that is alive, or not committed (S17)."""
+        """Index of the entry behind which everything is still needed by a living follower, or not committed (S17)."""
         if self._leading is None:
             return self._state.committed_index
         live = [self._leading.acks.mark(peer) for peer in self._config.others if self._is_live(peer)]
         return min([self._state.committed_index, *live])
 
     def mark(self, peer: str) -> int:
-        """The highest entry that a leader knows `peer` to have; -1 if this member does not lead."""
+        """Return the highest entry that a leader knows `peer` to have; -1 if this member does not lead."""
         return -1 if self._leading is None else self._leading.acks.mark(peer)
 
     def status(self) -> dict[str, str]:
-        """What an operator asks for (the extra key of METADATA)."""
+        """Return the state for operators (the extra key of METADATA)."""
         state, ledger = self._state, self._ledger
         status = {
             "role": state.role.value, "term": str(state.term), "leaderId": state.leader_id or "",
@@ -138,15 +138,16 @@ class RaftNode:
         return status
 
     def promise_refusal(self, now: int) -> DLedgerResponseCode | None:
-        """Why this member may not speak as the leader now; None if it may. Its lease says so: by the rules of its own
-        members nobody else can have been elected before that is over, unless the leadership is being handed over."""
+        """Return why this member may not act as the leader now; None if it may. Its lease decides: by the rules of its
+        own members nobody else can have been elected before the lease is over, unless the leadership is being handed
+        over."""
         leading = self._leading
         if leading is None or not leading.beats.has_lease(now):
             return DLedgerResponseCode.NOT_LEADER
         return DLedgerResponseCode.LEADER_TRANSFERRING if self._transfer.transferee is not None else None
 
     def append_refusal(self, now: int) -> DLedgerResponseCode | None:
-        """Why a client's append cannot be taken now; None if it can."""
+        """Return why a client's append cannot be taken now; None if it can."""
         state, refusal = self._state, self.promise_refusal(now)
         if refusal is not None:
             return refusal
@@ -157,7 +158,7 @@ class RaftNode:
     # --- inputs ---
 
     def request(self, token: object, message: Request, now: int) -> None:
-        """A peer's request, or an operator's LEADERSHIP_TRANSFER; Answer(token, …) exactly once."""
+        """Handle a peer's request, or an operator's LEADERSHIP_TRANSFER; Answer(token, …) follows exactly once."""
         self._now = now
         if isinstance(message, PushRequest):
             self._push(token, message, now)
@@ -172,7 +173,7 @@ class RaftNode:
             self._outbox.answer(token, PullReply(group=self._config.group, code=DLedgerResponseCode.UNSUPPORTED))
 
     def reply(self, request_id: int, reply: Reply | None, now: int) -> None:
-        """The answer to a SendRequest; None: there will be none."""
+        """Handle the answer to a SendRequest; None: there will be none."""
         self._now = now
         self._outbox.replied(request_id, reply, now)
 
@@ -189,7 +190,7 @@ class RaftNode:
                 dispatcher.pump(now)
 
     def next_tick(self) -> int:
-        """When `tick` must be called at the latest."""
+        """Return when `tick` must be called at the latest."""
         due = min(self._elector.next_tick, self._handler.next_tick, self._transfer.next_tick)
         if self._leading is not None:
             due = min(due, self._leading.beats.next_tick)
@@ -198,7 +199,7 @@ class RaftNode:
         return due
 
     def appended(self, first: int, last: int, now: int) -> None:
-        """The leader's store has taken entries first..last; pushed at once, while they are being flushed."""
+        """Push entries first..last, which the leader's store has taken, while they are being flushed."""
         self._now = now
         if self._leading is not None:
             for dispatcher in self._leading.dispatchers.values():
@@ -206,7 +207,7 @@ class RaftNode:
             self.count_acks(now)
 
     def durable(self, index: int, now: int) -> None:
-        """This member's log outlives a loss of power up to `index`."""
+        """Note that this member's log survives a loss of power up to `index`."""
         self._now = now
         assert index <= self._ledger.durable_index, f"durable up to {index}, the log says {self._ledger.durable_index}"
         if self._leading is not None:
@@ -215,28 +216,29 @@ class RaftNode:
             self._handler.advance()
 
     def term_stored(self, state: HardState, now: int) -> None:
-        """A StoreTerm is durable: what waited for it is said now."""
+        """Carry out what waited for a StoreTerm, which is durable now."""
         self._now = now
         if self._outbox.stored(state):
             self._elector.term_stored(state, now)
 
     def link_lost(self, peer: str, now: int) -> None:
-        """This member's connection to `peer` broke. If it follows this member, it may have been started again. If it
-        leads, it may go on, and trusts what this member answered it for: this one goes on following."""
+        """Handle that this member's connection to `peer` broke. If the peer follows this member, it may have been
+        restarted. If it leads, it may go on, and relies on what this member answered it: this member keeps
+        following."""
         self._now = now
         if self._leading is not None and peer in self._leading.beats.contacts:
             self._leading.beats.lost(peer, now)
 
     def peer_lost(self, peer: str, now: int) -> None:
-        """The connections with `peer` broke, in both directions. If it leads, its process has probably ended; if not,
-        its own connection broke, too, and it promises nothing on this member's word any more."""
+        """Handle that the connections with `peer` broke in both directions. If it leads, its process has probably
+        ended; if not, its own connection broke too, and it no longer relies on this member's word."""
         self.link_lost(peer, now)
         if self._state.role is Role.FOLLOWER and self._state.leader_id == peer:
             self._elector.leader_lost(now)
 
     def room(self, has_room: bool) -> None:
-        """Does the disk take own appends? A leader whose disk does not hands over, and a member without room is not
-        made leader by another one's transfer."""
+        """Note whether the disk takes own appends. A leader whose disk does not hands over, and a member without room
+        is not made leader by another one's transfer."""
         self._state.has_room = has_room
 
     def read_index(self, token: object, now: int) -> None:
@@ -248,13 +250,13 @@ class RaftNode:
             self._leading.beats.read(token, now)
 
     def take(self) -> list[Output]:
-        """All outputs since the last call, in the order in which they are to be done."""
+        """Return all outputs since the last call, in the order in which they are to be carried out."""
         return self._outbox.take()
 
     # --- inside ---
 
     def count_acks(self, now: int) -> None:
-        """Water marks have risen: commit what a quorum has."""
+        """Commit what a quorum has, because water marks have risen."""
         leading = self._leading
         if leading is not None and self._state.commit(leading.acks.commit_point()):
             leading.beats.release_reads(now)

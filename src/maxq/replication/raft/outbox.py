@@ -15,7 +15,7 @@ OnReply = Callable[[int, Reply | None, int], None]
 
 
 class Outbox:
-    """Collects outputs, and remembers who asked what."""
+    """Collects outputs, and remembers which request came from whom."""
 
     def __init__(self) -> None:
         self._outputs: list[Output] = []
@@ -38,7 +38,7 @@ class Outbox:
         return request_id
 
     def replied(self, request_id: int, reply: Reply | None, now: int) -> None:
-        """The answer to `request_id`; one that was had already is ignored."""
+        """Note the answer to `request_id`; a second one is ignored."""
         on_reply = self._asked.pop(request_id, None)
         if on_reply is not None:
             on_reply(request_id, reply, now)
@@ -60,7 +60,7 @@ class Outbox:
             self._held.append(StoreTerm(state))
 
     def stored(self, state: HardState) -> bool:
-        """`state` is durable. Was it the newest one?"""
+        """Note that `state` is durable. Returns whether it was the newest one."""
         if state != self._storing:
             return False
         self._storing = None
@@ -72,7 +72,7 @@ class Outbox:
         return self._storing is None
 
     def take(self) -> list[Output]:
-        """All outputs since the last call, in order."""
+        """Return all outputs since the last call, in order."""
         outputs, self._outputs = self._outputs, []
         return outputs
 

@@ -9,7 +9,7 @@ from maxq.protocol.dledger.ledger import HardState
 
 
 class Role(Enum):
-    """Of a member (MemberState.Role)."""
+    """Role of a member (MemberState.Role)."""
 
     CANDIDATE = "CANDIDATE"
     FOLLOWER = "FOLLOWER"
@@ -28,7 +28,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The reply to the request that came with `token`; exactly one for each."""
+    """The reply to the request that came with `token`; there is exactly one for each."""
 
     token: object
     reply: Reply
@@ -44,7 +44,7 @@ class StoreTerm:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything up to `index` is committed; it never falls."""
+    """Everything up to `index` is committed; the index never falls."""
 
     index: int
 
@@ -61,16 +61,16 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class BarrierWanted:
-    """This member leads `term` now: `begin_leading(term)`, then append the barrier entry, with which the entries of
-    older terms commit (S1). Follows its RoleChange in the same list."""
+    """This member leads `term` now. Call `begin_leading(term)`, then append the barrier entry, with which the entries
+    of older terms commit (S1). It follows its RoleChange in the same list."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """Outcome of `RaftNode.read_index`. SUCCESS: as soon as what is shown includes `index`, which it does once the
-    Commit outputs before this one are done, a read is linearizable. NOT_LEADER: ask another."""
+    """Outcome of `RaftNode.read_index`. SUCCESS: a read is linearizable as soon as what it shows includes `index`,
+    which it does once the Commit outputs before this one are carried out. NOT_LEADER: ask another member."""
 
     token: object
     code: DLedgerResponseCode
@@ -79,7 +79,7 @@ class ReadReady:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """For the operator: something that must not happen has."""
+    """For the operator: something has happened that must not happen."""
 
     text: str
 

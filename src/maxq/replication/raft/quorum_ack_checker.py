@@ -13,7 +13,7 @@ from maxq.replication.raft.config import RaftConfig
 
 
 class QuorumAckChecker:
-    """Water marks of one term.
+    """The water marks of one term.
 
     Args:
         first_index: of the first entry of the leader's term; all from there on are of that term.
@@ -27,7 +27,7 @@ class QuorumAckChecker:
         self._marks = dict.fromkeys(config.peers, -1)
 
     def mark(self, peer: str) -> int:
-        """Highest entry that `peer` is known to have durably, as this leader has it."""
+        """Return the highest entry that this leader knows `peer` to have durably."""
         return self._marks[peer]
 
     def acknowledged(self, peer: str, index: int) -> None:

@@ -274,7 +274,8 @@ class SyncedFile:
         return self._files.syncs.begin(self.fd, ended)
 
     def written_again(self) -> None:
-        """All that a failed sync may have covered was written again since: the next sync will tell."""
+        """Note that everything which a failed sync may have covered was written again since: the outcome of the next
+        sync counts."""
         self._files.forgive(self._key)
 
     def close(self) -> None:
@@ -419,17 +420,17 @@ class _NewFiles:
             self._folders.pop(path, None)
 
     def forget(self, path: Path) -> None:
-        """The file is gone, or has another name."""
+        """Forget a file that is gone, or has another name."""
         self._folders.pop(path, None)
 
     def forget_below(self, folder: Path) -> None:
-        """All files in a folder are gone."""
+        """Forget all files of a folder that is gone."""
         for path in [path for path in self._folders.copy() if path.is_relative_to(folder)]:
             self.forget(path)
 
 
 class LoopSyncs:
-    """How somebody who runs on a loop syncs a disk: at once, if that is a moment, else by the kernel beside the loop.
+    """Syncs a disk for code that runs on a loop: at once if that takes a moment, else by the kernel beside the loop.
 
     A quick disk syncs a page in 0.2 ms. Whoever waits for that waits as long again for what comes on top: a thread that
     wakes, the interpreter that is handed over twice, turns of the loop. But a loop that waits for the disk does nothing
@@ -443,7 +444,8 @@ class LoopSyncs:
         self._not_before_ns = 0
 
     def at_once(self, fd: int) -> bool:
-        """fdatasync here and now, if that should be a moment. False: not now; nothing was done.
+        """Run fdatasync here and now, if that should take a moment. Returns False, and does nothing, if it would take
+        longer.
 
         Raises:
             OSError: the device refuses.

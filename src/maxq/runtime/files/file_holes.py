@@ -26,7 +26,8 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_
 
 
 def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of bytes [start, end) of an open file that are not holes; all where the file system cannot tell."""
+    """Return the parts of bytes [start, end) of an open file that are not holes; everything where the file system
+    cannot tell."""
     ranges: list[tuple[int, int]] = []
     while start < end:
         try:
@@ -42,7 +43,7 @@ def data_ranges(fd: int, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def holes_take_room(fd: int, size: int) -> bool:
-    """Has an open file of `size` bytes holes that would be filled by reading them through a mapping?"""
+    """Return whether an open file of `size` bytes has holes that would be filled by reading them through a mapping."""
     facts = (ctypes.c_long * _STATFS_WORDS)()
     if _libc.fstatfs(fd, facts) or facts[0] != _TMPFS:
         return False
@@ -50,7 +51,8 @@ def holes_take_room(fd: int, size: int) -> bool:
 
 
 def holes_lack_room(fd: int, size: int) -> bool:
-    """Has an open file of `size` bytes more holes that reading would fill than its file system has room?"""
+    """Return whether an open file of `size` bytes has more holes that reading would fill than its file system has room
+    for."""
     if not holes_take_room(fd, size):
         return False
     facts = os.fstatvfs(fd)
@@ -67,7 +69,7 @@ class HoledMemory:
     """
 
     def __init__(self, fd: int, size: int, *, shared: bool = False) -> None:
-        """`fd`: to be left open for `catch_up`.
+        """`fd` stays open for `catch_up`.
 
         Raises:
             OSError: the kernel gives no more mappings (vm.max_map_count), each stretch of data needs one.
@@ -96,7 +98,8 @@ class HoledMemory:
         self._holes = left
 
     def has_blocks(self, begin: int, stop: int) -> None:
-        """Pages [begin, stop) were given blocks, which the file system still calls a hole: they may be written."""
+        """Note that pages [begin, stop), which the file system still calls a hole, were given blocks: they may be
+        written."""
         left: list[tuple[int, int]] = []
         for start, end in self._holes:
             first, last = max(start, begin), min(end, stop)

@@ -36,7 +36,7 @@ class KernelSync:
         self._is_refused = not IS_POSSIBLE
 
     def begin(self, fd: int, done: Done) -> bool:
-        """Have the data of a file made durable, as fdatasync does. The descriptor may be closed meanwhile.
+        """Make the data of a file durable in the kernel, as fdatasync does. The descriptor may be closed meanwhile.
 
         Args:
             done: called on the running loop, never from within: None, or the device's refusal.
@@ -61,10 +61,11 @@ class KernelSync:
 
 
 class _Ring:
-    """Orders of one loop that are on their way; it lives as long as the loop watches it."""
+    """The syncs of one loop that are on their way; it lives as long as the loop watches it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """OSError if the kernel refuses; NotImplementedError if the loop cannot watch descriptors."""
+        """Open the ring. Raises OSError if the kernel refuses, NotImplementedError if the loop cannot watch
+        descriptors."""
         self.loop = loop
         self._orders: dict[int, Done] = {}
         self._last = 0

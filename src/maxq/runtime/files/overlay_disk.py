@@ -22,7 +22,7 @@ _COPY_STEP = 1 << 20
 
 
 class PrivateRegion(MappedRegion):
-    """A copy-on-write mapping of a whole file. It is kept for as long as the disk, since what was written to it is
+    """A copy-on-write mapping of a whole file. It is kept as long as the disk, because what was written to it is
     nowhere else."""
 
     def __init__(self, path: Path, size: int) -> None:
@@ -52,7 +52,7 @@ class PrivateRegion(MappedRegion):
         pass
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) that are no holes of the file, or were given to `write`."""
+        """Return the parts of [start, end) that are no holes of the file, or were given to `write`."""
         written = [(max(start, begin), min(end, stop)) for begin, stop in self._written if begin < end and stop > start]
         found: list[tuple[int, int]] = []
         for begin, stop in sorted([*data_ranges(self._file.fileno(), start, end), *written]):
@@ -70,7 +70,7 @@ class PrivateRegion(MappedRegion):
 
 
 class OverlayDisk:
-    """Files of `lower`, with changes kept in `upper`.
+    """The files of `lower`, with changes kept in `upper`.
 
     Paths are those of the lower folder; a path outside it is refused for writing with PermissionError.
 
@@ -91,7 +91,7 @@ class OverlayDisk:
     # -- where things are --
 
     def _above(self, path: PurePath) -> Path:
-        """The place of a path in the upper folder."""
+        """Return the place of a path in the upper folder."""
         if not Path(path).is_relative_to(self._lower):
             raise PermissionError(f"{path} is outside {self._lower}: a rehearsal changes nothing there")
         return self._upper / Path(path).relative_to(self._lower)
@@ -100,14 +100,14 @@ class OverlayDisk:
         return any(folder in self._gone for folder in (Path(path), *Path(path).parents))
 
     def _real(self, path: PurePath) -> Path:
-        """Where the content is now; a place where nothing is if it was deleted."""
+        """Return where the content is now; a place where nothing is if the file was deleted."""
         if not Path(path).is_relative_to(self._lower):
             return Path(path)
         above = self._above(path)
         return above if above.exists() or self._is_gone(path) else Path(path)
 
     def _forget(self, path: PurePath) -> None:
-        """The lower folder's files at and below a path are not there any more."""
+        """Hide the lower folder's files at and below a path."""
         self._gone.add(Path(path))
         self._private = {known: region for known, region in self._private.items() if not known.is_relative_to(path)}
 

@@ -18,7 +18,8 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_
 
 
 def ring_memory(size: int, window: int) -> memoryview:
-    """`window` writable bytes backed by `size` bytes of memory; it is given back with the last slice of the view.
+    """Return `window` writable bytes backed by `size` bytes of memory, which is released with the last slice of the
+    view.
 
     Args:
         size: a multiple of the page size.

@@ -142,8 +142,8 @@ class SystemMappedRegion(MappedRegion):
             os.posix_fadvise(self._fd, first, last - first, os.POSIX_FADV_DONTNEED)
 
     def is_resident(self, start: int, end: int) -> bool:
-        """Is all of [start, end) in the page cache? It is asked for without waiting for the device: 1 µs, and 0.1 µs a
-        KiB. False where the file system cannot tell."""
+        """Return whether all of [start, end) is in the page cache. This does not wait for the device: 1 µs, and 0.1 µs
+        a KiB. False where the file system cannot tell."""
         while start < end:
             wanted = min(end - start, len(_scratch))
             try:
@@ -168,8 +168,9 @@ class SystemMappedRegion(MappedRegion):
         self._map.madvise(mmap.MADV_RANDOM)
 
     def _expect_writer(self) -> None:
-        """A fault of the writer must not read ahead: with the read-ahead of some machines (8 MiB) the kernel zeroed 16
-        MiB of the sparse file in one fault of the loop, 50 ms. Huge pages bound it to 2 MiB and are cheaper."""
+        """Set up the mapping so that a page fault of the writer does not read ahead: with the read-ahead of some
+        machines (8 MiB) the kernel zeroed 16 MiB of the sparse file in one fault of the loop, 50 ms. Huge pages
+        bound it to 2 MiB and are cheaper."""
         with contextlib.suppress(OSError):  # a kernel without huge pages reads ahead
             self._map.madvise(_HUGEPAGE)
             self._map.madvise(mmap.MADV_RANDOM)
@@ -207,7 +208,8 @@ class SystemMappedRegion(MappedRegion):
 
 
 def _advise(view: memoryview, first: int, last: int, advice: int) -> int:
-    """Advise the kernel of bytes [first, last) of a mapping, the interpreter free meanwhile; the error number, or 0.
+    """Advise the kernel about bytes [first, last) of a mapping, without holding the interpreter; returns the error
+    number, or 0.
 
     The mapping cannot go while the kernel works: another thread that closes the file would have it unmapped, and the
     advice would reach whatever lies at these addresses by then.
@@ -218,7 +220,8 @@ def _advise(view: memoryview, first: int, last: int, advice: int) -> int:
 
 
 def _check_descriptors(path: Path) -> None:
-    """The system hands out the lowest number that is free, so a high one says that few are left.
+    """Check that descriptors are left. The system hands out the lowest free number, so a high one means that few are
+    left.
 
     Raises:
         OSError: EMFILE, before anything was made. What is mapped can still be made durable, and unmapped then.
@@ -269,7 +272,7 @@ class SystemDiskLock:
 
     @classmethod
     def is_held(cls, path: Path) -> bool:
-        """By this process, or by another that lives."""
+        """Return whether this process, or another living one, holds the lock."""
         try:
             facts = path.stat()
             if (facts.st_dev, facts.st_ino) in cls._held:

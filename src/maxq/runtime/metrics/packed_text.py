@@ -35,7 +35,7 @@ class PackedText:
 
 
 class GzipFrame:
-    """Follows the pieces of one gzip stream, which begins with GZIP_HEAD."""
+    """Follows the pieces of one gzip stream, which begins with GZIP_HEAD, to make its end."""
 
     def __init__(self) -> None:
         self._crc = 0

@@ -67,7 +67,7 @@ AnySample = TypeVar("AnySample", bound=Row)
 
 
 class _Rows:
-    """How the lines of one instrument look: its labels among the constant ones."""
+    """Makes the lines of one instrument: its labels among the constant ones."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Rows:
         )
 
     def text(self, values: tuple[str, ...] | None) -> str:
-        """What stands between the braces. None: of the label sets above the limit."""
+        """Return the text between the braces. None stands for the label sets above the limit."""
         if values is None:
             return self.overflow
         text = self._texts.get(values)
@@ -145,7 +145,7 @@ def _escaped(value: str) -> str:
 
 
 class Counter:
-    """A number for each label set, that only grows."""
+    """A number for each label set that only grows."""
 
     def __init__(self, rows: _Rows, limit: int) -> None:
         self.name = rows.name
@@ -183,7 +183,7 @@ class Counter:
 
 
 class Histogram:
-    """How many values were at most each bound, for each label set."""
+    """Counts, for each label set, how many values were at most each bound."""
 
     def __init__(self, rows: _Rows, limit: int) -> None:
         self.name = rows.name
@@ -243,7 +243,7 @@ class _ObservedHistogram:
 
 
 class _InBlocks(Generic[AnySample]):
-    """Samples that come in blocks. The text of a block is kept until another object stands in its place."""
+    """Samples that come in blocks. The text of a block is kept until another block takes its place."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class MetricsRegistry:
         self._looks = 0
 
     def counter(self, name: str, labels: tuple[str, ...] = (), *, constant: Mapping[str, str] | None = None) -> Counter:
-        """A counter; `constant` are further labels with one value (`storage_type`)."""
+        """Add a counter; `constant` are further labels with one value (`storage_type`)."""
         return self._add(Counter(self._rows(name, "counter", labels, constant), self._limit))
 
     def histogram(
@@ -330,7 +330,7 @@ class MetricsRegistry:
         constant: Mapping[str, str] | None = None,
         about: str = "",
     ) -> Histogram:
-        """A histogram; `bounds` ascend, `about` is for its HELP line."""
+        """Add a histogram; `bounds` ascend, `about` is for its HELP line."""
         return self._add(Histogram(self._rows(name, "histogram", labels, constant, about, bounds), self._limit))
 
     def gauge(
@@ -341,11 +341,11 @@ class MetricsRegistry:
         *,
         constant: Mapping[str, str] | None = None,
     ) -> None:
-        """Numbers that go up and down, as `observe` tells them."""
+        """Add a gauge of numbers that go up and down, as `observe` returns them."""
         self._add(_Observed(self._rows(name, "gauge", labels, constant), observe, self._limit))
 
     def number(self, name: str, read: Callable[[], float], *, constant: Mapping[str, str] | None = None) -> None:
-        """A gauge of one number."""
+        """Add a gauge of one number."""
         self.gauge(name, lambda: [((), read())], constant=constant)
 
     def observed_counter(
@@ -356,7 +356,7 @@ class MetricsRegistry:
         *,
         constant: Mapping[str, str] | None = None,
     ) -> None:
-        """Numbers that only grow and are counted elsewhere already."""
+        """Add a counter of numbers that are counted elsewhere already."""
         self._add(_Observed(self._rows(name, "counter", labels, constant), observe, self._limit))
 
     def observed_histogram(
@@ -369,14 +369,15 @@ class MetricsRegistry:
         constant: Mapping[str, str] | None = None,
         about: str = "",
     ) -> None:
-        """Buckets that are counted elsewhere already."""
+        """Add a histogram of buckets that are counted elsewhere already."""
         rows = self._rows(name, "histogram", labels, constant, about, bounds)
         self._add(_ObservedHistogram(rows, observe, self._limit))
 
     def counter_in_blocks(
         self, name: str, observe: Callable[[], Iterable[Sequence[Sample]]], labels: tuple[str, ...]
     ) -> None:
-        """Numbers that only grow and are counted elsewhere already; a block is never changed, only replaced."""
+        """Add a counter of numbers that are counted elsewhere already and come in blocks; a block is never changed,
+        only replaced."""
         rows = self._rows(name, "counter", labels, None)
 
         def text(sample: Sample) -> str:
@@ -393,7 +394,7 @@ class MetricsRegistry:
         *,
         about: str = "",
     ) -> None:
-        """A histogram whose samples come in blocks; a block is never changed, only replaced."""
+        """Add a histogram whose samples come in blocks; a block is never changed, only replaced."""
         rows = self._rows(name, "histogram", labels, None, about, bounds)
         look = HistogramRows(name, bounds)
 
@@ -408,7 +409,7 @@ class MetricsRegistry:
         self._preparations.append(prepare)
 
     def names(self) -> list[str]:
-        """Names of all instruments, whether or not they have numbers."""
+        """Return the names of all instruments, whether or not they have numbers."""
         return sorted(self._instruments)
 
     def lines(self) -> Iterator[Piece]:

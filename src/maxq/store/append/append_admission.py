@@ -22,7 +22,7 @@ class AppendAdmission:
         self._slow_append_ms = 0
 
     def refusal(self) -> PutMessageStatus | None:
-        """May messages be stored now? None if so.
+        """Return why no message may be stored at the moment; None if messages may be stored.
 
         Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests
         that piled up behind it are refused for as long as it took, as Java refuses those that find the append lock
@@ -62,8 +62,9 @@ class AppendAdmission:
         return ""
 
     def _also(self) -> str:
-        """Of a member that does not lead: why it takes nothing from a leader either. If a majority says so, that is why
-        nobody leads, or who does takes nothing."""
+        """Return why a member of a DLedger group that does not lead takes no entries from a leader; empty if it takes
+        them. If a majority of the group refuses for this reason, the group has no leader or its leader can store
+        nothing."""
         context = self._context
         if not context.is_dledger or context.flags.writable:
             return ""

@@ -27,7 +27,7 @@ from maxq.store.log.tails_cy import TopicTail
 
 
 class BatchRows:
-    """The messages of one batch, of which the first `done` are stored.
+    """The messages of one batch, of which the first `done` have been stored.
 
     Attributes:
         count: messages of the batch.
@@ -60,20 +60,21 @@ class BatchRows:
 
     @property
     def done(self) -> int:
-        """How many messages are stored."""
+        """Return how many messages have been stored."""
         return len(self.places)
 
     @property
     def next_size(self) -> int:
-        """Bytes of log that the next record takes."""
+        """Return the bytes of log that the next record takes."""
         return self._size_up_to(self.done + 1)
 
     def _size_up_to(self, stop: int) -> int:
-        """Bytes of log that the records from the next one to that before `stop` take."""
+        """Return the bytes of log that the records from the next one up to, but not including, record `stop` take."""
         return self._starts[stop] - self._starts[self.done] + (stop - self.done) * self._more
 
     def fitting(self, room: int) -> int:
-        """How many of the next records fit into `room` bytes of a file; the last 8 of it are not theirs."""
+        """Return how many of the next records fit into `room` bytes of a file, whose last 8 bytes stay free for the
+        BLANK record."""
         following = range(self.done + 1, self.count + 1)
         return bisect_right(following, room - END_FILE_MIN_BLANK_LENGTH, key=self._size_up_to)
 

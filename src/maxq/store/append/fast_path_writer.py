@@ -111,9 +111,9 @@ class FastPathWriter:
         return min(most, _ROW_IN_ENTRY) if config.enable_dleger_commit_log else most
 
     def _would_part(self, rows: Any, first: int) -> bool:
-        """Is row `first` a batch for which a new file would begin although some of its messages fit into this one? A
-        DLedger log begins a new file for an entry that does not fit, and for nothing else: Java's followers insist on
-        that. MessageWriter puts such a batch into both files."""
+        """Return whether row `first` is a batch that a new file would begin for although some of its messages fit into
+        the current one. A DLedger log begins a new file only for an entry that does not fit: Java's followers insist
+        on that. MessageWriter puts such a batch into both files."""
         log = self._commit_log
         return (
             isinstance(log, DLedgerCommitLog)
@@ -130,8 +130,9 @@ class FastPathWriter:
         born_hosts: list[bytes],
         suffix: bytes,
     ) -> RowsAppended:
-        """The same for the rows of all arrivals of a turn. It never begins a new file: an arrival of which not all was
-        stored says so in `table` (log_rows_cy.append_arrivals)."""
+        """Append the rows of all arrivals of one turn of the loop, as `append_rows` does for one arrival. This never
+        begins a new file: the row of `table` of an arrival that was not stored completely says so
+        (log_rows_cy.append_arrivals)."""
         context = self._context
         began = context.clock.monotonic_ms()
         now = context.clock.wall_ms()
@@ -187,7 +188,7 @@ class FastPathWriter:
 
     @property
     def final_topic(self) -> str:
-        """The topic that the last `append_final` stored into."""
+        """Return the topic that the last `append_final` stored into."""
         tail = self._commit_log.tail.final_topic
         return "" if tail is None else tail.topic
 

@@ -32,7 +32,7 @@ _NOT_PLAINLY_FINAL = frozenset(
 
 @cython.cclass
 class _HalfRecord:
-    """Where the parts of a half message's record are that its final message needs."""
+    """Positions, in a half message's record, of the parts that its final message takes over."""
 
     stored_at = cython.declare(cython.longlong)  # the store timestamp
     reconsume_times = cython.declare(cython.longlong)

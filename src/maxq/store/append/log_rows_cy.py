@@ -253,7 +253,7 @@ def _put_properties(
     suffix: cython.p_uchar,
     suffix_size: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The row's own properties, and those that every row gets; returns the position behind them."""
+    """Write the row's own properties and those that every row gets. Returns the position behind them."""
     copy_bytes(buf, q, props, row[sr.R_PROPERTIES], row[sr.R_PROPERTIES_SIZE])
     q += row[sr.R_PROPERTIES_SIZE]
     if _mark(props, row):
@@ -365,7 +365,7 @@ def _append_half(
 @cython.cfunc
 @cython.exceptval(-1, check=True)
 def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longlong) -> cython.int:
-    """1 unless the properties have one of NOT_IN_BATCHES, all of which begin with D, P or T."""
+    """Return 1 if the properties contain none of NOT_IN_BATCHES, all of which begin with D, P or T; else 0."""
     end: cython.longlong = p + size
     property_end: cython.longlong
     name_end: cython.longlong
@@ -384,7 +384,8 @@ def _may_be_in_batch(src: cython.p_uchar, p: cython.longlong, size: cython.longl
 def _count_batch(
     tail: LogTail, src: cython.p_uchar, p: cython.longlong, end: cython.longlong, fixed: cython.longlong
 ) -> cython.longlong:
-    """How many messages the batch body src[p : end] has, or -1 when it needs something else, or another file.
+    """Return the number of messages in the batch body src[p : end]; -1 if the full processor must handle the batch, or
+    if it does not fit into the current file.
 
     Args:
         fixed: bytes of each record besides its body and properties.
@@ -430,7 +431,8 @@ def _append_batch(
     store_timestamp: cython.longlong,
     max_message_size: cython.longlong,
 ) -> cython.longlong:
-    """A batch body (per message: size:4 magic:4 crc:4 flag:4 bodylen:4 body proplen:2 props), all of it or nothing.
+    """Append the messages of a batch body (each: size:4 magic:4 crc:4 flag:4 bodylen:4 body proplen:2 props): all of
+    them or none.
 
     Every record has its message's own properties only, byte for byte, as RocketMQ 5.5 stores them; 5.3 put those of
     the request behind them, whose UNIQ_KEY then hid each message's own.

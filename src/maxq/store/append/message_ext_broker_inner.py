@@ -9,7 +9,7 @@ from maxq.protocol.message.message_properties import encode_properties
 
 @dataclass(slots=True)
 class MessageExtBrokerInner:
-    """Everything of a record except what the store assigns (queue offset, physical offset, store time).
+    """All fields of a record except those that the store assigns (queue offset, physical offset, store time).
 
     Attributes:
         body: as it is stored; for `MessageStore.put_batch` the batch body of the request.
@@ -34,7 +34,7 @@ class MessageExtBrokerInner:
 
     @property
     def wait_store_ok(self) -> bool:
-        """Does the sender wait for the disk (property WAIT)?"""
+        """Return whether the sender waits for the disk (property WAIT)."""
         return self.properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true").lower() == "true"
 
     def encoded_properties(self) -> bytes:

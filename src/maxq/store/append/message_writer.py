@@ -278,8 +278,8 @@ class MessageWriter:
         return max(end - start for start, end in pairwise(places))
 
     def _room_for_batch(self, size: int, count: int) -> PutMessageResult | None:
-        """Have room for a batch of `count` messages, `size` bytes of log, before the first one is stored: all in one
-        file, or, in a DLedger log, in this one and the next. What to answer if there is none."""
+        """Make room for a batch of `count` messages, `size` bytes of log, before the first one is stored: all in one
+        file, or, in a DLedger log, in this one and the next. Returns what to answer if there is no room."""
         tail, ledger = self._commit_log.tail, self.ledger
         while size + END_FILE_MIN_BLANK_LENGTH > tail.file_size - tail.wrote_position:
             if ledger is not None:
@@ -290,8 +290,8 @@ class MessageWriter:
         return None
 
     def _put_batch_as_rows(self, message: MessageExtBrokerInner, count: int) -> PutMessageResult | None:
-        """The batch of `count` messages as the compiled path stores it; None if that path leaves it to the general one.
-        It stores nothing of it then."""
+        """Store the batch of `count` messages on the compiled path. Returns None, and stores nothing, if that path
+        cannot handle it."""
         context, log, body = self._context, self._commit_log, message.body
         if (
             context.config.enabled_append_prop_crc

@@ -48,7 +48,7 @@ _REASONS = {
 
 
 class ReplicaAppender:
-    """One slave's copy of the log, as it grows.
+    """Appends to a slave's copy of the log.
 
     Attributes:
         last_store_timestamp: of the newest verified record, ms; 0 before the first.
@@ -57,7 +57,8 @@ class ReplicaAppender:
     """
 
     def __init__(self, commit_log: CommitLog, unverified: bytes = b"") -> None:
-        """`unverified`: a record in doubt, which belongs behind the log's end."""
+        """`unverified`: a record of which it is not known whether it is whole, and which belongs behind the log's
+        end."""
         self._log = commit_log
         self._pending = 0  # bytes in the file behind the log's end
         self._unverified = unverified
@@ -229,7 +230,8 @@ class ReplicaAppender:
 
 
 def last_record(commit_log: CommitLog) -> int:
-    """Physical offset of the last record of a log; -1 if there is none. Reads the heads of a file's records."""
+    """Return the physical offset of the last record of a log; -1 if there is none. Reads the heads of the records of a
+    file."""
     rows = array("q", bytes(8 * SCAN_WIDTH * _ROWS))
     for file in reversed(commit_log.files.files):
         end = min(commit_log.max_offset - file.file_from_offset, file.file_size)

@@ -36,7 +36,7 @@ class SegmentSizes:
 
     @classmethod
     def of(cls, log_size: int, unit_size: int) -> "SegmentSizes":
-        """From compactionMappedFileSize and compactionCqMappedFileSize, rounded as Java does."""
+        """Derive the sizes from compactionMappedFileSize and compactionCqMappedFileSize, rounded as Java does."""
         units = max(unit_size // UNIT_SIZE, 2) * UNIT_SIZE
         whole, rest = divmod(log_size, units)
         if whole < 5:
@@ -51,7 +51,7 @@ class _Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class _Replacing:
-    """A replacement that has begun; `is_taken`: readers have the new segments."""
+    """A replacement of segments that has begun. `is_taken`: readers already use the new segments."""
 
     closed: list[Segment]
     replacement: Replacement
@@ -59,7 +59,7 @@ class _Replacing:
 
 
 class CompactionLog:
-    """One queue.
+    """The log of one compacted queue.
 
     Attributes:
         position: message offset up to which the older segments hold each key once.
@@ -129,8 +129,8 @@ class CompactionLog:
         return segment.count == before
 
     def _keep_all(self, segments: list[Segment]) -> None:
-        """Those with messages, in their order. The others are deleted from the last one on: if this is cut short, no
-        later segment stands where an earlier one is gone, as if its messages were the first."""
+        """Keep the segments that have messages, in their order, and delete the others from the last one on: if this is
+        cut short, no later segment stands where an earlier one is gone, as if its messages were the first."""
         self._segments = [segment for segment in segments if segment.count]
         for segment in reversed(segments):
             if not segment.count:
@@ -158,8 +158,8 @@ class CompactionLog:
         self._keep_all(self._segments)
 
     def copy_again(self, offset: int) -> None:
-        """Messages from `offset` on are copied once more: one that the log lacked is there again. No replacement may be
-        under way. Blocks."""
+        """Copy the messages from `offset` on once more, because one that the log lacked has been restored. No
+        replacement may be under way. Blocks."""
         if self.next_offset > offset:
             self._cut_segments(offset)
             self.next_offset = offset
@@ -175,8 +175,9 @@ class CompactionLog:
                     return
 
     def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
-        """Message offset, at or behind `low`, of the first message since the last compaction that is not what the log
-        has in its place; None if all are. `original`: the record of the message with that offset in the log."""
+        """Return the message offset, at or above `low`, of the first message since the last compaction that the log
+        does not confirm; None if it confirms all. `original` returns the log's record of the message with a given
+        offset."""
         for segment in self._segments:
             for unit in segment.units(segment.find(max(self.position + 1, low))):
                 if original(unit.offset) != segment.record(unit):
@@ -253,15 +254,15 @@ class CompactionLog:
         return segments
 
     def give_back_unflushed(self, segments: list[Segment]) -> None:
-        """These were taken, and it is not known that they were flushed: the next call gives those again that there
-        are still."""
+        """Take back segments that were handed out for a flush whose outcome is not known: the next call hands out again
+        those that still exist."""
         self._unflushed.update(segment for segment in segments if segment in self._segments)
 
     # --- reading ---
 
     @property
     def min_offset(self) -> int:
-        """Queue offset of the oldest message that is kept; `next_offset` if there is none."""
+        """Queue offset of the oldest message that is kept; `next_offset` if no message is kept."""
         return next((segment.first_offset for segment in self._segments if segment.count), self.next_offset)
 
     def get_message(
@@ -272,8 +273,8 @@ class CompactionLog:
         tags_codes: Collection[int] | None,
         test: Callable[[memoryview], bool] | None = None,
     ) -> GetMessageResult:
-        """Messages kept at or behind a message offset; rules as MessageStore.get_message, except that an offset below
-        the first message kept is not too small: it simply goes on there.
+        """Return messages kept at or behind a message offset. The rules are those of MessageStore.get_message, but an
+        offset below the first kept message is valid: reading simply begins at that message.
 
         Args:
             tags_codes: hashes of the tags that are wanted; None: all.
@@ -352,7 +353,7 @@ class CompactionLog:
         return self._replacing is not None
 
     def plan(self, flushed: int) -> list[Segment]:
-        """The segments to compact; empty if there is nothing new in those that are closed.
+        """Return the segments to compact; an empty list if the closed segments hold nothing new.
 
         Args:
             flushed: the CommitLog is durable up to here. Were a message behind it lost, the older one of its key would

@@ -42,7 +42,7 @@ _POSITIONS: Final = "position-checkpoint"
 
 
 class LackingQueue(NamedTuple):
-    """Messages of a queue from `next_offset` on and below `low` are not in this slave's log."""
+    """A queue of a slave whose log lacks the messages from `next_offset` up to, but not including, `low`."""
 
     topic: str
     queue_id: int
@@ -126,8 +126,9 @@ class CompactionStore:
         return found
 
     def _cut_lost(self, found: CompactionLog, queue: ConsumeQueue) -> None:
-        """A loss of power takes any part of what was not durable, also from the middle: what was copied from there
-        counts no more, and neither does a copy that is torn; what lies behind is copied again."""
+        """Discard what was copied from parts of the log that a loss of power took. Such a loss takes any part that was
+        not durable, also from the middle: copies from there, and torn copies, no longer count, and what lies behind
+        them is copied again."""
 
         def original(offset: int) -> memoryview | None:
             unit = queue.unit(offset)
@@ -268,7 +269,7 @@ class CompactionStore:
         return False
 
     def lacking(self) -> list[LackingQueue]:
-        """Queues of this slave that wait for what their master has kept of older messages."""
+        """Return the queues of this slave that wait for the older messages that only their master has kept."""
         found = []
         for topic in sorted(self.topics - self._doomed):
             for queue in self._queues.of_topic(topic):
@@ -333,8 +334,9 @@ class CompactionStore:
     # --- compaction ---
 
     async def compact(self, topic: str, queue_id: int) -> bool:
-        """Compact one queue now, after a replacement that could not be finished has been; False if there was nothing
-        to gain. OSError or StoreRefusedError if the disk refuses: what is kept is kept, and it is tried again."""
+        """Compact one queue now, after finishing a replacement that was interrupted. Returns False if there was nothing
+        to gain. Raises OSError or StoreRefusedError if the disk refuses: what is kept stays, and compaction is tried
+        again later."""
         async with self._lock:
             found = self._logs.get((topic, queue_id))
             if found is not None and found.is_replacing:
@@ -369,7 +371,7 @@ class CompactionStore:
         self._context.disk.replace(self._root / _POSITIONS, body.encode())
 
     def begin_anew(self, topics: Iterable[str]) -> None:
-        """Hide everything of these topics, which were deleted. The next round deletes their files."""
+        """Hide all messages of these topics, which were deleted. The next round deletes their files."""
         self._doomed |= {topic for topic, _ in self._logs} & set(topics)
 
     async def delete_topics(self, doomed: set[str]) -> None:

@@ -26,7 +26,7 @@ _SUFFIX: Final = ".json"
 
 @dataclass(frozen=True, slots=True)
 class QueueFolders:
-    """Where one compacted queue is; `root` is the store's `compaction` folder."""
+    """The folders of one compacted queue; `root` is the store's `compaction` folder."""
 
     root: PurePath
     topic: str
@@ -60,7 +60,7 @@ def folder_of(position: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One replacement.
+    """Description of one replacement of segments.
 
     Attributes:
         old: bases of the segments that go.

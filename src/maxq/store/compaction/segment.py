@@ -36,7 +36,7 @@ _STEP: Final = 1 << 20  # bytes of log that get blocks at a time
 
 
 class CompactUnit(NamedTuple):
-    """Where a message is: `position` in bytes from the start of the segment's log."""
+    """Position of a message: `position` in bytes from the start of the segment's log."""
 
     position: int
     size: int
@@ -46,7 +46,7 @@ class CompactUnit(NamedTuple):
 
 
 class Segment:
-    """A pair of files.
+    """A segment of a compacted queue: a log file and a file of units.
 
     Attributes:
         base: offset of its first byte in the queue's log; the name of both files.
@@ -57,7 +57,7 @@ class Segment:
     def __init__(
         self, disk: Disk, log_folder: PurePath, unit_folder: PurePath, base: int, log_size: int, unit_size: int
     ) -> None:
-        """Maps both files; missing ones are made."""
+        """Map both files; missing ones are made."""
         name = offset_to_file_name(base)
         self.log_path, self.unit_path = log_folder / name, unit_folder / name
         self.base = base

@@ -24,7 +24,7 @@ _NOT_CQ_WRITABLE_MASK = NOT_WRITABLE | LOGICS_ERROR | INDEX_ERROR | LOGIC_DISK_F
 
 
 class RunningFlags:
-    """The bits, and for each set bit the reason in words (cause, measured value, limit, remedy)."""
+    """The flags of a store, and for each set flag its reason in words (cause, measured value, limit, remedy)."""
 
     __slots__ = ("_reasons", "bits")
 

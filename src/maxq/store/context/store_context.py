@@ -15,7 +15,7 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """Who the store belongs to.
+    """The broker to which a store belongs.
 
     Attributes:
         store_host: address and 4-byte port of this broker as records carry it, 8 (IPv4) or 20 (IPv6) bytes.
@@ -30,8 +30,8 @@ class StoreIdentity:
 
 
 class StoreContext:
-    """Passed to every part of a store. `config` is replaced on a live update, so parts read it anew each time. What
-    expires does so by `time`."""
+    """What every part of a store works with. `config` is replaced on a live update, so parts read it each time.
+    Whatever expires does so by `time`."""
 
     __slots__ = (
         "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root", "time",
@@ -64,7 +64,7 @@ class StoreContext:
 
     @property
     def plain_log_folder(self) -> PurePath:
-        """Folder of a log without DLedger."""
+        """Return the folder of a log that was written without DLedger."""
         own = self.config.store_path_commit_log
         return PurePath(own) if own else self.root / "commitlog"
 

@@ -28,7 +28,7 @@ class StoreStats:
         self._samples: deque[tuple[int, int, int, int, int]] = deque(maxlen=_SAMPLES + 1)
 
     def count_get(self, messages: int, size: int) -> None:
-        """One get_message call that found `messages` of `size` bytes together."""
+        """Count one get_message call that found `messages` messages of `size` bytes together."""
         self.get_times += 1
         if messages:
             self.get_found_times += 1
@@ -42,7 +42,7 @@ class StoreStats:
         self._samples.append((now, put_messages, self.get_found_times, missed, self.get_messages))
 
     def _rates(self, column: int) -> str:
-        """Per second over the last 10, 60 and 600 seconds, as RocketMQ prints them."""
+        """Return the rates per second over the last 10, 60 and 600 seconds, as RocketMQ prints them."""
         return " ".join(self._rate(column, seconds) for seconds in (10, 60, 600))
 
     def _rate(self, column: int, seconds: int) -> str:

@@ -51,7 +51,7 @@ _MULTI_DISPATCH = PROPERTY_INNER_MULTI_DISPATCH.encode()
 
 @dataclass(frozen=True, slots=True)
 class DispatchRequest:
-    """One record of a topic with a hook, as it is dispatched."""
+    """One record of a topic with a dispatch hook, as the hook gets it."""
 
     message: MessageExt
     physical_offset: int
@@ -59,7 +59,7 @@ class DispatchRequest:
 
 
 class DispatchService:
-    """Feeds the Dispatcher and does what it leaves over.
+    """Feeds the Dispatcher and handles the records that the Dispatcher leaves to it.
 
     Attributes:
         dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
@@ -112,7 +112,7 @@ class DispatchService:
         self.hooks[topic] = function
 
     def entries_from(self, physical_offset: int) -> None:
-        """Physical offset from which on files hold DLedger entries."""
+        """Physical offset of the first file that holds DLedger entries."""
         self.dispatcher.entries_from = self.unindexed.entries_from = physical_offset
 
     def begin_at(self, physical_offset: int) -> None:
@@ -234,7 +234,7 @@ class DispatchService:
         return offset
 
     def finish_index(self, physical_offset: int, present: int) -> int:
-        """Index the keys of one record of which the first `present` are indexed already.
+        """Add the missing index entries of a record whose first `present` keys are indexed already.
 
         Returns:
             Physical offset behind the record; `physical_offset` itself if there is no record.
@@ -287,16 +287,18 @@ class DispatchService:
         return True
 
     def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Can a record with this queue offset, which does not continue its queue, be as its broker wrote it? Then it is
-        not touched: a copy stays a copy, and what says behind other messages that it is message 0 may be the first of a
-        topic that a Java broker deleted and made again. Any other number that is not the next one no broker wrote."""
+        """Return whether a record whose queue offset does not continue its queue can be as its broker wrote it; such a
+        record is left unchanged. It can be if it is a copy, or if it claims to be message 0: then it may be the
+        first of a topic that a Java broker deleted and made again. No broker writes any other number that is not the
+        next one."""
         if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:
             return True
         return queue_offset == 0 and queue.max_offset > 0
 
     def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
-        """Is this the first message of a topic that was deleted and made again, though no record says so? A Java broker
-        leaves none, and a member of a DLedger group that was given a later log has not seen it."""
+        """Return whether this is the first message of a topic that was deleted and made again although no record says
+        so. A Java broker leaves no such record, and a member of a DLedger group that was given a later log has not
+        seen it."""
         if queue.tail.max_physical_offset <= self._commit_log.min_offset:
             return self._context.is_dledger or self.is_copy  # nothing of the queue is left
         if queue_offset:
@@ -364,8 +366,9 @@ class DispatchService:
             self.on_deleted(topics, physical_offset)
 
     def _extend_only(self, record: memoryview, physical_offset: int) -> bool:
-        """Deal with a record that needs nothing but an extension unit, as nearly all do with enableConsumeQueueExt,
-        without decoding it. False: it is not done."""
+        """Write the extension unit of a record that needs nothing else, without decoding the record; with
+        enableConsumeQueueExt nearly all records are like that. Returns False, and does nothing, if the record needs
+        more."""
         config = self._context.config
         sys_flag = layout.sys_flag_of(record)
         if not config.enable_consume_queue_ext or sys_flag & (MessageSysFlag.INNER_BATCH | TRANSACTION_MASK):
@@ -426,8 +429,8 @@ class DispatchService:
     def put_unit(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
     ) -> None:
-        """One unit, with the duplicate tests of the compiled form. A place that the queue has passed stays as it is:
-        only a record that deletes the topic, or whole messages, say that a queue begins anew."""
+        """Write one unit, with the same tests for duplicates as the compiled form. A queue offset that the queue has
+        passed is not written again: only a deletion record, or whole messages, can show that a queue begins anew."""
         queue = self._queues.open(topic, queue_id)
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset:
@@ -450,8 +453,8 @@ _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_delay_levels(text: str) -> list[int]:
-    """`1s 5s …` → milliseconds of level 1, 2, … (ScheduleMessageService.parseDelayLevel). Words that are no time
-    count as one second."""
+    """Parse delay levels such as `1s 5s` into the milliseconds of level 1, 2, …
+    (ScheduleMessageService.parseDelayLevel). A word that is no time counts as one second."""
     levels: list[int] = []
     for word in text.split():
         number, unit = word[:-1], word[-1:]

@@ -27,7 +27,7 @@ _ROWS = 1024
 
 
 class QueueOffsetResolver:
-    """Decides by looking ahead in the log.
+    """Decides which queue offset a record gets by looking ahead in the log.
 
     Attributes:
         lost_bytes: known damage in the log: only then can messages be missing at the end of a queue.
@@ -48,7 +48,7 @@ class QueueOffsetResolver:
         return self.place_before is not None and (self._commit_log.min_offset > 0 or self.lost_bytes > 0)
 
     def resolve(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
-        """The queue offset of the record at `physical_offset`, whose field says `claimed`.
+        """Return the queue offset of the record at `physical_offset`, whose header claims `claimed`.
 
         Returns:
             `claimed` if it is believed (what lies between it and the queue's end is then missing), the queue's end if
@@ -71,15 +71,15 @@ class QueueOffsetResolver:
         return end
 
     def begins_anew(self, queue: ConsumeQueue, physical_offset: int, size: int) -> bool:
-        """A record says that it is message 0 of a queue which has some already: was the queue deleted and made again?
-        Only if the next record of the queue says that it is message 1: else the field may be wrong, and to show what
-        was deleted is better than to lose what was not."""
+        """Return whether a queue was deleted and made again, given a record that claims to be message 0 of a queue
+        which has messages already. It was only if the next record of the queue claims to be message 1; otherwise the
+        field may be wrong, and it is better to show deleted messages than to lose others."""
         following, _ = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
         return following == 1
 
     def _first(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int:
-        """A queue may begin anywhere (its older messages were cleaned away); the next message, if it is near, must
-        follow."""
+        """Resolve the first record of a queue without messages. Such a queue may begin at any offset, because its older
+        messages were deleted; its next message, if one is near, must continue it."""
         end = queue.max_offset
         credible = end <= claimed < _MOST_MESSAGES
         reach = _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES
@@ -96,8 +96,9 @@ class QueueOffsetResolver:
         return following - 1
 
     def _outvoted(self, queue: ConsumeQueue, claimed: int, following: int, behind: int) -> bool:
-        """Two records that contradict each other: is it the second that is wrong? The third one tells; without a
-        third, a log that begins with its first message cannot lack more messages than bytes were lost."""
+        """Return whether the second of two records that contradict each other is the wrong one. The third record
+        decides. Without a third one, a log that begins with its first message cannot lack more messages than bytes
+        were lost."""
         third, _ = self._following(queue, behind, _LOOK_AHEAD_FIRST_BYTES)
         if third is None:
             return self._commit_log.min_offset == 0 and claimed <= self._most_lost < following - 1

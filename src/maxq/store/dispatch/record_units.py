@@ -33,7 +33,7 @@ _BATCH_MOST: Final = 32767
 
 
 class Place(NamedTuple):
-    """One place in one ConsumeQueue."""
+    """One queue offset in one ConsumeQueue, where a record gets a unit."""
 
     topic: str
     queue_id: int

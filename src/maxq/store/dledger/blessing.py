@@ -22,7 +22,7 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a stopped member has, by its small files.
+    """State of a stopped member, as its small files tell it.
 
     Attributes:
         end_index, end_term: of its last entry; -1: none.
@@ -43,7 +43,7 @@ class Remains:
 
 
 class StoppedMember:
-    """The files of a member that does not run, in `<base>/dledger-<self_id>`."""
+    """The files, in `<base>/dledger-<self_id>`, of a member that does not run."""
 
     def __init__(self, disk: Disk, base: PurePath, self_id: str) -> None:
         self._disk = disk
@@ -52,7 +52,7 @@ class StoppedMember:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody starts on these files meanwhile.
+        """Lock the files, so that no process can start on them inside the context.
 
         Raises:
             StoreRefusedError: somebody runs on them.
@@ -68,7 +68,7 @@ class StoppedMember:
             yield
 
     def remains(self) -> Remains:
-        """What is there.
+        """Read the state of the stopped member.
 
         Raises:
             StoreRefusedError: no member's files, or none that was started since it lost what it lost.
@@ -81,7 +81,7 @@ class StoppedMember:
         )
 
     def bless(self, term: int) -> None:
-        """From now on it counts as complete, in `term`, in which it has not voted. Blocks.
+        """Declare the member complete in `term`, in which it has not voted. Blocks.
 
         Args:
             term: later than any that it can have voted in.

@@ -29,7 +29,7 @@ _BLANK_MAGIC = b"\xcb\xd4\x31\x94"
 
 
 class MixedFileQueue(MappedFileQueue):
-    """Files of two folders that are one sequence.
+    """The files of two folders as one sequence.
 
     Attributes:
         divided_offset: files that begin below it are in the old folder.
@@ -48,17 +48,17 @@ class MixedFileQueue(MappedFileQueue):
         return super().path_of(name)
 
     def prepend(self, files: list[MappedFile]) -> None:
-        """Files of the old folder, which end where the first data file begins."""
+        """Put the files of the old folder, which end where the first data file begins, in front."""
         self.files[:0] = files
 
     @property
     def old(self) -> MappedFileQueue | None:
-        """The files of the log that was written before DLedger."""
+        """Return the files of the log that was written before DLedger; None if there are none."""
         return self._old
 
 
 class DLedgerCommitLog(CommitLog):
-    """The files, and the writing end that puts a header in front of every record.
+    """The files of a DLedger log, and its writing end, which puts a header in front of every record.
 
     Attributes:
         before_room: called before the current file, or the memory in front of it, is left: what was appended there gets
@@ -106,9 +106,9 @@ class DLedgerCommitLog(CommitLog):
         self.files.prepend([self._of_old(file) for file in old.files])
 
     def _drop_behind_gap(self, durable_index: int, begin_position: int) -> None:
-        """A loss of power may keep a file that was never flushed and lose the one before it, or its length. Who flushes
-        does so in order, so nothing behind such a gap was durable, unless its entries are known to have been: then
-        somebody took a file away, and `load` refuses."""
+        """Drop files behind a gap. A loss of power may keep a file that was never flushed and lose the one before it,
+        or its length. Files are flushed in order, so nothing behind such a gap was durable, unless its entries are
+        known to have been: then somebody took a file away, and `load` refuses."""
         disk, folder = self._context.disk, self.files.folder
         size = self.files.file_size
         entries = [entry for entry in disk.list(folder) if is_offset_name(entry.name)]
@@ -134,8 +134,9 @@ class DLedgerCommitLog(CommitLog):
             log.warning("%s lies behind a file that a loss of power took, and was never flushed: deleted", entry.name)
 
     def _is_remnant(self, first: FileInfo, durable_index: int, begin_position: int) -> bool:
-        """Is the first file not the log's first one, and nothing in it or before it known to have been durable? Files
-        are deleted at the beginning, too, but only when they were committed."""
+        """Return whether the first file is what a loss of power left of a longer sequence: it does not begin the log,
+        and nothing in it or before it is known to have been durable. Retention deletes files at the beginning as
+        well, but only committed ones."""
         old = self.files.old
         if old is not None and any(is_offset_name(entry.name) for entry in self._context.disk.list(old.folder)):
             return False
@@ -147,7 +148,7 @@ class DLedgerCommitLog(CommitLog):
         return head[:4] != _ENTRY_MAGIC or int.from_bytes(head[8:], "big") > durable_index + 1
 
     def _of_old(self, file: MappedFile) -> MappedFile:
-        """The same file, which finds its path by way of this queue."""
+        """Return the same file as a MappedFile that finds its path through this queue."""
         return MappedFile(
             self._context.disk, self.files, file.file_from_offset, file.file_size, position=file.file_size
         )
@@ -175,7 +176,7 @@ class DLedgerCommitLog(CommitLog):
 
     @property
     def divided_offset(self) -> int:
-        """Physical offset of the first data file; below it lies the log of before."""
+        """Physical offset of the first data file; below it lies the log that was written before DLedger."""
         return self.files.divided_offset
 
     @property
@@ -218,8 +219,8 @@ class DLedgerCommitLog(CommitLog):
         return current.end_offset
 
     def may_continue_at(self, position: int) -> bool:
-        """May the next entry be there? At the start of the next file it may, too, if it would fit into this one: a
-        leader that found filler behind its last entry went on behind that."""
+        """Return whether the next entry may be at `position`. It may also be at the start of the next file although it
+        would fit into the current one: a leader that found filler behind its last entry went on behind that."""
         current = self.current
         return position == self.max_offset or (current is not None and position == current.end_offset)
 
@@ -245,8 +246,8 @@ class DLedgerCommitLog(CommitLog):
             self._back_next(size)
 
     def secure(self, size: int) -> None:
-        """Have blocks for the next entries, `size` bytes: in this file, and if they do not fit all, in the next. No
-        file is begun.
+        """Make sure that there are blocks for the next entries, `size` bytes: in this file, and if they do not all fit,
+        in the next. No file is begun.
 
         Raises:
             OSError: there is no room on the disk.
@@ -262,7 +263,7 @@ class DLedgerCommitLog(CommitLog):
 
     @property
     def _left(self) -> int:
-        """Bytes of the current file behind the last entry."""
+        """Return the bytes of the current file behind the last entry."""
         return 0 if self.current is None else self.current.end_offset - self.max_offset
 
     def _back_next(self, size: int) -> None:
@@ -277,7 +278,7 @@ class DLedgerCommitLog(CommitLog):
             self._allocator.give_back(offset, region)
 
     def make_room_for(self, position: int, size: int) -> None:
-        """Have the writing end at `position`, where `next_position` said, with room for `size` bytes.
+        """Move the writing end to `position`, where `next_position` said, with room for `size` bytes.
 
         Raises:
             OSError: there is no room on the disk.
@@ -328,7 +329,7 @@ class DLedgerCommitLog(CommitLog):
             self._context.disk.delete(file.path)
 
     def entry_room(self) -> int:
-        """Longest entry that a file takes."""
+        """Size of the longest entry that a file takes, in bytes."""
         return self.files.file_size - END_FILE_MIN_BLANK_LENGTH
 
 

@@ -77,7 +77,7 @@ def _same(
 @cython.inline
 @cython.exceptval(check=False)
 def _head_crc(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.uint:
-    """chainCrc of the entry at p."""
+    """Return the chainCrc of the entry at p."""
     if not cython.compiled:
         return crc32(buf[p + 40 : p + 48], crc32(buf[p + 4 : p + 36])) & 0xFFFFFFFF
     return _crc32(_crc32(0, buf + p + 4, 32), buf + p + 40, 8)
@@ -119,7 +119,7 @@ def _entry_size(
     index: cython.longlong,
     term: cython.longlong,
 ) -> cython.longlong:
-    """Size of the entry at p that follows (index, term); else minus a STOP_… code."""
+    """Return the size of the entry at p if it follows (index, term); else a negated STOP_… code."""
     left: cython.longlong = end - p
     magic: cython.int
     size: cython.longlong
@@ -242,7 +242,7 @@ def find_entry(
     file_from_offset: cython.longlong,
     index: cython.longlong,
 ):
-    """The first whole entry of a larger index (see entries_cy.pyi)."""
+    """Find the first whole entry with a larger index (see entries_cy.pyi)."""
     p: cython.Py_ssize_t = start
     size: cython.longlong
     buf: cython.p_uchar

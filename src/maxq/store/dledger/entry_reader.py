@@ -35,7 +35,7 @@ class EntryReader:
 
     @property
     def divided_offset(self) -> int:
-        """Physical offset of the first data file; below it lies the log of before DLedger."""
+        """Physical offset of the first data file; below it lies the log that was written before DLedger."""
         return self._log.divided_offset
 
     @property
@@ -45,7 +45,7 @@ class EntryReader:
 
     @property
     def is_empty(self) -> bool:
-        """True if the log has no entry."""
+        """Return True if the log has no entry."""
         return self.end_index < max(self.begin_index, 0)
 
     def term_of(self, index: int) -> int:

@@ -47,7 +47,8 @@ class _Mark(NamedTuple):
 
 
 class FileLedger(EntryReader):
-    """One member's log in files. Methods without a text here are those of Ledger (protocol/dledger/ledger.py)."""
+    """The log of one DLedger member in files. Methods without a docstring here are those of Ledger
+    (protocol/dledger/ledger.py)."""
 
     def __init__(
         self,
@@ -158,7 +159,8 @@ class FileLedger(EntryReader):
         return self._context.flags.writable
 
     def set_no_room_listener(self, listener: Callable[[OSError, int], None]) -> None:
-        """`listener(error, size)`: the log got no blocks for `size` bytes (DiskRoom.lacks)."""
+        """Set the listener that is called as `listener(error, size)` when the log got no blocks for `size` bytes
+        (DiskRoom.lacks)."""
         self._on_no_room = listener
 
     def set_listeners(self, on_appended: Callable[[int, int], None], on_durable: Callable[[int], None]) -> None:
@@ -224,8 +226,8 @@ class FileLedger(EntryReader):
             raise
 
     def secure(self, size: int, count: int) -> None:
-        """Have blocks for the next `count` entries, `size` bytes with their headers, and for their units, before the
-        first one is made. They take two files at most.
+        """Make sure that there are blocks for the next `count` entries, `size` bytes with their headers, and for their
+        units, before the first one is made. They take two files at most.
 
         Raises:
             OSError: there is no room on the disk.
@@ -259,7 +261,7 @@ class FileLedger(EntryReader):
         self._log.prepare_ahead()
 
     def _write_units(self) -> None:
-        """Units of the entries that were appended to the current file since the last call."""
+        """Write the index units of the entries that were appended to the current file since the last call."""
         tail = self._log.tail
         start = max(self._indexed_to, tail.file_from_offset)
         stop = tail.file_from_offset + tail.wrote_position
@@ -292,17 +294,17 @@ class FileLedger(EntryReader):
 
     @property
     def next_index(self) -> int:
-        """Of the entry that comes next."""
+        """Index of the entry that comes next."""
         return self._log.tail.next_index
 
     @property
     def end_position(self) -> int:
-        """Behind the last entry."""
+        """Position behind the last entry."""
         return self._log.max_offset
 
     def _start_of_new(self, run: EntryRun) -> int | None:
-        """Where in the run's bytes the first entry begins that is not here yet; None: all are. Those that are must have
-        the same term and place."""
+        """Return the position, in the run's bytes, of the first entry that this log does not have; None if it has all.
+        Those that it has must have the same term and position."""
         if run.first_index > self.next_index:
             raise LedgerMismatchError(
                 f"entries from {run.first_index} on leave a gap behind entry {self.end_index}", index=run.first_index
@@ -355,8 +357,8 @@ class FileLedger(EntryReader):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A change of which a part may be done when the disk refuses the rest: whatever the reason, this process does
-        not go on with it, and notes nothing any more. The next start finishes it.
+        """Context for a change that the disk may refuse half way. If it fails for any reason, this process stops using
+        the ledger and writes no more notes; the next start finishes the change.
 
         Raises:
             StoreFailedError: the disk refused.

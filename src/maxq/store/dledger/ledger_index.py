@@ -100,7 +100,7 @@ class LedgerIndex:
         return changed
 
     def reserve(self, first: int, last: int) -> None:
-        """Have blocks for these units, the next ones.
+        """Make sure that there are blocks for these units, the next ones.
 
         Raises:
             OSError: no room on the disk.
@@ -172,8 +172,8 @@ class LedgerIndex:
             self._disk.delete(file.path)
 
     def unflushed(self, end_index: int) -> Pieces:
-        """What a flush must make durable so that all units up to `end_index` are; then call `flushed`, before the next
-        one begins."""
+        """Return what a flush must make durable so that all units up to `end_index` are durable. Call `flushed`
+        afterwards, before the next flush begins."""
         pieces: Pieces = []
         self._written_from = _NOWHERE
         end = (end_index + 1) * UNIT_SIZE

@@ -35,7 +35,7 @@ class NoteJob(NamedTuple):
 
 
 class LedgerNotes:
-    """Of one ledger.
+    """The checkpoint and the other small notes of one ledger.
 
     Attributes:
         file: where it is noted.
@@ -78,7 +78,8 @@ class LedgerNotes:
         self._saved = wanted
 
     def write_all(self) -> bool:
-        """Units of everything durable, then the note: a clean end. The flusher must have flushed before. Blocks.
+        """Write the units of everything durable and then the checkpoint, at a clean shutdown. The flusher must have
+        flushed before. Blocks.
 
         Returns:
             False if it could not be noted.

@@ -64,7 +64,7 @@ class LedgerReport:
 
 
 class LedgerFound(NamedTuple):
-    """Where the log begins and ends. `next_index` comes next; see Ledger for the rest."""
+    """Where the log begins and ends. `next_index` is the index that the next entry gets; see Ledger for the rest."""
 
     begin_index: int
     end_index: int
@@ -76,7 +76,7 @@ class LedgerFound(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where a scan stopped: behind entry `last` of `term`, at `position` of file number `number`, for `stop`."""
+    """Where a scan stopped: behind entry `last` of `term`, at `position` of file number `number`, because of `stop`."""
 
     number: int
     position: int
@@ -97,7 +97,7 @@ class LedgerRecovery:
         report: LedgerReport,
         save: Callable[[LedgerCheckpoint], None],
     ) -> None:
-        """`save` makes a checkpoint durable."""
+        """`save` is the function that makes a checkpoint durable."""
         self._context = context
         self._log = commit_log
         self._index = index
@@ -129,10 +129,10 @@ class LedgerRecovery:
         return self._bounds(end)
 
     def _write_again(self) -> None:
-        """What lies behind the entries that the checkpoint calls durable is written again, data and index, before it is
-        looked at: the process may have ended because a sync failed. Linux then shows bytes as clean that are not on the
-        disk, a sync succeeds without writing them, and the leader would be told of entries that the next loss of power
-        takes."""
+        """Write again what lies behind the entries that the checkpoint calls durable, data and index, before it is
+        looked at: the process may have ended because a sync failed. Linux then shows bytes as clean that are not on
+        the disk, a sync succeeds without writing them, and the leader would be told of entries that the next loss of
+        power takes."""
         start = self._unsure_from = self._durable_position()
         for file in self._files:
             if file.end_offset > start:
@@ -143,7 +143,8 @@ class LedgerRecovery:
                 file.region.write_again(max(0, first_unit - file.file_from_offset), file.file_size)
 
     def _durable_position(self) -> int:
-        """Behind the last entry that the checkpoint calls durable; where the scan begins if that is not found."""
+        """Return the position behind the last entry that the checkpoint calls durable; where the scan begins if that
+        entry is not found."""
         end_index = self._checkpoint.end_index
         unit = self._index.unit(end_index) if end_index >= 0 else None
         for file in self._files:
@@ -186,7 +187,7 @@ class LedgerRecovery:
         return bool(self._index.files.files) and self._index.files.min_offset > first * UNIT_SIZE
 
     def _start_of(self, file: MappedFile) -> int:
-        """Position of a file's first entry in it."""
+        """Return the position of a file's first entry within that file."""
         return max(0, self._log.begin_position - file.file_from_offset) if file is self._files[0] else 0
 
     def _first_index(self, file: MappedFile) -> int:
@@ -196,8 +197,8 @@ class LedgerRecovery:
         return index if index >= 0 and self._index.is_right(index, file.view[start : start + _HEADER]) else -1
 
     def _stated_index(self, file: MappedFile) -> int:
-        """Of the file's first entry, if its header is good; -1 if not. Its unit may be lost: who asks for one of a file
-        that no start scanned has it made anew."""
+        """Return the index of the file's first entry if its header is good; -1 if not. Its index unit may be lost:
+        asking for one of a file that no start scanned makes the unit anew."""
         return self._header_index(file) if self._is_start(file) else -1
 
     def _header_index(self, file: MappedFile) -> int:
@@ -209,8 +210,8 @@ class LedgerRecovery:
         return index if after > start else -1
 
     def _is_start(self, file: MappedFile) -> bool:
-        """Does the file's first entry, of whose header no CRC may tell, have the index that it says? Its unit, its
-        place or the next entry confirm it."""
+        """Return whether the file's first entry, of whose header no CRC may tell, has the index that it states. Its
+        unit, its position or the next entry confirm it."""
         start, view = self._start_of(file), file.view
         stated, size = (
             int.from_bytes(view[start + 8 : start + 16], "big"),
@@ -318,7 +319,7 @@ class LedgerRecovery:
             self._save(replace(checkpoint, amnesiac_until=self._amnesiac_until))
 
     def _newest_behind(self, end: _End) -> int:
-        """The largest index of good entries behind the end; -1 if there are none."""
+        """Return the largest index of good entries behind the end; -1 if there are none."""
         newest = -1
         for number in range(end.number, len(self._files)):
             file = self._files[number]
@@ -386,8 +387,8 @@ class LedgerRecovery:
 
 
 def may_be_torn(view: memoryview, position: int, known: int) -> bool:
-    """Can a loss of power have left what begins at `position` of a file, if it was an entry? Then some sector of it was
-    not written, or only its beginning or its end, and zeros lie where it was not.
+    """Return whether a loss of power can have left what begins at `position` of a file, if that was an entry: then some
+    sector of it, or only its beginning or its end, was not written, and zeros stand there.
 
     Args:
         known: so many of its first bytes are as they were written, for they make sense.

@@ -42,7 +42,8 @@ class MessageLedger(FileLedger):
     # --- leading ---
 
     def begin_leading(self, term: int) -> None:
-        """See Ledger.begin_leading. Queue offsets go on where the log's end, committed or not, leaves them."""
+        """See Ledger.begin_leading. Queue offsets continue from the end of the log, whether that is committed or
+        not."""
         super().begin_leading(term)
         self._queues.forget_numbering()
         for queue in self._queues:
@@ -59,16 +60,16 @@ class MessageLedger(FileLedger):
 
     @property
     def leading_term(self) -> int:
-        """The term in which this member takes messages as the leader; -1: it does not."""
+        """The term in which this member takes messages as the leader; -1 if it does not lead."""
         return self._log.tail.term if self._context.is_leading else -1
 
     @property
     def end_position(self) -> int:
-        """Behind the last entry, committed or not."""
+        """Position behind the last entry, committed or not."""
         return self.committed_position if self.is_empty else self._end_of(self.end_index)
 
     def _records_from(self, position: int) -> "list[MessageExt]":
-        """Records of the entries from `position` to the end of the log."""
+        """Return the records of the entries from `position` to the end of the log."""
         found: list[MessageExt] = []
         if self.is_empty:
             return found
@@ -84,7 +85,8 @@ class MessageLedger(FileLedger):
     # --- entries ---
 
     def barrier(self) -> bytes:
-        """A record of transaction type ROLLBACK, which every broker's dispatch leaves out of queues and index."""
+        """Return a record of transaction type ROLLBACK, which every broker's dispatch leaves out of queues and
+        index."""
         now = self._context.clock.wall_ms()
         return encode_record(
             MessageExt(
@@ -106,8 +108,8 @@ class MessageLedger(FileLedger):
         return bytes(placed)
 
     def reset(self, index: int, position: int) -> None:
-        """See Ledger.reset. Nothing of what the queues had is left: they begin with what comes, wherever that has its
-        place."""
+        """See Ledger.reset. The queues lose everything they had and begin with the next message, whatever its queue
+        offset."""
         super().reset(index, position)
         with self._changing():
             self._queues.empty_all(position)
@@ -116,7 +118,7 @@ class MessageLedger(FileLedger):
     # --- what is committed ---
 
     def commit(self, index: int) -> None:
-        """See Ledger.commit; what is committed is dispatched."""
+        """See Ledger.commit. The committed entries are then dispatched."""
         before = self.committed_index
         super().commit(index)
         if self.committed_index > before:
@@ -125,8 +127,8 @@ class MessageLedger(FileLedger):
             self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
 
     def take_as_committed(self, position: int) -> None:
-        """At a start, take everything below `position` as committed, because it was dispatched before. Nothing is
-        dispatched now."""
+        """Take everything below `position` as committed at a start, because it was dispatched before. This dispatches
+        nothing."""
         if not self.is_empty and position > self.committed_position:
             super().commit(self.index_at(position) - 1)
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class DLedgerRecovery(Recovery):
-    """One run over a store whose log is `ledger`."""
+    """One recovery of a store whose log is `ledger`."""
 
     def __init__(
         self, parts: StoreParts, ledger: MessageLedger, queue_faults: list[QueueFault], report: RecoveryReport
@@ -52,8 +52,8 @@ class DLedgerRecovery(Recovery):
         """Does nothing: the ledger has cut the log."""
 
     def _step_over(self, offset: int) -> int:
-        """Bytes at `offset`, in a file that was not scanned, are no entry: the next one. Nothing is written: this log
-        is a copy."""
+        """Return the offset of the next entry behind bytes at `offset` that are no entry, in a file that was not
+        scanned. Nothing is written, because this log is a copy."""
         commit_log = self._commit_log
         assert isinstance(commit_log, DLedgerCommitLog), "there is a ledger"
         file = commit_log.files.find(offset)

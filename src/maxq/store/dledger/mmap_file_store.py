@@ -33,8 +33,8 @@ _DELETE_AT_ONCE = 10
 
 
 class DLedgerMmapFileStore(FileLedger):
-    """One member's files below `<base>/dledger-<self_id>`. Life: `load`, `start` on a running loop, `shutdown`; without
-    a loop `load` and `close_inline`."""
+    """The files of one bare member below `<base>/dledger-<self_id>`. Call `load`, then `start` on a running loop, then
+    `shutdown`; without a loop call `load` and `close_inline`."""
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class DLedgerMmapFileStore(FileLedger):
         self._log.create_ahead()
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
-        """`callback(name, error)` is told when a service ends by an error, as after a failed flush: the process should
-        stop, for nothing becomes durable any more."""
+        """Set the callback that is called as `callback(name, error)` when a service ends by an error, for example after
+        a failed flush. The process should then stop, because nothing becomes durable any more."""
         self._on_service_failed = callback
 
     def _service_ended(self, task: "asyncio.Task[None]") -> None:
@@ -131,7 +131,7 @@ class DLedgerMmapFileStore(FileLedger):
         self._flusher.close()
 
     def close_inline(self) -> None:
-        """`shutdown` for a store without a loop. Blocks."""
+        """Shut down a store that has no loop. Blocks."""
         if self._is_loaded and self._flusher.failure is None:
             self._flusher.flush_inline()
         self._context.jobs.is_closed = True

@@ -22,7 +22,7 @@ _ROOM_BYTES: Final = 4 << 10
 
 
 class TermFound(NamedTuple):
-    """The result of a load. `state` is None if the files cannot be read."""
+    """Result of a load. `state` is None if the files cannot be read."""
 
     state: HardState | None
     is_missing: bool
@@ -30,7 +30,7 @@ class TermFound(NamedTuple):
 
 
 class TermFile:
-    """The file `currterm` of a member."""
+    """The file `currterm` of a member: its term and vote."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:
         self._disk = disk

@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 16
 
 
 class TextFileFound(NamedTuple):
-    """What a load found.
+    """Result of a load.
 
     Attributes:
         values: of the newest copy that can be read; None if no copy can.
@@ -37,8 +37,9 @@ def encode_text(values: dict[str, str]) -> bytes:
 
 
 def decode_text(data: bytes, java_keys: frozenset[str] = frozenset()) -> tuple[dict[str, str], bool] | None:
-    """(values, have they a CRC) or None: no such file, its CRC is wrong, or it has none and others than `java_keys`, if
-    there are some: its CRC's name was damaged."""
+    """Decode a text file into its values and whether a CRC protects them. Returns None if the bytes are no such file,
+    if the CRC is wrong, or if there is no CRC and the file has keys other than `java_keys`: then the name of the
+    CRC's key was damaged."""
     if len(data) > _MOST_BYTES:
         return None
     try:
@@ -82,7 +83,7 @@ class TextFile:
     """One text file and its `.bak` copy."""
 
     def __init__(self, disk: Disk, path: PurePath, java_keys: frozenset[str]) -> None:
-        """`java_keys`: what Java writes into it."""
+        """`java_keys`: the keys that Java writes into the file."""
         self._disk = disk
         self._java_keys = java_keys
         self.path = path

@@ -32,7 +32,7 @@ _FLUSHES_AT_A_TIME = 4  # fewer than CHECKPOINTS has threads
 
 
 class ConsumeQueueFlusher:
-    """Interval flush, thorough flush, checkpoint, inventory.
+    """Flushes the queue files at intervals and thoroughly, and writes checkpoint and inventory.
 
     Attributes:
         lock: held while queue files are flushed, unmapped or deleted, so that these do not meet.
@@ -108,8 +108,8 @@ class ConsumeQueueFlusher:
             await self._context.jobs.run(self._checkpoint.sync, threads=CHECKPOINTS)
 
     async def flush_thoroughly(self) -> None:
-        """Everything dispatched so far becomes durable; checkpoint and inventory then say so. Under `lock`: an older
-        inventory must not be written after a newer one."""
+        """Make everything that has been dispatched durable, and then write checkpoint and inventory. Runs under `lock`:
+        an older inventory must not be written after a newer one."""
         assert self.lock.locked(), "one at a time"
         self.begun += 1
         inventory = await self._snapshot_in_slices()
@@ -141,7 +141,7 @@ class ConsumeQueueFlusher:
         self._wanted = True
 
     def flush_inline(self, *, log_end: int = -1) -> None:
-        """The same without a loop. Blocks.
+        """Do what `flush_thoroughly` does, without a loop. Blocks.
 
         Args:
             log_end: end of the log if this is a clean shutdown.
@@ -164,7 +164,7 @@ class ConsumeQueueFlusher:
         return self._finished(inventory)
 
     async def _snapshot_in_slices(self) -> StoreInventory:
-        """The same, of the moment at which it returns; the loop has its turns meanwhile.
+        """Take the snapshot of the moment at which this returns, in slices between which the loop has its turns.
 
         Under `lock` nothing is flushed, so a queue that was appended to has something to flush: those are looked at
         again at the end. What makes queues begin anew or end earlier shows in the tables of deletions and of files set
@@ -206,15 +206,15 @@ class ConsumeQueueFlusher:
         self._checkpoint.write()
 
     def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile) -> None:
-        """The queues are durable as far as `inventory` says: let checkpoint, deletions and inventory say so."""
+        """Write checkpoint, deletions and inventory, the queues being durable as far as `inventory` says."""
         self._checkpoint.sync()
         self._deletions.save(deleted)
         self.before_inventory()
         self._inventory_file.save(inventory)
 
     def _delete_aside(self, folders: list[PurePath]) -> list[PurePath]:
-        """Files of topics that were deleted below what the inventory says are not needed any more. Returns the folders
-        that are gone; the others only take room, and go later."""
+        """Delete set-aside files of deleted topics that the inventory no longer needs. Returns the folders that are
+        gone; the others only take room and are deleted later."""
         gone: list[PurePath] = []
         for folder in folders:
             try:
@@ -287,8 +287,8 @@ def _flush_those_left(pieces: Pieces) -> list[MappedFile]:
 
 
 def _refuse_lost(gone: list[MappedFile], queues: list[ConsumeQueue]) -> None:
-    """Nothing is to be made durable of a queue that was deleted meanwhile. FileNotFoundError if one of these queues
-    still needs one of the files that are gone."""
+    """Make nothing durable of a queue that was deleted meanwhile. Raises FileNotFoundError if one of these queues still
+    needs one of the files that are gone."""
     needed = {file for queue in queues for file, _, _ in queue.unflushed(0)} if gone else set()
     for file in needed.intersection(gone):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
@@ -300,7 +300,8 @@ def _bounds_of(topic: TopicTail) -> dict[int, tuple[int, int]]:
 
 
 def _bounds_of_queue(tail: QueueTail) -> tuple[int, int]:
-    """Queue offset at which the first file begins (without files: where numbering goes on), and that of the end."""
+    """Return the queue offset at which the first file begins (where numbering continues, if there are no files), and
+    the queue offset of the end."""
     queue: ConsumeQueue = tail.owner
     first = queue.files.min_offset if queue.files.files else tail.write_offset
     return first // CQ_STORE_UNIT_SIZE, tail.write_offset // CQ_STORE_UNIT_SIZE

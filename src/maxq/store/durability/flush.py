@@ -96,16 +96,17 @@ class CommitLogFlusher:
         return True
 
     def joins_next(self, then: Callable[[], None]) -> bool:
-        """Is a group commit in flight, so that what is appended now waits for the next one anyway? If so, `then` is
-        called when it has ended, and who waited for it was told. One may ask to be called at a time; the last."""
+        """Return whether a group commit is in flight, so that what is appended now waits for the next one anyway. If
+        so, `then` is called when that commit has ended and those who waited for it were told. Only one callback is
+        kept: a later call replaces it."""
         if self._in_flight is None or not self.is_sync or self._context.is_dledger or self.failure is not None:
             return False
         self._after = then
         return True
 
     def commit_soon(self) -> None:
-        """Something was appended: begin a group commit at the end of this turn of the loop, or with the one in flight;
-        at once if no loop runs."""
+        """Begin a group commit for what was appended: at the end of this turn of the loop, or behind the commit in
+        flight; at once if no loop runs."""
         if self._begin is not None or self._in_flight is not None:
             return
         try:
@@ -141,11 +142,12 @@ class CommitLogFlusher:
         self._in_flight.add_done_callback(lambda future: self._job_ended(future, end, timestamp))
 
     def _commit_without_thread(self, piece: Piece, end: int, timestamp: int) -> bool:
-        """A group commit that no thread does, but the loop if it is small and the disk quick, else the kernel by
-        itself: a thread costs nine futex calls and a turn for each group, a third of SYNC_FLUSH (benches/README.md).
-        False: neither is possible here and now. The loop does not wait if nobody else does (ASYNC_FLUSH), nor as a
-        DLedger leader's: its followers' disks may be quicker. What is written of an interval (ASYNC_FLUSH) would keep
-        the kernel's worker busy, on the loop's processor; a thread finds another one."""
+        """Run a group commit without a thread: on the loop if the group is small and the disk quick, else
+        asynchronously in the kernel. A thread costs nine futex calls and a turn of the loop for each group, a third
+        of SYNC_FLUSH (benches/README.md). Returns False if neither is possible at the moment. The loop does not wait
+        if nobody else does (ASYNC_FLUSH), nor in a DLedger leader, because its followers' disks may be quicker. The
+        kernel's worker runs on the loop's processor, where the writes of an interval (ASYNC_FLUSH) would keep it
+        busy; a thread finds another processor."""
         file, start, flushed = piece
         size = flushed - start
         job = self._context.jobs.begin() if size <= _MODEST else None
@@ -206,16 +208,16 @@ class CommitLogFlusher:
             waiters.popleft().done(True)
 
     def copied(self, *, is_late: bool) -> None:
-        """A slave has appended. While what comes `is_late`, for the slave catches up, it is flushed in steps, and
-        leaves memory then: the next step has these pages. Fresh ones cost up to ten times as much as writing to the
-        device (benches/README.md, Catching up)."""
+        """Note what a slave has appended. While the slave catches up (`is_late`), that is flushed in steps and then
+        leaves memory, so that the next step reuses its pages. Fresh pages cost up to ten times as much as writing to
+        the device (benches/README.md, Catching up)."""
         self._is_late = is_late
         if is_late and self._commit_log.max_offset - self._commit_log.flushed_offset >= _LATE_STEP:
             self.commit()
 
     def truncated(self, offset: int) -> None:
-        """The log is cut at `offset`: what a flush that is in flight says of the bytes behind it does not hold for
-        those that will be there."""
+        """Note that the log is cut at `offset`: the result of a flush in flight does not hold for the bytes that will
+        be written there."""
         self._cut_at = min(self._cut_at, offset)
         self._checkpoint.flushed_offset = min(self._checkpoint.flushed_offset, offset)
 
@@ -259,7 +261,7 @@ class CommitLogFlusher:
                 raise StoreFailedError(self.failure)
 
     async def flush_some(self) -> None:
-        """One round of the interval flush."""
+        """Run one round of the interval flush."""
         config = self._context.config
         now = self._context.clock.monotonic_ms()
         thorough = now - self._last_thorough_ms >= config.flush_commit_log_thorough_interval

@@ -31,7 +31,7 @@ class LogMark(NamedTuple):
 
 
 class LogMarks:
-    """Of one store."""
+    """Makes and judges the marks of one store's log."""
 
     def __init__(self, commit_log: CommitLog, flusher: CommitLogFlusher, ledger: MessageLedger | None) -> None:
         self._log = commit_log
@@ -45,8 +45,8 @@ class LogMarks:
         return LogMark(self._log.tail.next_index - 1, self._ledger.leading_term)
 
     def is_final(self, mark: LogMark) -> bool:
-        """Can nothing that was stored before `mark` be lost any more? Never again true of a mark of a leadership that
-        has ended."""
+        """Return whether nothing that was stored before `mark` can be lost any more. This never becomes true again for
+        a mark of a leadership that has ended."""
         if self._ledger is None:
             return self._log.flushed_offset >= mark.end
         return NOT_LEADING != mark.term == self._ledger.leading_term and self._ledger.committed_index >= mark.end

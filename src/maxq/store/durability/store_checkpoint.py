@@ -84,16 +84,16 @@ class StoreCheckpoint:
         return fault
 
     def not_later_than(self, timestamp: int) -> None:
-        """Lower the times to the log's newest store time after an unclean exit: the checkpoint may know of records
-        that were lost."""
+        """Lower the times to the log's newest store time after an unclean exit, because the checkpoint may know of
+        records that were lost."""
         self.physic_msg_timestamp = min(self.physic_msg_timestamp, timestamp)
         self.logics_msg_timestamp = min(self.logics_msg_timestamp, timestamp)
         self.index_msg_timestamp = min(self.index_msg_timestamp, timestamp)
         self.write()  # the next flush makes it durable
 
     def not_beyond(self, physical_offset: int) -> None:
-        """After recovery: the end of the log. No offset may lie behind it, whatever a changed bit or a Java broker left
-        (a file that was never flushed, or that Java wrote, has no CRC to tell)."""
+        """Lower all offsets to the end of the log after recovery: none may lie behind it, whatever a changed bit or a
+        Java broker left (a file that was never flushed, or that Java wrote, has no CRC)."""
         self.master_flushed_offset = min(self.master_flushed_offset, physical_offset)
         self.confirm_physical_offset = min(self.confirm_physical_offset, physical_offset)
         self.logics_physical_offset = min(self.logics_physical_offset, physical_offset)
@@ -102,7 +102,7 @@ class StoreCheckpoint:
 
     @property
     def min_timestamp(self) -> int:
-        """Records stored before this are surely durable in log and queues (getMinTimestamp)."""
+        """Return the store time, in ms, before which all records are durable in log and queues (getMinTimestamp)."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SLACK_MS)
 
     @property

@@ -20,7 +20,7 @@ UNIT_ROOM = 64
 
 
 class BlockReserve:
-    """What is allocated of one file, and a little more in time.
+    """The allocated blocks of one file. It allocates a little more ahead of need.
 
     Attributes:
         end: bytes below may be written by who goes on writing at `position`.
@@ -58,7 +58,7 @@ class BlockReserve:
         return self.end >= self._size
 
     def more(self, least: int = 0) -> None:
-        """Allocate the next step now, at least `least` bytes; less than a step if there is no room for a whole one.
+        """Allocate the next step, and at least `least` bytes; less than a step if there is no room for a whole one.
 
         Raises:
             OSError: not even that.
@@ -106,7 +106,8 @@ class BlockReserve:
 
 
 def back_units(region: MappedRegion, position: int, size: int) -> int:
-    """Blocks for the next units of a queue file, few in the beginning (there may be many queues), more as it grows.
+    """Allocate blocks for the next units of a queue file: few at first, because there may be many queues, and more as
+    the file grows.
 
     Args:
         position: where the next unit goes.

@@ -73,6 +73,6 @@ class DiskRoom:
 
 
 def lacks_room(error: OSError) -> bool:
-    """Did the file system, or the user's quota on it, have no room for what was to be written, so that it may be tried
-    again? Not so if a sync failed for want of room: that is final, as any failed sync."""
+    """Return whether the file system, or the user's quota on it, had no room for what was to be written, so that it may
+    be tried again. A sync that failed for want of room is final, as any failed sync, and returns False."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, SyncFailedError)

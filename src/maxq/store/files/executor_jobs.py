@@ -15,7 +15,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class ExecutorJobs:
-    """The jobs of one store.
+    """The jobs of one store on its executor.
 
     Attributes:
         is_closed: the store is closing: nothing new begins.
@@ -28,8 +28,8 @@ class ExecutorJobs:
 
     @contextmanager
     def inline(self) -> Iterator[None]:
-        """Have every job done by who asks for it while a store is loaded, also where a loop runs (recovery as a tool).
-        A list that was closed is open again behind it."""
+        """Run every job in the caller's thread while a store is loaded, also where a loop runs (recovery as a tool). A
+        list that was closed is open again behind it."""
         self.is_closed = False
         self._is_inline = True
         try:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class FileAllocator:
-    """Regions of CommitLog files that nobody writes yet, by start offset."""
+    """Makes the regions of CommitLog files ahead of need, by start offset."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -24,8 +24,9 @@ class FileAllocator:
         self._used_up_to = -1  # start offset of the newest file that the writer has begun
 
     def take(self, offset: int) -> MappedRegion | None:
-        """The region of the file that starts at `offset`, if it is ready. The writer begins this file now, and makes
-        it itself if it is not: then the executor may come too late with it, and it must not be deleted as unused."""
+        """Return the region of the file that starts at `offset` if it is ready, else None. The writer begins this file
+        now and makes it itself if it is not ready: the executor may then come too late with it, and must not delete
+        it as unused."""
         self._used_up_to = max(self._used_up_to, offset)
         return self._ready.pop(offset, None)
 

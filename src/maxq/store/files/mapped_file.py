@@ -98,8 +98,8 @@ class MappedFile:
             self.flushed_position = end
 
     def region_to_flush(self) -> MappedRegion:
-        """The mapping, or one for a flush alone. It never makes a file: who flushes in a thread may come after the
-        queue was deleted.
+        """Return the mapping, or one for a flush alone. This never makes a file, because a flushing thread may come
+        after the queue was deleted.
 
         Raises:
             FileNotFoundError: nobody has mapped the file, and it is gone.

@@ -18,7 +18,7 @@ class MappedFileQueue:
     __slots__ = ("_base", "_disk", "_name", "file_size", "files")
 
     def __init__(self, disk: Disk, base: PurePath, name: str, file_size: int) -> None:
-        """The files are in folder `name` (empty: none) below `base`."""
+        """The files lie in folder `name` (empty: none) below `base`."""
         self._disk = disk
         self._base = base
         self._name = name

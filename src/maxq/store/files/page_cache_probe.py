@@ -16,7 +16,7 @@ _MOST: Final = 4096  # stretches, 1 GiB
 
 
 class PageCacheProbe:
-    """One per store."""
+    """Tells which pages of the log are in memory; one per store."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

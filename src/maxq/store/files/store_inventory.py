@@ -23,7 +23,7 @@ NOT_WHOLE: Final = -1
 
 @dataclass(slots=True)
 class StoreInventory:
-    """A snapshot.
+    """A snapshot of what the store's files hold.
 
     Attributes:
         dispatched_offset: physical offset up to which the queues were complete and durable; NOT_WHOLE while they are

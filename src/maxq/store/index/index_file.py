@@ -26,7 +26,7 @@ _END_OFFSET_POSITION = 24
 
 
 def index_file_size(slot_nums: int, max_index_nums: int) -> int:
-    """Bytes of a file."""
+    """Return the size of an index file, in bytes."""
     return HEADER_SIZE + SLOT_SIZE * slot_nums + ENTRY_SIZE * max_index_nums
 
 
@@ -82,16 +82,16 @@ class IndexFile:
 
     @property
     def index_count(self) -> int:
-        """The next entry's number; the first is 1."""
+        """Number of the next entry; the first is 1."""
         return self.header()[5]
 
     @property
     def is_full(self) -> bool:
-        """The next entry goes into a new file."""
+        """Whether the file is full, so that the next entry goes into a new file."""
         return self.index_count >= self.max_index_nums
 
     def preset(self, timestamp: int, physical_offset: int) -> None:
-        """Header of a rolled file: begin and end are the previous file's end (getAndCreateLastIndexFile)."""
+        """Write the header of a rolled file: begin and end are the previous file's end (getAndCreateLastIndexFile)."""
         HEADER.pack_into(self.view, 0, timestamp, timestamp, physical_offset, physical_offset, 0, 1)
 
     def set_end_physical_offset(self, physical_offset: int) -> None:
@@ -110,9 +110,9 @@ class IndexFile:
         return None
 
     def agrees_with_entries(self, *, exactly: bool) -> bool:
-        """Is the header that of these entries? A loss of power may tear one that was being written: then its times look
-        older than the entries are. A restored record's entry may lie below the end (`put_restored_keys`); `exactly`
-        takes no such file."""
+        """Return whether the header agrees with the entries. A loss of power may tear a header that was being written;
+        its times then look older than those of the entries. A restored record's entry may lie below the end
+        (`put_restored_keys`), which `exactly` does not allow."""
         begin, end, begin_offset, end_offset, _, count = self.header()
         if count <= 1:
             return True
@@ -134,8 +134,8 @@ class IndexFile:
         return found
 
     def records_within(self, start: int, end: int) -> set[int]:
-        """Physical offsets in [start, end) of records with an entry. Entries come in the order of the log, but for
-        those of restored records; of these the newest are found, too."""
+        """Return the physical offsets in [start, end) of records with an entry. Entries come in the order of the log,
+        except those of restored records, of which the newest are found as well."""
         found: set[int] = set()
         last = self.index_count - 1
         while last > 0 and (offset := self.entry(last)[1]) < self.end_physical_offset:

@@ -24,7 +24,7 @@ class IndexFlusher:
         checkpoint: StoreCheckpoint,
         on_failed: Callable[[str, BaseException], None],
     ) -> None:
-        """`on_failed(service, error)`: a flush failed, which is final, as it is with the log."""
+        """`on_failed(service, error)` is called when a flush failed, which is final, as for the log."""
         self._context = context
         self._index = index
         self._checkpoint = checkpoint

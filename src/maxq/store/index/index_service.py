@@ -18,18 +18,18 @@ _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 
 
 def index_key(topic: str, key: str) -> str:
-    """The text whose hash is stored."""
+    """Return the text whose hash is stored."""
     return f"{topic}#{key}"
 
 
 def index_key_hash(text: str) -> int:
-    """jhash made non-negative (IndexFile.indexKeyHashMethod)."""
+    """Return jhash made non-negative (IndexFile.indexKeyHashMethod)."""
     value = abs(jhash(text))
     return 0 if value == 1 << 31 else value
 
 
 class IndexService:
-    """Appends through `tail`, rolls files, answers queries.
+    """Appends index entries through `tail`, rolls files and answers queries.
 
     Attributes:
         tail: writing end of the newest file; not attached before the first key comes.
@@ -97,14 +97,15 @@ class IndexService:
         return None
 
     def attach_last(self) -> None:
-        """Go on writing in the newest file."""
+        """Continue writing in the newest file."""
         if self.files:
             file = self.files[-1]
             self._write_within(self._reserve_of(file, file.index_count))
             self._populate(file)
 
     def _populate(self, file: IndexFile) -> None:
-        """Entries are written in order, slots anywhere: the slot table is made ready at once, entries ahead."""
+        """Populate the pages of a new file: the whole slot table at once, because slots are written anywhere, and the
+        entries ahead of need, because they are written in order."""
         entries = HEADER_SIZE + SLOT_SIZE * file.slot_nums
         if self.tail.index_count <= 1:
             region = file.region
@@ -120,14 +121,14 @@ class IndexService:
             self._write_within(reserve)
 
     def _write_within(self, reserve: BlockReserve) -> None:
-        """The writing end takes the newest file to end where its blocks do."""
+        """Limit the writing end to where the newest file's blocks end."""
         self._reserve = reserve
         file = self.files[-1]
         entries = (reserve.end - HEADER_SIZE - SLOT_SIZE * file.slot_nums) // ENTRY_SIZE
         self.tail.attach(file.view, file.slot_nums, min(entries, file.max_index_nums))
 
     def prepare_ahead(self) -> None:
-        """Have pages and blocks ahead of the newest entry ready. Cheap when there is nothing to do."""
+        """Prepare pages and blocks ahead of the newest entry. Cheap when there is nothing to do."""
         if self._reserve is None:
             return
         slots = SLOT_SIZE * self._context.config.max_hash_slot_num
@@ -136,7 +137,8 @@ class IndexService:
         self._reserve.move_to(position)
 
     def roll(self) -> None:
-        """The writing end has no room for an entry. Give its file more blocks; if it has them all, go on in a new one.
+        """Give the newest file more blocks because the writing end has no room for an entry; if it has them all, go on
+        in a new file.
 
         Raises:
             OSError: there is no room on the disk; the index is as before.
@@ -223,7 +225,7 @@ class IndexService:
         return found
 
     def query(self, text: str, max_num: int, begin: int, end: int) -> tuple[list[int], int, int]:
-        """Physical offsets of records that have an entry with the hash of `text` and a time in [begin, end].
+        """Find the physical offsets of records that have an entry with the hash of `text` and a time in [begin, end].
 
         Returns:
             offsets in the order found (newest file first), and the newest file's end timestamp and end offset.

@@ -65,8 +65,8 @@ class CommitLog:
         self.files.load(entries, setting="mappedFileSizeCommitLog")
 
     def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
-        """Files are made ahead of need; after a loss of power the next but one may be there and the next not. Files
-        behind a gap in which nothing was written are deleted."""
+        """Delete files, made ahead of need, behind a gap: after a loss of power the next file but one may exist and the
+        next not. Nothing was written to them."""
         self._drop_unused_front(entries)
         numbered = [entry for entry in entries if is_offset_name(entry.name)]
         while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
@@ -131,7 +131,7 @@ class CommitLog:
             self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
 
     def buffer_appends(self, is_buffered: bool) -> None:
-        """Have the records of the appends to come made in memory and written a group at a time. Without, the log is a
+        """Let the records of future appends be made in memory and written a group at a time. Without this, the log is a
         copy: what a slave gets is written as it comes."""
         if is_buffered == (self._write_buffer is not None):
             return
@@ -143,7 +143,7 @@ class CommitLog:
             self._write_within(self._reserve)
 
     def _attach(self, file: MappedFile, position: int) -> None:
-        """Records go to `position` of `file` from now on."""
+        """Let records go to `position` of `file` from now on."""
         if self._write_buffer is None:
             self.tail_view = file.view
         else:
@@ -152,15 +152,16 @@ class CommitLog:
         self.tail.attach(self.tail_view, file.file_from_offset, file.file_size, position)
 
     def _detach(self, offset: int) -> None:
-        """The next record, at `offset`, needs another file."""
+        """Detach the writing end: the next record, at `offset`, needs another file."""
         if self._write_buffer is not None:
             self._write_buffer.attach(None, 0)
         self.tail_view = memoryview(b"")
         self.tail.attach(None, offset, 0, 0)
 
     def make_room(self, size: int = 0) -> None:
-        """The writing end has no room for a record. Give its file more blocks, `size` bytes or a step; if it has them
-        all, close it with a BLANK record and go on in the next one. So at most two calls make room for `size` bytes.
+        """Make room for a record of `size` bytes, for which the writing end has none: give its file more blocks, `size`
+        bytes or a step; if it has them all, close it with a BLANK record and go on in the next file. So at most two
+        calls make room for `size` bytes.
 
         Raises:
             OSError: there is no room on the disk, or the file could not be created; the log is as before.
@@ -174,7 +175,7 @@ class CommitLog:
         self._roll(size)
 
     def find_room(self, size: int) -> None:
-        """The disk had no room for `size` bytes: is there some now?
+        """Check whether the disk, which had no room for `size` bytes, has it now.
 
         Raises:
             OSError: no.
@@ -182,7 +183,8 @@ class CommitLog:
         self.make_room(size)
 
     def _room_in_memory(self, buffer: LogWriteBuffer, size: int) -> bool:
-        """If buffer is what limits the writing end: is there room for `size` bytes (0: for more than before) now?"""
+        """Return whether there is room for `size` bytes (0: for more than before) now, if memory is what limits the
+        writing end."""
         if self._reserve is None or self.tail.file_size >= self._reserve.end:
             return False
         was_empty = buffer.written == self.tail.wrote_position
@@ -226,7 +228,7 @@ class CommitLog:
             self._write_within(reserve)
 
     def _write_within(self, reserve: BlockReserve) -> None:
-        """The writing end takes the file to end where its blocks do, or the room in memory."""
+        """Limit the writing end to where the file's blocks end, or to the room in memory."""
         self._reserve = reserve
         buffer = self._write_buffer
         self.tail.file_size = reserve.end if buffer is None else min(reserve.end, buffer.limit)
@@ -251,8 +253,8 @@ class CommitLog:
         self._current = None
 
     def newest_from(self, offset: int) -> memoryview | None:
-        """What the records from physical offset `offset` on were written to, as `tail_view`, if they are all there
-        still. The mapped file has them, too, but pages of it may have to be mapped first."""
+        """Return the memory to which the records from physical offset `offset` on were written, as `tail_view` does, if
+        it still holds all of them. The mapped file has them as well, but pages of it may have to be mapped first."""
         position = offset - self.tail.file_from_offset
         buffer = self._write_buffer
         is_here = position >= 0 if buffer is None else buffer.has(position, self.tail.wrote_position)
@@ -362,13 +364,13 @@ class CommitLog:
             start = stop
 
     def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
-        """What a flush must make durable now: (the offset that is durable then, pieces by file)."""
+        """Return what a flush must make durable now: the offset that is durable then, and the pieces by file."""
         self.write_buffered()
         end = self.max_offset
         return end, list(self.ranges(self.flushed_offset, end))
 
     def write_buffered(self, end: int | None = None) -> None:
-        """Have everything below physical offset `end`, or everything, in the mapped files.
+        """Write everything below physical offset `end`, or everything, into the mapped files.
 
         Raises:
             OSError: the device refuses.

@@ -46,13 +46,13 @@ _MOST_ROWS = 100_000
 
 
 def encode_names(topics: Iterable[str]) -> bytes:
-    """The body of a record that deletes `topics`."""
+    """Return the body of a record that deletes `topics`."""
     return orjson.dumps(sorted(topics))
 
 
 def deleted_names(message: MessageExt) -> list[str]:
-    """The topics that a record of `DELETED_TOPIC` deletes; none if its body is not such a list, or if it is a message
-    that a Java broker took from a client: those have properties, which every broker adds."""
+    """Return the topics that a record of `DELETED_TOPIC` deletes; an empty list if its body is not such a list, or if
+    it is a message that a Java broker took from a client: those have properties, which every broker adds."""
     if message.properties.keys() - {PROPERTY_CRC32}:
         log.error("the record at physical offset %d is a client's, and deletes nothing", message.physical_offset)
         return []
@@ -90,7 +90,7 @@ def _in_order(topics: dict[str, int]) -> dict[str, int]:
 
 
 class DeletionsFile(NamedTuple):
-    """The content for deletions.json, with the number of changes and the `unknown_before` of the moment it was
+    """The content for deletions.json, with the number of changes and the `unknown_before` of the moment at which it was
     taken."""
 
     moment: tuple[int, int]
@@ -98,7 +98,7 @@ class DeletionsFile(NamedTuple):
 
 
 class Deletions:
-    """The table of one store.
+    """The table of deleted topics of one store.
 
     Attributes:
         path: of its file.

@@ -73,8 +73,8 @@ class LogTail:
     @cython.cfunc
     @cython.exceptval(check=False)
     def close_entry(self, p: cython.longlong, body_size: cython.longlong, index: cython.longlong) -> cython.void:
-        """The body of an entry is there, 48 bytes behind p: put the header in front of it, its first field last.
-        bodyCrc and chainCrc, which Java leaves 0, are filled in (dledger/entries_cy.py)."""
+        """Put the header in front of an entry whose body stands 48 bytes behind p, its first field last. bodyCrc and
+        chainCrc, which Java leaves 0, are filled in (dledger/entries_cy.py)."""
         buf: cython.p_uchar = self.buf
         put32(buf, p + 4, body_size + 48)
         put64(buf, p + 8, index)
@@ -91,7 +91,7 @@ class LogTail:
         put32(buf, p, 1)
 
     def append_entry(self, body: cython.const[cython.uchar][::1]):
-        """An entry with any body (see log_cy.pyi)."""
+        """Append an entry with any body (see log_cy.pyi)."""
         body_size: cython.longlong = len(body)
         p: cython.longlong = self.wrote_position
         if body_size + 48 + 8 > self.file_size - p:
@@ -133,7 +133,8 @@ class LogTail:
         topic_size: cython.longlong,
         properties_size: cython.longlong,
     ) -> cython.longlong:
-        """All of the record at p but its properties, V2 if its topic is over 127 bytes; returns where these begin."""
+        """Write all of the record at p except its properties; the record is V2 if its topic is over 127 bytes. Returns
+        the position at which the properties begin."""
         buf: cython.p_uchar = self.buf
         v2: cython.bint = topic_size > 127
         put32(buf, p + layout.TOTAL_SIZE, total)

@@ -43,7 +43,7 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
 
 
 def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]") -> tuple[int, int]:
-    """As record_cy.scan, for the records in DLedger entries; a body that is none is passed over.
+    """Scan records in DLedger entries as record_cy.scan does; entries whose body is no record are passed over.
 
     Returns:
         Rows that were filled, and the position behind the last entry: `start` if none begins there.

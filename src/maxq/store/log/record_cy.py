@@ -292,7 +292,8 @@ def find_record(
 
 @cython.ccall
 def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-    """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
+    """Return whether records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes
+    tell."""
     p: cython.Py_ssize_t = start
     total: cython.longlong
     magic: cython.uint

@@ -56,7 +56,8 @@ def find_record(view: memoryview, start: int, end: int, file_from_offset: int) -
     or -1. Used to tell damage in the middle from a torn tail."""
 
 def check_chain(view: memoryview, start: int, end: int) -> bool:
-    """Do records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes tell?"""
+    """Return whether records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes
+    tell."""
 
 def cut(
     view: memoryview, file_from_offset: int, end_offset: int, ranges: list[tuple[int, int]]

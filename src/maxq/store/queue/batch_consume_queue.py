@@ -35,7 +35,7 @@ class BatchUnit(NamedTuple):
 
 
 class BatchConsumeQueue:
-    """Units in order of their base offsets.
+    """A queue whose units each cover a batch, in order of their base offsets.
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.

@@ -39,7 +39,7 @@ _PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 
 
 class ConsumeQueue:
-    """Files, writing end and smallest offset of one queue.
+    """One ConsumeQueue: its files, its writing end and its smallest offset.
 
     Attributes:
         tail: writing end; `tail.write_offset // 20` is the maximum offset that readers see, and
@@ -90,9 +90,9 @@ class ConsumeQueue:
         return max(self.max_offset, self.tail.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
-        """The smallest queue offset that is shown: whose record the log (that begins at `min_physical_offset`) still
-        has, and that is not hidden; the maximum if there is none. Looked for again only when the log's beginning moved
-        (correctMinOffset)."""
+        """Return the smallest queue offset that is shown: its record is still in the log, which begins at
+        `min_physical_offset`, and it is not hidden; the maximum if there is none. It is computed again only when the
+        beginning of the log has moved (correctMinOffset)."""
         if min_physical_offset != self._min_checked:
             self._min_offset = self._find_min(min_physical_offset)
             self._min_checked = min_physical_offset
@@ -195,7 +195,8 @@ class ConsumeQueue:
         ext.place(last, is_new=last is None and low == self.files.min_offset // CQ_STORE_UNIT_SIZE)
 
     def with_tags(self, unit: tuple[int, int, int]) -> tuple[int, int, int]:
-        """The unit with its tags code in place of an address; as it is if that cannot be read."""
+        """Return the unit with its tags code in place of an extension address; unchanged if the extension cannot be
+        read."""
         if self.ext is None or not is_ext_address(unit[2]):
             return unit
         found = self.ext.get(unit[2])
@@ -245,8 +246,8 @@ class ConsumeQueue:
     # --- life of the files ---
 
     def end_at(self, queue_offset: int, max_physical_offset: int) -> None:
-        """Recovery found the end: `queue_offset` is behind the last good unit. Files behind are deleted; stale units
-        that begin right behind are made zero, so that nobody who looks for the end by its shape reads on."""
+        """Set the end that recovery found: `queue_offset` is behind the last good unit. Files behind it are deleted,
+        and stale units right behind it are zeroed, so that a search for the end by the units' shape stops there."""
         offset = queue_offset * CQ_STORE_UNIT_SIZE
         tail = self.tail
         tail.attach(None, 0, 0)
@@ -276,8 +277,8 @@ class ConsumeQueue:
             last.wrote_position = last.flushed_position = self.tail.write_offset - last.file_from_offset
 
     def unflushed(self, least_pages: int) -> list[tuple[MappedFile, int, int]]:
-        """What a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file that
-        is not full and has fewer than `least_pages` dirty pages."""
+        """Return what a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file
+        that is not full and has fewer than `least_pages` dirty pages."""
         end = self.tail.write_offset
         found: list[tuple[MappedFile, int, int]] = []
         for file in reversed(self.files.files):
@@ -307,7 +308,8 @@ class ConsumeQueue:
         self.forget()
 
     def clear_rest(self) -> None:
-        """Zero what lies behind the end of the queue in the last file. Blocks if there is something."""
+        """Zero the part of the last file that lies behind the end of the queue. Blocks if there is something to
+        zero."""
         last = self.files.last
         position = 0 if last is None else max(0, self.tail.write_offset - last.file_from_offset)
         if last is not None and holds_data(last.region, position, last.file_size):
@@ -327,8 +329,8 @@ class ConsumeQueue:
         return files
 
     def begin_anew(self) -> None:
-        """The topic was deleted: no units, numbering from 0, nothing hidden. Files that are flushed just now stay
-        mapped until that has ended: `forget` does not see them."""
+        """Empty the queue because its topic was deleted: no units, numbering from 0, nothing hidden. Files that are
+        being flushed stay mapped until that has ended: `forget` does not see them."""
         self.files.files = []
         self.forget()
         self.hidden_below = self.end_at_start = 0

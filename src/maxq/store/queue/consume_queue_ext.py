@@ -55,7 +55,7 @@ def offset_of(address: int) -> int:
 
 
 class ConsumeQueueExt:
-    """The extension units of one queue. Files are looked at when they are first needed."""
+    """The extension units of one queue. Its files are opened when they are first needed."""
 
     def __init__(self, disk: Disk, base: PurePath, topic: str, queue_id: int, file_size: int) -> None:
         self._disk = disk
@@ -96,7 +96,7 @@ class ConsumeQueueExt:
         return self._is_placed
 
     def place(self, last_address: int | None, *, is_new: bool) -> None:
-        """Go on behind the newest unit that the queue knows.
+        """Continue behind the newest unit that the queue knows.
 
         Args:
             last_address: of that unit; None: the queue's last units know none.
@@ -177,8 +177,8 @@ class ConsumeQueueExt:
         self._files.release()
 
     def forget(self) -> None:
-        """The queue begins anew: let go of everything; `place` will have to be asked again. Files that are flushed just
-        now stay mapped until that has ended."""
+        """Forget all files because the queue begins anew; `place` must be asked again. Files that are being flushed
+        stay mapped until that has ended."""
         self._files.files = []
         self._is_loaded = self._is_placed = False
 

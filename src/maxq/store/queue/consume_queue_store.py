@@ -54,16 +54,16 @@ def is_folder_name(topic: str) -> bool:
 
 
 def may_hold_places(topic: str) -> bool:
-    """Can records of this topic have places in the queues that INNER_MULTI_DISPATCH names? Copies that wait for another
-    try, or for a time, have none: what they say of places is of the message that they were made from
-    (isNeedHandleMultiDispatch)."""
+    """Return whether records of this topic can have places in the queues that INNER_MULTI_DISPATCH names. Copies that
+    wait for another try, or for a time, have none: the places they name are those of the message from which they
+    were made (isNeedHandleMultiDispatch)."""
     return not topic.startswith(_NAME_NO_QUEUES) and topic != DELAY_TOPIC
 
 
 def may_name_queues(topic: str) -> bool:
-    """Are the messages of this topic given such places, and shown there? Messages of open transactions and dead letters
-    are not: the one that is committed has its own place, and the one that nobody could consume had it. Where Java gave
-    them places, these are ones of lost messages."""
+    """Return whether the messages of this topic are given such places and shown there. Messages of open transactions
+    and dead letters are not: a committed message has its own place, and a dead letter had it. Places that Java gave
+    them are those of lost messages."""
     return may_hold_places(topic) and topic not in OF_TRANSACTIONS and not topic.startswith("%DLQ%")
 
 
@@ -73,7 +73,7 @@ def number_in(text: str) -> int:
 
 
 class ConsumeQueueStore:
-    """The table of queues.
+    """The table of the store's queues.
 
     Attributes:
         topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
@@ -161,7 +161,7 @@ class ConsumeQueueStore:
     # --- numbering ---
 
     def count(self, message: MessageExt) -> None:
-        """Advance the numbering of the queues past `message`, which is in the log and not dispatched yet."""
+        """Advance the numbering of the queues past `message`, which is in the log but not dispatched yet."""
         if not is_queued(message.sys_flag):
             if message.topic == DELETED_TOPIC and is_rolled_back(message.sys_flag):
                 for topic in deleted_names(message):
@@ -189,8 +189,8 @@ class ConsumeQueueStore:
     # --- deleted topics ---
 
     def number_anew(self, topic: str, physical_offset: int) -> None:
-        """What is appended to the topic's queues from now on is numbered from 0: the record at `physical_offset`, which
-        was appended just now, deletes the topic. Units of earlier records may be written still (`begin_anew`)."""
+        """Number what is appended to the topic's queues from now on from 0: the record at `physical_offset`, which was
+        just appended, deletes the topic. Units of earlier records may still be written (`begin_anew`)."""
         self._numbered[topic] = physical_offset
         for queue in self.of_topic(topic):
             queue.tail.next_queue_offset = 0
@@ -202,8 +202,8 @@ class ConsumeQueueStore:
         self._numbered.clear()
 
     def begin_anew(self, topic: str, physical_offset: int) -> None:
-        """The record that deletes the topic is dispatched: its queues are empty and begin at 0. Their files go aside in
-        one step, so that the new topic's can be made at once. It may be done again until `begun_anew`.
+        """Empty the topic's queues, because the record that deletes the topic is dispatched. Their files are set aside
+        in one step, so that the new topic's files can be made at once. The call may be repeated until `begun_anew`.
 
         Raises:
             OSError: the files could not be moved; nothing has changed.
@@ -231,7 +231,7 @@ class ConsumeQueueStore:
                 del self._numbered[topic]
 
     def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
-        """The record at `physical_offset` is the first of a queue that was deleted and made again.
+        """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`.
 
         Raises:
             OSError: the files of the deleted queue could not be moved; nothing has changed.
@@ -251,8 +251,9 @@ class ConsumeQueueStore:
             self._forget_units(queue)
 
     def empty_all(self, physical_offset: int) -> None:
-        """The log begins anew at `physical_offset`: move the files of all queues aside, in one step. Queues go on
-        numbering where they were, or further on. Those of batches keep their files: they may have gaps.
+        """Set the files of all queues aside in one step, because the log begins anew at `physical_offset`. Queues
+        continue their numbering where they were, or further on. Queues of batches keep their files, because those
+        may have gaps.
 
         Raises:
             OSError: the files could not be moved; nothing has changed.
@@ -375,8 +376,8 @@ class ConsumeQueueStore:
     # --- called by the compiled Dispatcher ---
 
     def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
-        """Called by dispatch for a record of an unknown topic or queue. For an unknown topic only its TopicTail is
-        needed."""
+        """Return the tail of a queue for a record whose topic or queue dispatch does not know. For an unknown topic
+        only its TopicTail is needed."""
         name = topic.decode("utf-8", "replace")
         if topic not in self.topics:
             self.topics[topic] = self.topic_tail(name)
@@ -392,8 +393,8 @@ class ConsumeQueueStore:
             self._give_up_one(queue)
 
     def _give_up_one(self, wanted: ConsumeQueue) -> None:
-        """Unmap the queue mapped longest ago, one with nothing to flush if there is one near. What is not flushed
-        stays in the page cache, and the queue is remembered."""
+        """Unmap the queue that was mapped longest ago, preferably one with nothing to flush. What is not flushed stays
+        in the page cache, and the queue is remembered."""
         oldest = [queue for queue in islice(self._mapped, _LOOK_AT) if queue is not wanted and not queue.in_flush]
         if oldest:
             given_up = next((queue for queue in oldest if not queue.unflushed(0)), oldest[0])

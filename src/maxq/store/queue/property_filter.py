@@ -27,7 +27,8 @@ _COLD_STEP: Final = 64 * CQ_STORE_UNIT_SIZE
 
 
 class BitMaps(NamedTuple):
-    """How ConsumeQueueExt marks the messages for a consumer: its bits, and from which physical offset on.
+    """How ConsumeQueueExt marks messages for a consumer: its bits, and the physical offset from which they are valid.
+    Java compares times (bornTime, msgStoreTime) instead, which hides messages for good when the clock went back.
 
     Java goes by time (bornTime, msgStoreTime); with a clock that went back that hides messages for good.
     """
@@ -38,14 +39,14 @@ class BitMaps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PropertyFilter:
-    """A compiled expression, and the consumer's mark in the bit maps of dispatch; None: it has none."""
+    """A compiled expression and the consumer's bits in the bit maps of dispatch; None: it has no bits."""
 
     predicate: Predicate
     bit_maps: BitMaps | None = None
 
 
 class UnitView(NamedTuple):
-    """Queue units view[start:end]."""
+    """The queue units view[start:end]."""
 
     view: memoryview
     start: int
@@ -54,7 +55,7 @@ class UnitView(NamedTuple):
 
 @dataclass(slots=True)
 class SelectedUnits:
-    """Which units match.
+    """Result of a selection: the units that match.
 
     Attributes:
         places: positions of the matching units in the view.
@@ -77,7 +78,8 @@ class UnitSelector:
     def __init__(
         self, commit_log: CommitLog, not_in_memory: Callable[[list[tuple[int, int]]], list[ColdPart]], clock: Clock
     ) -> None:
-        """`not_in_memory(ranges)`: the parts of ranges of the log (physical offset, size) that are only on the disk."""
+        """`not_in_memory(ranges)` returns the parts of ranges of the log (physical offset, size) that are only on the
+        disk."""
         self._clock = clock
         self._commit_log = commit_log
         self._not_in_memory = not_in_memory
@@ -92,8 +94,8 @@ class UnitSelector:
         may_wait: bool,
         ext: ConsumeQueueExt | None = None,
     ) -> SelectedUnits:
-        """Examine units until `most_hits` match, or it has taken 5 ms and something was examined: the loop stands
-        meanwhile.
+        """Examine units until `most_hits` match, or until 5 ms have passed and at least one was examined, because the
+        loop stands still meanwhile.
 
         Args:
             in_memory_from: physical offset from which on records count as being in memory.

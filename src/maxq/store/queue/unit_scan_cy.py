@@ -20,7 +20,7 @@ _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 
 @cython.cclass
 class UnitScan:
-    """What a pull takes (see unit_scan_cy.pyi)."""
+    """The part of a queue that a pull takes (see unit_scan_cy.pyi)."""
 
     def __init__(self):
         self.ranges = []

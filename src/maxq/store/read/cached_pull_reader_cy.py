@@ -27,7 +27,7 @@ _LEAST_BYTES = cython.declare(cython.longlong, 100)
 
 @cython.cclass
 class CachedPullReader(UnitScan):
-    """One per store (see cached_pull_reader_cy.pyi)."""
+    """Reads cached queue units for pulls; one per store (see cached_pull_reader_cy.pyi)."""
 
     def __init__(self, context, commit_log, queues, compacted, page_cache, memory_bytes):
         UnitScan.__init__(self)

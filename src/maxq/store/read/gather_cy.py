@@ -37,7 +37,8 @@ def _copy_head(
     wide: cython.bint,
     omit: cython.int,
 ) -> cython.Py_ssize_t:
-    """The record at p without its body (and properties); bytes written, -1 if its parts are not its size."""
+    """Copy the record at p without its body (and properties). Returns the bytes written; -1 if the parts do not add up
+    to the record's size."""
     head: cython.Py_ssize_t = layout.body_size_at(i32(buf, p + layout.SYS_FLAG))
     body: cython.Py_ssize_t
     topic: cython.Py_ssize_t

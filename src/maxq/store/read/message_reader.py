@@ -47,7 +47,7 @@ class TagFilter(Protocol):
 
 
 class _Pull(NamedTuple):
-    """How much one pull wants; arguments as of MessageStore.get_message."""
+    """How much one pull wants; the fields are the arguments of MessageStore.get_message."""
 
     max_nums: int
     max_bytes: int
@@ -56,7 +56,7 @@ class _Pull(NamedTuple):
 
 
 class MessageReader:
-    """All reads of one store.
+    """Serves all reads of one store.
 
     Attributes:
         memory_bytes: physical memory of the machine; what lies further back than accessMessageInMemoryMaxRatio
@@ -213,7 +213,7 @@ class MessageReader:
         max_units: int,
         in_memory: int,
     ) -> tuple[UnitScan, list[ColdPart]]:
-        """What one pull takes of these units, and which parts of it must come from the disk.
+        """Return what one pull takes of these units, and which parts of it must be read from the disk.
 
         RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
         time. The page cache knows better: what it has is given as generously as recent messages are.
@@ -232,7 +232,8 @@ class MessageReader:
     def _scan(
         self, units: UnitView, first_index: int, codes: list[int] | None, pull: _Pull, max_units: int, in_memory: int
     ) -> UnitScan:
-        """What one pull takes of these units if the last `in_memory` bytes of the log count as being in memory."""
+        """Return what one pull takes of these units if the last `in_memory` bytes of the log count as being in
+        memory."""
         config, (max_nums, max_bytes, _, bulk) = self._context.config, pull
         if bulk is not None:
             most = bulk.max_bytes, max_nums, bulk.max_bytes, max_nums
@@ -439,7 +440,8 @@ class MessageReader:
 
 
 def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
-    """The first of [low, high) with a time of at least `timestamp`, of more than that for UPPER; `high` if none has."""
+    """Return the first index in [low, high) with a time of at least `timestamp`, or of more than that for UPPER; `high`
+    if there is none."""
     bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
     return bisect(range(high), timestamp, low, high, key=time)
 
@@ -456,7 +458,7 @@ def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def tags_codes(subscription: TagFilter | None) -> list[int] | None:
-    """The tag hashes wanted; None for every message."""
+    """Return the tag hashes that are wanted; None for every message."""
     if subscription is None or subscription.sub_string == "*" or subscription.expression_type not in ("TAG", "", None):
         return None
     return list(subscription.code_set) or None

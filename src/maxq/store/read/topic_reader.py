@@ -47,8 +47,8 @@ class TopicReader:
         return kept if queue is None or kept.max_offset > offset else self._not_kept_yet(queue, offset, kept)
 
     def _not_kept_yet(self, queue: ConsumeQueue, offset: int, kept: GetMessageResult) -> GetMessageResult:
-        """What a reader is told at or behind the end of a compacted queue. It follows the ordinary one, sometimes far
-        behind: whoever has read further waits for it, and is not sent back."""
+        """Return the answer for a reader at or behind the end of a compacted queue. That queue follows the ordinary
+        one, sometimes far behind: a reader that is further on waits for it and is not sent back."""
         result = self._reader.result_at(queue, offset)
         if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return kept

@@ -33,7 +33,7 @@ _BLANK = b"\xcb\xd4\x31\x94"
 
 @dataclass(frozen=True, slots=True)
 class DamagedPlace:
-    """The queue and offset of a damaged message, as far as its header can be read."""
+    """The queue and the queue offset of a damaged message, as far as its header can be read."""
 
     topic: str
     queue_id: int
@@ -42,7 +42,7 @@ class DamagedPlace:
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes [position, position + size) of one CommitLog file that are no record though good ones follow.
+    """Bytes [position, position + size) of one CommitLog file that are no record, though good records follow.
 
     Attributes:
         file_from_offset: start offset of the file, which is its name.

@@ -30,7 +30,7 @@ REASONS = {
 
 
 class FileCheck:
-    """One pass over one file.
+    """A check of one CommitLog file from its start to its end.
 
     Attributes:
         position: everything before is checked. `is_done` when it has reached the end.

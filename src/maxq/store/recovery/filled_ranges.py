@@ -21,7 +21,7 @@ from maxq.store.recovery.restore_places import is_restored
 
 
 class FilledRange(NamedTuple):
-    """Bytes [start, end) of the log, within one file, and the CRC-32 of what one side has there."""
+    """Bytes [start, end) of the log, within one file, and the CRC-32 of what one side has in them."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class FilledRange(NamedTuple):
 
 
 class FilledRanges:
-    """The list of one store.
+    """The list of filled ranges of one store.
 
     Attributes:
         as_on_master: (start, end) of those where the connected master has said that it has the same bytes.

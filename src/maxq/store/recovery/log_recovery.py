@@ -29,7 +29,7 @@ _NORMAL_RECOVERY_FILES: Final = 3
 
 
 class LogRecovery:
-    """See the module. The log has a file.
+    """Finds the end of a log that has a file; see the module's text.
 
     Args:
         inventory: None if there is none, or a Java broker wrote the store since.
@@ -80,9 +80,9 @@ class LogRecovery:
         return scan
 
     def _write_again(self) -> None:
-        """What lies behind all that is known to be durable is written again, before it is looked at: the process may
-        have ended because a sync failed. Linux then shows bytes as clean that are not on the disk, and `cut`'s sync
-        would succeed without writing them; consumers would be given what the next loss of power takes."""
+        """Write again what lies behind everything known to be durable, before it is looked at: the process may have
+        ended because a sync failed. Linux then shows bytes as clean that are not on the disk, and `cut`'s sync would
+        succeed without writing them; consumers would be given what the next loss of power takes."""
         inventory = self._inventory
         durable = max(self._checkpoint.flushed_offset, 0 if inventory is None else inventory.dispatched_offset)
         start = max(self._report.checked_from, durable)
@@ -103,9 +103,10 @@ class LogRecovery:
                 return
 
     def _check_the_last_record(self, scan: LogScan) -> None:
-        """A slave is killed while a record arrives: what was there of it may look whole. If it is in its queue it was
-        whole once, unless the machine lost its power: it is kept beside the log until the master sends it again
-        (unverified_record.py). After a clean exit that is so if it was not dispatched."""
+        """Check whether a slave's last record is complete: a slave may be killed while a record arrives, and the part
+        that arrived may look whole. If the record is in its queue it was whole once, unless the machine lost its
+        power; then it is kept beside the log until the master sends it again (unverified_record.py). After a clean
+        exit this applies if the record was not dispatched."""
         start = scan.last_record_offset
         file = self._commit_log.files.find(start) if start >= 0 else None
         if file is None or scan.end_offset > file.end_offset:
@@ -145,8 +146,8 @@ class LogRecovery:
         return 0
 
     def _durable_file(self) -> int:
-        """Number of the last file of which something was surely durable. The checkpoint's times alone do not say it: a
-        clock that was set back gives what came later earlier times."""
+        """Return the number of the last file of which something was surely durable. The checkpoint's times alone do not
+        tell: with a clock that was set back, later records have earlier times."""
         durable = 0 if self._inventory is None else self._inventory.dispatched_offset
         files = self._commit_log.files.files
         return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)

@@ -38,7 +38,7 @@ _REASONS = {
 
 @dataclass(slots=True)
 class LogScan:
-    """What the scan found.
+    """Result of a scan.
 
     Attributes:
         end_offset: physical offset behind the last good record.
@@ -59,7 +59,7 @@ class LogScan:
 
 
 class LogScanner:
-    """One pass over files of a CommitLog."""
+    """One scan over the files of a CommitLog."""
 
     def __init__(
         self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False
@@ -141,8 +141,8 @@ class LogScanner:
         bad.clear()
 
     def _up_to_lost_sector(self, view: memoryview, count: int, after: int, stop: int) -> tuple[int, int, int]:
-        """What `scan` says of the file, or would, if it stopped at a record of whose topic or properties a sector is
-        missing."""
+        """Return the outcome that `scan` has, or would have, for a file if it stopped at a record of whose topic or
+        properties a sector is missing."""
         rows, width = self._rows, record_cy.SCAN_WIDTH
         columns = (
             record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION, record_cy.C_PROPERTIES_SIZE,
@@ -157,8 +157,8 @@ class LogScanner:
         return count, after, stop
 
     def _whole_header(self, file: MappedFile, position: int, scan: LogScan, reason: str) -> DamagedRange | None:
-        """The structure of the record at `position` is whole, only what is in it is wrong: damage of exactly this
-        record."""
+        """Return the damage of exactly the record at `position` if its structure is whole and only its content is
+        wrong; else None."""
         count, after, _ = record_cy.scan(
             file.view, position, file.file_size, file.file_from_offset, array("q", bytes(8 * record_cy.SCAN_WIDTH)),
             check_crc=False,
@@ -184,8 +184,8 @@ class LogScanner:
 
 
 def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
-    """Where in a file of the log the first good record from `start` on lies; -1: nowhere. Holes are not touched: a file
-    that was made ahead is one for the most part, and to look at it would take seconds, and pages of a tmpfs."""
+    """Return the position in a log file of the first good record from `start` on; -1 if there is none. Holes are not
+    read: a file that was made ahead is mostly one, and reading it would take seconds, and pages of a tmpfs."""
     view = region.view
     for begin, end in region.data_ranges(start, len(view)):
         found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
@@ -218,8 +218,9 @@ def place_of(record: memoryview) -> DamagedPlace | None:
 
 
 def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
-    """Is the record in [position, end) one that may have arrived, or been written, without its last bytes? All but the
-    properties would not agree with themselves then; properties do not end with a zero byte."""
+    """Return whether the record in [position, end) may have arrived, or been written, without its last bytes. If other
+    parts than the properties were cut they would not agree with each other, and properties never end with a zero
+    byte."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, after, _ = record_cy.scan(
         file.view, position, file.file_size, file.file_from_offset, rows, check_crc=False, check_offset=False

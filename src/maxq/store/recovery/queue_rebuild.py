@@ -21,7 +21,7 @@ from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 
 
 class QueueRebuild:
-    """From `QueueRebuild(queues)` on, all queues are empty and dispatch fills them; `finish` then cuts off what the
+    """Rebuilds all queues. Its constructor empties them, dispatch fills them again, and `finish` cuts off what the
     files held beyond that."""
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
@@ -30,8 +30,8 @@ class QueueRebuild:
         queues.before_release = ConsumeQueue.clear_rest
 
     def place_before(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
-        """The queue offset of the unit that pointed to a record; `claimed`, if that one did. None if none did, or it
-        may have been written over."""
+        """Return the queue offset of the unit that pointed to a record; `claimed`, if the unit at that offset did. None
+        if no unit did, or if it may have been overwritten."""
         files = self._before.get(queue)
         if not files:
             return None
@@ -76,7 +76,8 @@ class QueueRebuild:
 
 
 class _OldUnits:
-    """Units of one queue as they stood in its files. Gaps between files were ruled out when they were loaded."""
+    """The units of one queue as they stood in its files. Gaps between files were ruled out when the files were
+    loaded."""
 
     def __init__(self, files: list[MappedFile]) -> None:
         self._files = files
@@ -115,7 +116,7 @@ class _OldUnits:
 
 
 def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:
-    """How many units of a queue, as its files hold them, are of records below `physical_offset`.
+    """Count the units of a queue, as its files hold them, that are of records below `physical_offset`.
 
     Args:
         most: it can be no more than this many; None if nothing is known.

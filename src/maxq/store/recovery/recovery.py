@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 
 class Recovery:
-    """One run of recovery over the parts of a store."""
+    """One recovery over the parts of a store."""
 
     def __init__(self, parts: StoreParts, queue_faults: list[QueueFault], report: RecoveryReport) -> None:
-        """`queue_faults`: what `load_queues` found wrong; `report` gets what is found and done."""
+        """`queue_faults`: the faults that `load_queues` found; `report` receives what is found and done."""
         context, commit_log, queues, checkpoint = parts.context, parts.commit_log, parts.queues, parts.checkpoint
         self._context, self._commit_log, self._queues, self._checkpoint = context, commit_log, queues, checkpoint
         self._index = parts.index
@@ -148,7 +148,7 @@ class Recovery:
         return start if self._report.clean_exit else max(oldest, min(start, self._report.checked_from))
 
     def _lacking(self, inventory: StoreInventory) -> list[str]:
-        """Queues that have less than the inventory says, in words."""
+        """Return, as one line each, the queues that have fewer units than the inventory says."""
         found: list[str] = []
         for topic, bounds in inventory.queues.items():
             for queue_id, (first, recorded) in bounds.items():
@@ -171,8 +171,8 @@ class Recovery:
         return found
 
     def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
-        """Is the record that a unit points to really of this size? Units of records that were cleaned away, and of
-        damaged ones, are believed."""
+        """Return whether the record to which a unit points really has this size. Units of records that retention
+        deleted, and of damaged records, are believed."""
         if unit[0] < self._commit_log.min_offset or unit[2] == DAMAGED_TAGS_CODE:
             return True
         file = self._commit_log.files.find(unit[0])
@@ -290,8 +290,8 @@ class Recovery:
     # --- damaged places ---
 
     def _units_in(self, damages: list[DamagedRange]) -> list[tuple[ConsumeQueue, int, DamagedRange]]:
-        """Units of the queues, as they are on disk, that point into damaged ranges: they tell whose places these
-        were."""
+        """Return the units of the queues, as they are on disk, that point into damaged ranges: they tell which queue
+        offsets the damaged messages had."""
         found: list[tuple[ConsumeQueue, int, DamagedRange]] = []
         for damage in damages:
             if damage.place is not None:
@@ -307,8 +307,8 @@ class Recovery:
         return found
 
     def _keep_place(self, damage: DamagedRange) -> None:
-        """A unit for a damaged message whose header says where it belongs; topics stay deleted though the record that
-        deletes them is damaged."""
+        """Write a unit for a damaged message whose header says where it belongs. Topics stay deleted even if the record
+        that deletes them is damaged."""
         for topic, at in self._deletions.lost_in(damage.physical_offset, damage.end_offset):
             self._dispatch.delete_topics([topic], at)
         place = damage.place
@@ -318,8 +318,8 @@ class Recovery:
             )
 
     def _set_queue_offsets(self) -> None:
-        """Next offsets follow from the queues. An offset is never given twice: where all messages of a queue were
-        cleaned away and its files are gone, numbering goes on where it was."""
+        """Set the next queue offsets from the queues. An offset is never given twice: where all messages of a queue
+        were deleted and its files are gone, numbering continues where it was."""
         recorded = self._inventory.queues if self._inventory is not None else {}
         begin = self._report.dispatch_from
         for queue in [queue for queue in self._numbers if self._deletions.is_deleted_since(queue.topic, begin)]:
@@ -369,7 +369,7 @@ class Recovery:
         return inventory.index_files == [file.name for file in files] and inventory.index_count == count
 
     def _finish_last_indexed(self, newest: IndexFile) -> int:
-        """The record that the newest file ends with may lack some of its keys (they would have gone into the next
-        file): add them. Returns where the record behind it starts."""
+        """Add the keys that the record with which the newest index file ends may lack, because they would have gone
+        into the next file. Returns where the record behind it starts."""
         from_offset = newest.end_physical_offset
         return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))

@@ -8,7 +8,7 @@ from maxq.store.recovery.damage import DamagedRange
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What the start found and did; printed by `maxq store recover`.
+    """What a start found and did; `maxq store recover` prints it.
 
     Attributes:
         clean_exit: no abort file was there.

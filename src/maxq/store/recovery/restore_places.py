@@ -81,8 +81,8 @@ def restore_places(
 
 
 def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int) -> None:
-    """Index the records in [physical_offset, physical_offset + size) that the index does not have. If the disk has no
-    room for an index file, the rest of them cannot be found by their keys: that is logged.
+    """Add index entries for those records in [physical_offset, physical_offset + size) that have none. If the disk has
+    no room for an index file, the rest cannot be found by their keys, which is logged.
 
     Args:
         tags_too: indexTagEnable.
@@ -110,8 +110,8 @@ def _messages(commit_log: CommitLog, physical_offset: int, size: int) -> Iterato
 
 
 def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_offset: int, data: bytes) -> str:
-    """May a master put these records, which its start had filled, back to `physical_offset`? Only if their places are
-    still free: what was given to another message since is that one's.
+    """Return why a master may not put records that its start had filled back to `physical_offset`; empty if it may. It
+    may only if their queue offsets are still free: what was given to another message since belongs to that one.
 
     Args:
         data: whole records, as far as they are any.

@@ -14,7 +14,8 @@ _DEFAULT_MEMORY = 8 << 30
 
 
 class StoreLock:
-    """`lock`: one process at a time (exclusive lock of its first byte; content `lock`)."""
+    """The file `lock`, by which only one process at a time uses a store (exclusive lock of its first byte; content
+    `lock`)."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -42,7 +43,8 @@ class StoreLock:
 
 
 class AbortFile:
-    """`abort`: there while a broker runs; found at start it means that the last exit was not clean."""
+    """The file `abort`, which exists while a broker runs: found at a start, it means that the last exit was not
+    clean."""
 
     def __init__(self, context: StoreContext) -> None:
         self._disk = context.disk
@@ -86,8 +88,8 @@ def refuse_foreign_store(context: StoreContext) -> None:
 
 
 def refuse_lost_log(context: StoreContext, inventory: StoreInventory | None) -> None:
-    """The log has no file: were there messages in it? A start would take the store for a new one and delete the queues,
-    when perhaps a disk is not mounted.
+    """Refuse to start if the log has no file although it had messages. The start would take the store for a new one and
+    delete the queues, when perhaps a disk is not mounted.
 
     Args:
         inventory: None if there is none, or a Java broker wrote the store since.

@@ -52,12 +52,12 @@ _SYSTEM_TOPICS = frozenset(
 
 
 def is_system_queue(topic: str) -> bool:
-    """Queues of these topics are never deleted for being empty."""
+    """Return whether queues of this topic are never deleted for being empty."""
     return topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
 class _Expired(NamedTuple):
-    """Files that were taken off a queue when it had begun anew `lives` times."""
+    """Files that were taken off a queue when the queue had begun anew `lives` times."""
 
     queue: ConsumeQueue | BatchConsumeQueue
     lives: int
@@ -126,7 +126,8 @@ class CleanService:
     # --- the disk ---
 
     def disk_ratios(self) -> tuple[float, float]:
-        """Used share of the partitions of CommitLog and ConsumeQueues, rounded up to whole percent; -1 unknown."""
+        """Return the used share of the partitions of CommitLog and ConsumeQueues, rounded up to whole percent; -1:
+        unknown."""
         return self._ratio(self._context.commit_log_folder), self._ratio(self._context.consume_queue_folder)
 
     def _ratio(self, folder: PurePath) -> float:
@@ -204,9 +205,10 @@ class CleanService:
         return deleted
 
     async def _is_known(self, end: int) -> bool:
-        """Do the store's other files know what the log says below `end`? A topic that was deleted there would be back
-        after a loss of power, and its queues numbered as before. A disk that has no room for them gets some from one
-        file of the log; if that does not help, it is not the log that takes the room."""
+        """Return whether the store's other files know what the log says below `end`. A topic that was deleted there
+        would otherwise be back after a loss of power, and its queues numbered as before. If the disk has no room for
+        these files, one file of the log is given up; if that does not help, it is not the log that takes the
+        room."""
         if await self._is_written_down(end):
             self._has_given_room = False
             return True
@@ -275,7 +277,8 @@ class CleanService:
             raise failures[0]
 
     async def _queues_in_slices(self) -> AsyncIterator[ConsumeQueue]:
-        """All queues; the loop has its turns meanwhile. Under the flusher's lock, which keeps them where they are."""
+        """Yield all queues, between which the loop has its turns. The caller holds the flusher's lock, so that no queue
+        is removed meanwhile."""
         passed = 0
         for topic in list(self._queues.topics.values()):
             for tail in list(topic.queues.values()):
@@ -313,8 +316,8 @@ class CleanService:
         )
 
     async def unused_topics(self, keep: Container[str]) -> set[str]:
-        """Topics that have queues and are not in `keep`; no system and light queues. `keep` is asked while others are
-        served."""
+        """Return the topics that have queues and are not in `keep`, without system topics and light queues. The loop
+        serves others while this asks `keep`."""
         found: set[str] = set()
         turns = Turns()
         async with self._queue_flusher.lock:
@@ -326,8 +329,8 @@ class CleanService:
         return {name for name in found if name not in keep}
 
     async def finish_deletion(self, topics: set[str]) -> None:
-        """The record that deletes these topics is in the log: let it be durable and dispatched, and the next start know
-        of it without building queues anew."""
+        """Finish the deletion of topics whose deletion record is in the log: wait until it is durable and dispatched,
+        and note it so that the next start does not rebuild queues."""
         await self._flusher.flush_all()
         await self._dispatch.finish_turns()
         begun = self._queue_flusher.begun

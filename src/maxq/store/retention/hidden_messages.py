@@ -26,7 +26,7 @@ _QUEUES_AT_ONCE: Final = 200
 
 
 class _Sizes:
-    """Counted sizes, in bytes, of the messages `low` to `end` - 1 of one queue."""
+    """Sizes, in bytes, of the messages `low` to `end` - 1 of one queue."""
 
     __slots__ = ("end", "low", "total")
 
@@ -36,7 +36,7 @@ class _Sizes:
 
 
 class HiddenMessages:
-    """One per store.
+    """The hidden messages of one store: those before a bound that is set for a queue.
 
     Attributes:
         is_used: something is hidden, so files are worth a look.
@@ -75,8 +75,8 @@ class HiddenMessages:
     # ---- by size ----------------------------------------------------------------------------------------------
 
     async def first_of_last_bytes(self, topic: str, queue_id: int, most: int) -> int:
-        """The queue offset from which on the queue's messages take at most `most` bytes of the log. The loop turns in
-        between; what was counted once is remembered."""
+        """Return the queue offset from which on the queue's messages take at most `most` bytes of the log. The loop has
+        its turns meanwhile; counted sizes are remembered."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0

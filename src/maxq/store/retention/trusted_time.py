@@ -24,7 +24,7 @@ class TrustedTime:
     """The clock that retention of one store goes by."""
 
     def __init__(self, clock: Clock, patience_ms: Callable[[], int]) -> None:
-        """`patience_ms()`: for how long a jump ahead is not believed."""
+        """`patience_ms()` returns for how long a jump ahead is not believed."""
         self._clock = clock
         self._patience_ms = patience_ms
         self._wall_ms = clock.wall_ms()  # was right at …
@@ -32,12 +32,12 @@ class TrustedTime:
         self._doubted_at_ms: int | None = None  # monotonic: since when the clock is ahead
 
     def begin(self, newest_ms: int) -> None:
-        """The store's newest file was written at `newest_ms`."""
+        """Begin: the store's newest file was written at `newest_ms`."""
         if self._clock.wall_ms() - newest_ms > max(_JUMP_MS, self._patience_ms()):
             self._wall_ms, self._at_ms = newest_ms, self._clock.monotonic_ms()
 
     def now_ms(self) -> int:
-        """The time to judge expiry by, in milliseconds since 1970."""
+        """Return the time by which expiry is judged, in milliseconds since 1970."""
         wall_ms, at_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
         steady_ms = self._wall_ms + at_ms - self._at_ms
         if wall_ms - steady_ms > _JUMP_MS:

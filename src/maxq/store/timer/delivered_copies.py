@@ -20,7 +20,8 @@ Identity = tuple[str, str, str, str]
 
 
 class DeliveredCopies:
-    """The copies that were there when a broker began to dequeue: one for each message left to come across.
+    """The copies that existed when a broker began to dequeue, one entry for each message that the broker will still
+    meet.
 
     A copy says how often its message had gone round. Those before it in that chain were delivered, too, though a power
     loss may have taken their own copies from the middle of the log.
@@ -50,8 +51,8 @@ _NEEDLE: Final = const.PROPERTY_TIMER_OUT_MS.encode()
 
 
 def first_position(store: MessageStore, read_time_ms: int) -> int:
-    """Physical offset from which to look when only the time of the checkpoint is known: nothing that was due then or
-    later was delivered before then."""
+    """Return the physical offset from which to look when only the time of the checkpoint is known: nothing that was due
+    at that time or later was delivered before it."""
     start = store.min_physical_offset
     for file in store.commit_log.files.files:
         time_ms = store.commit_log.store_timestamp(file.file_from_offset)
@@ -69,8 +70,9 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
 
 
 def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identity, int, int]]]:
-    """The copies that lie at or behind physical offset `start`, at which a record begins: of what, how often that had
-    gone round, and when they were stored; a part of the log at a time, up to where the log ends now."""
+    """Yield the copies that lie at or behind physical offset `start`, at which a record begins: the message they are
+    copies of, how often that had gone round, and when they were stored; one part of the log at a time, up to the
+    present end of the log."""
     store.write_buffered()
     for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
@@ -79,7 +81,9 @@ def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identi
 
 
 def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
-    """Of which timer message this is a copy, and how often that had gone round; None if of none.
+    """Return the timer message of which this is a copy and how often that had gone round; None if this is no copy, or
+    if a property holds zeros: a loss of power tears what was not flushed, properties have no check sum, and what was
+    delivered torn is delivered again.
 
     None, too, if a property holds zeros: a loss of power tears what was not flushed, properties have no check sum,
     and what was delivered torn is delivered again.

@@ -26,7 +26,8 @@ class MovedMessages:
         self._known_from = 0  # position in the timer log
 
     def take(self, moved: tuple[MovedMessage, ...] | None, log_end: int) -> None:
-        """What a checkpoint names; None: a Java broker wrote it, and which units it delivered, nobody knows.
+        """Take over the moved messages that a checkpoint names; None: a Java broker wrote it, and nobody knows which
+        units it delivered.
 
         Args:
             log_end: of the timer log, now.
@@ -37,7 +38,7 @@ class MovedMessages:
             self._known_from = log_end
 
     def take_again(self, moved: tuple[MovedMessage, ...] | None) -> None:
-        """What a checkpoint named and was delivered since may not be delivered after all."""
+        """Put back messages that a checkpoint names and that were delivered since: the deliveries may be lost."""
         self._slots = {message.physical_offset: message for message in moved or ()} | self._slots
 
     def begin(self) -> None:

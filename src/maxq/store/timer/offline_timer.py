@@ -23,7 +23,7 @@ _NO_END = 1 << 62
 
 
 class OfflineTimer:
-    """See the module.
+    """The timer of a store that no broker runs on; see the module's text.
 
     Attributes:
         listing: what waits.
@@ -34,7 +34,7 @@ class OfflineTimer:
     """
 
     def __init__(self, disk: Disk, root: PurePath, log_files: list[DataFile], precision_ms: int) -> None:
-        """Blocks.
+        """Load the timer. Blocks.
 
         Args:
             disk: an OverlayDisk.

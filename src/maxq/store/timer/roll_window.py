@@ -16,7 +16,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 def precision_of(config: MessageStoreConfig) -> int:
-    """timerPrecisionMs, taken down to one of 100, 200, 500, 1000 ms."""
+    """Return timerPrecisionMs, rounded down to one of 100, 200, 500, 1000 ms."""
     for precision in _PRECISIONS:
         if precision <= config.timer_precision_ms:
             return precision
@@ -24,8 +24,8 @@ def precision_of(config: MessageStoreConfig) -> int:
 
 
 def roll_window_ms(config: MessageStoreConfig) -> int:
-    """How far ahead a message lies in the wheel at most: timerRollWindowSlot, and two thirds of fileReservedTime, for a
-    record must be put into the log again before it is cleaned away."""
+    """Return how far ahead, in ms, a message in the wheel may be due: timerRollWindowSlot, and two thirds of
+    fileReservedTime, because a record must be put into the log again before retention deletes it."""
     slots = config.timer_roll_window_slot
     if not 2 <= slots <= SLOTS_PER_LAP - _BLANK_SLOTS:
         slots = SLOTS_PER_LAP - _BLANK_SLOTS
@@ -35,7 +35,8 @@ def roll_window_ms(config: MessageStoreConfig) -> int:
 
 
 def slot_within(window_ms: int, precision_ms: int, *, due_ms: int, now_ms: int) -> tuple[int, int]:
-    """The slot for what is due in `due_ms`, and the magic of its unit: MAGIC_ROLL if it goes round from there.
+    """Return the slot for a message that is due in `due_ms`, and the magic of its unit: MAGIC_ROLL if the message goes
+    round again from there.
 
     Args:
         window_ms: as roll_window_ms gives it.

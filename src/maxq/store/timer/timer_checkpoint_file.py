@@ -27,7 +27,7 @@ _TOLD_AT: Final = 96
 
 
 class TimerCheckpointFile:
-    """The file of one store.
+    """The timer's checkpoint file of one store.
 
     Attributes:
         checkpoint: as the file says.

@@ -76,7 +76,7 @@ class TimerEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimerPage:
-    """`next` is the cursor of the next page; empty: there is none."""
+    """A page of a listing. `next` is the cursor of the next page; empty if there is none."""
 
     entries: list[TimerEntry]
     next: str
@@ -108,7 +108,7 @@ class TimerListing:
     def page(
         self, begin_ms: int, end_ms: int, now_ms: int, *, topic: str = "", limit: int = 100, cursor: str = ""
     ) -> TimerPage:
-        """Messages due in slots from `begin_ms` up to, not including, `end_ms`.
+        """Return the messages due in slots from `begin_ms` up to, not including, `end_ms`.
 
         Args:
             topic: of this real topic only.

@@ -51,7 +51,7 @@ _UNSYNCED_MOST: Final = 64 << 20  # bytes; a million units
 
 
 class TimerUnit(NamedTuple):
-    """One unit; times in ms, `position` and `previous` of the timer log."""
+    """One unit of the timer log. Times are in ms; `position` and `previous` are positions in the timer log."""
 
     position: int
     previous: int
@@ -217,7 +217,7 @@ class TimerLog:
         return None
 
     def units_of_records(self, physical_offset: int) -> list[TimerUnit]:
-        """The units of records that lie at or behind this physical offset."""
+        """Return the units of records that lie at or behind this physical offset."""
         found: list[TimerUnit] = []
         for file in reversed(list(self._files.files)):
             units = list(self.units(file.file_from_offset)) if file is self._files.last else self._of_file(file)
@@ -234,7 +234,7 @@ class TimerLog:
     # --- recovery and cleaning ---
 
     def unit_position(self, position: int) -> int:
-        """The start of the unit that holds `position`, within what there is."""
+        """Return the start of the unit that holds `position`, within what there is."""
         file = self._files.find(min(max(position, self.min_offset), self.max_offset))
         if file is None:
             return self.max_offset
@@ -266,7 +266,7 @@ class TimerLog:
         return found
 
     def _scan(self, file: MappedFile, at: int, log_end: int, found: list[TimerUnit]) -> tuple[int, bool]:
-        """Where the units of one file end, and is it ended by a blank."""
+        """Return where the units of one file end, and whether a blank ends it."""
         view = file.view
         while at + UNIT_SIZE + _BLANK.size <= file.file_size:
             unit = _unit(view, at, file.file_from_offset + at)

@@ -54,7 +54,7 @@ _MOST_PAIRS: Final = 15
 
 
 class DeliveredSlots:
-    """What in this wheel another broker has delivered.
+    """What another broker has delivered of the messages in this wheel.
 
     The wheel of a Java broker, or of a slave, keeps slots that were delivered as they were. They are recognised by
     pairs of a time and a position in the timer log: in slots before the one, units before the other are over. There
@@ -77,7 +77,7 @@ class DeliveredSlots:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One moment's state on its way to the disk.
+    """The state of one moment on its way to the disk.
 
     Attributes:
         log_end: the CommitLog must be durable up to here first.
@@ -92,7 +92,7 @@ class Checkpoint:
 
 
 class TimerMessageStore:
-    """The timer of one store; `load` comes first.
+    """The timer of one store. Call `load` first.
 
     Attributes:
         read_time_ms: everything due before was delivered.
@@ -173,8 +173,9 @@ class TimerMessageStore:
         )  # fmt: skip
 
     def _go_on_reading(self, queue_offset: int) -> None:
-        """Where the checkpoint says. What it rests on was committed, but at a start a member of a DLedger group does
-        not know that of its newest entries yet, and does not show them: nothing of them is read again."""
+        """Continue reading the topic where the checkpoint says. What that rests on was committed, but a member of a
+        DLedger group does not know that of its newest entries when it starts, and does not show them: none of them
+        is read again."""
         if self._store.ledger is not None and self._file.dedupe_position is not None:
             self.topic.queue_offset = queue_offset
         else:  # a Java broker's may tell of what its log has lost
@@ -182,8 +183,8 @@ class TimerMessageStore:
         self._pass_over_own()
 
     def _has_record(self, unit: TimerUnit) -> bool:
-        """Does the log have the record of a unit? What was cleaned away it had, and what a DLedger group has committed
-        it gets."""
+        """Return whether the log has the record of a unit. It had what retention has deleted, and gets what a DLedger
+        group has committed."""
         if unit.physical_offset < self._store.min_physical_offset:
             return True
         if self._store.ledger is not None and unit.physical_offset >= self._store.max_physical_offset:
@@ -192,8 +193,8 @@ class TimerMessageStore:
         return record is not None and len(record) == unit.size
 
     def _skip_to(self, earliest_ms: int | None) -> None:
-        """Go on where something waits: what lies between is empty, however long nobody was there. What was not read
-        from the topic yet may belong there, unless it is older than the wheel."""
+        """Continue where something waits: the slots in between are empty, however long no broker was there. What was
+        not read from the topic yet may belong there, unless it is older than the wheel."""
         now = self.write_time_ms
         first = now if earliest_ms is None else min(now, earliest_ms)
         if self.topic.queue_offset < self.topic.max_queue_offset:
@@ -218,19 +219,20 @@ class TimerMessageStore:
     # --- enqueue ---
 
     def is_past(self, out_ms: int) -> bool:
-        """Is this time over, and does its slot hold what is due a lap later? Then the message is delivered at once.
+        """Return whether this time is over and its slot holds messages that are due a lap later. The message is then
+        delivered at once.
 
         All else that comes late goes into its slot, and the read time goes back to it: the marker that recalls it may
         be the next message of the topic."""
         return out_ms < min(self.write_time_ms, self.read_time_ms) and self._live(out_ms) is None
 
     def was_passed(self, record: TimerRecord) -> bool:
-        """Was it due, and read, before the broker that this one took over from wrote its last checkpoint? Then it was
-        delivered, or moved."""
+        """Return whether the broker that this one took over from had read this due message before it wrote its last
+        checkpoint. The message was then delivered or moved."""
         return record.message.queue_offset < self._passed[0] and record.out_ms < self._passed[1]
 
     def put(self, record: TimerRecord) -> bool:
-        """Into the wheel, where every broker of the group has it.
+        """Put a message into the wheel, into the same slot as on every broker of the group.
 
         Returns:
             False: its slot is taken by the other lap, which the wheel has not passed yet, or the disk refuses; try
@@ -242,8 +244,8 @@ class TimerMessageStore:
         return self._put_unit(record, due, magic)
 
     def move(self, record: TimerRecord, not_before_ms: int) -> bool:
-        """Into a slot of now or later that only this broker knows of; what is due already does not go round. False as
-        `put`."""
+        """Put a message into a slot, of the present time or later, that only this broker knows of; a message that is
+        due already does not go round. Returns False as `put` does."""
         due, magic = self.floor(not_before_ms), MAGIC_DEFAULT
         if due < record.out_ms:
             due, magic = self._slot_for(record.out_ms, self.write_time_ms)
@@ -288,8 +290,9 @@ class TimerMessageStore:
         return True
 
     def _roll_base(self, record: TimerRecord) -> int:
-        """The same on all brokers of the group, whenever each reads it: were its slot another on a slave than here, who
-        takes over between the two would lose it, or put it into the topic twice."""
+        """Return the time from which the slot of a rolling message is computed. It is the same on all brokers of the
+        group, whenever each reads the message: if its slot on a slave were another than here, a broker that takes
+        over between the two would lose the message or put it into the topic twice."""
         now, stored = self.write_time_ms, self.floor(record.message.store_timestamp)
         return stored if abs(now - stored) <= _HOUR_MS else now
 
@@ -297,7 +300,7 @@ class TimerMessageStore:
         return slot_within(roll_window_ms(self._store.config), self.precision_ms, due_ms=due_ms, now_ms=now_ms)
 
     def _live(self, due: int) -> Slot | None:
-        """The slot of `due`, EMPTY if nothing is in it; None if another lap's messages still wait there."""
+        """Return the slot of `due`, EMPTY if nothing is in it; None if messages of another lap still wait there."""
         slot = self.wheel.at_index(self.wheel.slot_index(due))
         if slot.time_ms <= 0 or self._is_over(slot):
             return EMPTY
@@ -321,7 +324,7 @@ class TimerMessageStore:
         return self.live_slot(self.floor(due_ms)).num
 
     def live_slot(self, time_ms: int) -> Slot:
-        """The slot of a time; EMPTY if nothing in it waits."""
+        """Return the slot of a time; EMPTY if nothing in it waits."""
         slot = self.wheel.get(time_ms)
         return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
@@ -348,7 +351,8 @@ class TimerMessageStore:
         return None
 
     def _is_laps_behind(self, now: int) -> bool:
-        """Is the wheel's read time at least a lap behind `now`, so that the next message may be far ahead?"""
+        """Return whether the wheel's read time is at least a lap behind `now`, so that the next message may be far
+        ahead."""
         return now - self.read_time_ms > SLOTS * self.precision_ms
 
     def _skip_laps(self, now: int, most: int) -> None:
@@ -359,12 +363,12 @@ class TimerMessageStore:
             self.read_time_ms = min(earliest, now)
 
     def open(self, slot: Slot) -> list[TimerUnit]:
-        """The units of a slot, oldest first. Until `finish` or `close` nothing more comes into it."""
+        """Open a slot and return its units, oldest first. Until `finish` or `close` no unit is added to it."""
         self._open_ms = slot.time_ms
         return self.units_of(slot)
 
     def close(self) -> None:
-        """The open slot was not delivered to its end."""
+        """Close the open slot, which was not delivered to its end."""
         self._open_ms = None
 
     def units_of(self, slot: Slot) -> list[TimerUnit]:
@@ -382,7 +386,7 @@ class TimerMessageStore:
         return units
 
     def _search_units(self, slot: Slot, position: int) -> list[TimerUnit]:
-        """The chain of a slot is broken: look at every unit that may belong to it."""
+        """Find the units of a slot whose chain is broken by looking at every unit that may belong to it."""
         log.error("the timer log is damaged at position %d: the units of slot %d are searched", position, slot.time_ms)
         start = self.log.unit_position(max(slot.first_position, 0))
         return [
@@ -412,7 +416,7 @@ class TimerMessageStore:
         self.moved.take(checkpoint.moved, self.log.max_offset)
 
     def take_over(self) -> None:
-        """This broker dequeues from now on: what the one before it had not read is read here, but for what is in this
+        """Begin to dequeue on this broker: read what the broker before it had not read, except what is in this
         wheel."""
         before = self.topic.queue_offset
         self.topic.read_from(min(before, self.master_queue_offset))
@@ -421,7 +425,8 @@ class TimerMessageStore:
         self.moved.begin()
 
     def _pass_over_own(self) -> None:
-        """What will be read in the topic again is not put into this wheel twice."""
+        """Note the messages of this wheel that will be read from the topic again, so that they are not put into it
+        twice."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         unit = None if queue is None else queue.unit(self.topic.queue_offset)
         units = self.log.units_of_records(self._store.max_physical_offset if unit is None else unit[0])

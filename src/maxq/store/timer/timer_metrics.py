@@ -32,7 +32,7 @@ class TimerMetrics(ConfigManager):
         self._version = DataVersion()
 
     def add(self, topic: str, count: int, now_ms: int) -> None:
-        """`count` messages more (or fewer, if negative) of `topic` wait."""
+        """Add `count`, which may be negative, to the number of waiting messages of `topic`."""
         self.counts[topic] = self.counts.get(topic, 0) + count
         self._times[topic] = now_ms
         self._version.next_version(now_ms)

@@ -36,13 +36,14 @@ class TimerRecord:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What identifies the message in all its copies, however often it was put into the wheel again. A marker has
-        another identity than the message it recalls."""
+        """The fields that identify the message in all its copies, however often it was put into the wheel again. A
+        marker has another identity than the message it recalls."""
         return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
 
 
 def delete_key(topic: str, unique_key: str) -> str:
-    """What a marker names a message by, in the longer form; the shorter one is the unique key alone."""
+    """Return the longer form of the text by which a marker names a message; the shorter form is the unique key
+    alone."""
     return f"{topic}+{unique_key}"
 
 

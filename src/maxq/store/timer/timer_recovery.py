@@ -27,7 +27,7 @@ _STEP_BACK: Final = 64 * UNIT_SIZE
 
 @dataclass(slots=True)
 class Recovered:
-    """What was found.
+    """Outcome of a recovery.
 
     Attributes:
         read_time_ms: everything due before was delivered.
@@ -53,7 +53,7 @@ class Recovered:
 
 
 class TimerRecovery:
-    """One recovery; `run` once."""
+    """One recovery of the timer; call `run` once."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class TimerRecovery:
         log_end: int,
         is_whole: Callable[[TimerUnit], bool] = lambda unit: True,
     ) -> None:
-        """`log_end` is the physical end of the CommitLog. `is_whole(unit)`: is its record there? Else a loss of power
-        has torn the unit, and its message is read from the topic again."""
+        """`log_end` is the physical end of the CommitLog. `is_whole(unit)` tells whether the unit's record is in the
+        log; if not, a loss of power has torn the unit, and its message is read from the topic again."""
         self._disk = disk
         self._wheel_path = wheel_path
         self._log = timer_log
@@ -107,8 +107,9 @@ class TimerRecovery:
         return TimerWheel(self._disk, self._wheel_path, self._precision_ms)
 
     def _adopt_snapshot(self) -> int:
-        """A Java broker with timerWheelSnapshotFlush keeps the wheel in `timerwheel.<position of the timer log>`; the
-        newest one takes the wheel's place. Returns the position up to which the wheel holds the timer log."""
+        """Adopt the wheel that a Java broker with timerWheelSnapshotFlush keeps in `timerwheel.<position of the timer
+        log>`; the newest one takes the wheel's place. Returns the position up to which the wheel holds the timer
+        log."""
         flushed = self._file.checkpoint.last_timer_log_flush_pos
         prefix = f"{self._wheel_path.name}."
         numbers = [
@@ -167,7 +168,8 @@ class TimerRecovery:
             self._add(found, unit.due_ms, count)
 
     def _at_new_precision(self, unit: TimerUnit, wheel: TimerWheel, before: int) -> TimerUnit:
-        """A unit whose slot is over when the one it was in would have been, or the next moment after."""
+        """Return the unit in the slot of the present precision that ends when its former slot ended, or the next moment
+        after."""
         due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
         moved = unit._replace(previous=wheel.get(due).last_position, write_time_ms=due - unit.delay_ms)
         return moved._replace(position=self._log.append(moved))

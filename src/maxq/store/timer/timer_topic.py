@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class TimerTopic:
-    """`rmq_sys_wheel_timer`, queue 0.
+    """Reads `rmq_sys_wheel_timer`, queue 0.
 
     Attributes:
         queue_offset: up to here its messages are in the wheel, or delivered; of a DLedger group, also those that cannot
@@ -47,8 +47,8 @@ class TimerTopic:
         return max(self.max_queue_offset - self.queue_offset, 0)
 
     def next_record(self) -> TimerRecord | None:
-        """The next message of the topic that is not in the wheel yet; None if there is none. Call `advance` when it is
-        dealt with. What cannot be read is passed over, with a line in the log."""
+        """Return the next message of the topic that is not in the wheel yet; None if there is none. Call `advance` when
+        the message has been handled. A message that cannot be read is skipped and logged."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         if queue is None:
             return None
@@ -64,7 +64,7 @@ class TimerTopic:
         return None
 
     def unread_record(self, queue_offset: int) -> TimerRecord | None:
-        """The message at a queue offset; None if it is in the wheel already, or none can be read there."""
+        """Return the message at a queue offset; None if it is in the wheel already, or if it cannot be read."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         unit = None if queue is None else queue.unit(queue_offset)
         if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[2] == DAMAGED_TAGS_CODE or unit[0] in self.in_wheel:
@@ -72,7 +72,7 @@ class TimerTopic:
         return self.record_at(unit[0], unit[1])
 
     def advance(self) -> None:
-        """The message that `next_record` gave is in the wheel, or delivered."""
+        """Note that the message which `next_record` returned is in the wheel, or delivered."""
         self.queue_offset += 1
 
     def is_unread(self, record: TimerRecord) -> bool:
@@ -80,7 +80,7 @@ class TimerTopic:
         return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self.in_wheel
 
     def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
-        """The timer message whose record is there; None, with a line in the log, if there is none."""
+        """Return the timer message whose record is there; None, with a line in the log, if there is none."""
         view = self._store.select_one_message(physical_offset)
         if view is None or len(view) != size:
             log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)

@@ -48,7 +48,7 @@ _NEVER: Final = 1 << 62
 
 
 class Slot(NamedTuple):
-    """What is due at `time_ms`. Positions are of the timer log; −1: none."""
+    """The slot of messages that are due at `time_ms`. Positions are positions in the timer log; −1: none."""
 
     time_ms: int
     first_position: int
@@ -61,7 +61,7 @@ EMPTY: Final = Slot(-1, -1, -1, 0)
 
 @dataclass(slots=True)
 class _Search:
-    """A search for the first slot that holds something. `least` and `found` are times in slots.
+    """A search for the first slot that is not empty. `least` and `found` are times in slots.
 
     Attributes:
         page: the next one to look at.
@@ -77,7 +77,7 @@ class TimerWheel:
     """The wheel of one store."""
 
     def __init__(self, disk: Disk, path: PurePath, precision_ms: int, *, read_only: bool = False) -> None:
-        """Blocks.
+        """Open the wheel's file. Blocks.
 
         Raises:
             StoreRefusedError: the file has another length.
@@ -105,8 +105,8 @@ class TimerWheel:
         self._search: _Search | None = None
 
     def _make_durable(self) -> None:
-        """A process that was killed in `write` has left pages that no sync has seen, or that one which failed has made
-        clean: they are written again."""
+        """Write pages again, because a process that was killed in `write` has left pages that no sync has covered, or
+        that a failed sync has marked clean."""
         self._region.write_again(0, WHEEL_SIZE)
         self._region.flush(0, WHEEL_SIZE)
 
@@ -114,7 +114,7 @@ class TimerWheel:
         return time_ms // self.precision_ms % SLOTS
 
     def at_index(self, index: int) -> Slot:
-        """The slot of this number, of whichever lap."""
+        """Return the slot of this number, of whichever lap."""
         position = index * SLOT_SIZE
         page, at = divmod(position, OS_PAGE_SIZE)
         data = self._changed.get(page) or self._frozen.get(page)
@@ -124,14 +124,14 @@ class TimerWheel:
         return Slot(number * self.precision_ms, first, last, count)
 
     def get(self, time_ms: int) -> Slot:
-        """The slot of `time_ms`, EMPTY if it holds nothing of that time."""
+        """Return the slot of `time_ms`, EMPTY if it holds nothing of that time."""
         slot = self.at_index(self.slot_index(time_ms))
         return slot if slot.time_ms == time_ms and slot.last_position >= 0 else EMPTY
 
     def next_time(self, time_ms: int) -> tuple[int, int]:
-        """When the slot is due that is to be looked at behind that of `time_ms`: the next one, or, if that of `time_ms`
-        begins pages of slots that hold nothing, the first behind at most 16 of those. And what it took to know it, in
-        slots: an empty page takes about as long as 8."""
+        """Return the time of the slot to look at behind that of `time_ms`, and what it cost to find it, in slots (an
+        empty page costs about as much as 8). It is the next slot or, if the slot of `time_ms` begins pages of empty
+        slots, the first one behind at most 16 of those pages."""
         page, at = divmod(self.slot_index(time_ms), _SLOTS_PER_PAGE)
         empty = 0 if at else self._empty_from(page)
         if not empty:
@@ -139,7 +139,8 @@ class TimerWheel:
         return time_ms + empty * _SLOTS_PER_PAGE * self.precision_ms, empty * _PAGE_TAKES
 
     def earliest(self, from_ms: int, most: int) -> int | None:
-        """When the first slot is due at or behind `from_ms` that holds something; the largest number if none does.
+        """Return when the first slot that is not empty, at or behind `from_ms`, is due; the largest number if all are
+        empty.
 
         The whole wheel has to be looked at. A call looks at about `most` slots, in the measure of `next_time`, and the
         next one for the same time goes on there; what is put between them counts.
@@ -169,7 +170,7 @@ class TimerWheel:
         return self._search is not None and self._search.from_ms == from_ms
 
     def _first_of(self, page: int, least: int) -> int:
-        """The smallest time, in slots, of a page's slots that hold something, at or behind `least`."""
+        """Return the smallest time, in slots, at or behind `least`, of a page's slots that are not empty."""
         data = self._changed.get(page) or self._frozen.get(page)
         at = page * OS_PAGE_SIZE
         numbers = array("q", bytes(self._view[at : at + OS_PAGE_SIZE] if data is None else data))
@@ -180,11 +181,13 @@ class TimerWheel:
 
     @property
     def _pages(self) -> int:
-        """Pages of the file. The last one of a small wheel, as tests have it, may be cut; it never counts as empty."""
+        """Return the number of pages of the file. The last page of a small wheel, as tests have it, may be cut; it
+        never counts as empty."""
         return -(-len(self._view) // OS_PAGE_SIZE)
 
     def _empty_from(self, page: int) -> int:
-        """How many pages hold nothing, from this one on: 0, 1, or as many as are looked at together, up to the end."""
+        """Return how many pages from this one on are empty: 0, 1, or as many as are looked at together, up to the
+        end."""
         together = range(page, min(page + _TOGETHER, self._pages))
         if page % _TOGETHER == 0 and not any(one in self._changed or one in self._frozen for one in together):
             view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
@@ -224,8 +227,8 @@ class TimerWheel:
         return data
 
     def taken(self, from_ms: int) -> Iterator[tuple[int, Slot]]:
-        """Number and content of every slot in the file whose time is `from_ms` or later; for a load, in the order of
-        the file. Slots that were not written since the last `write` only."""
+        """Yield number and content of every slot in the file whose time is `from_ms` or later, in the order of the
+        file, for a load. Only slots that were not written since the last `write` are covered."""
         assert not self._changed and not self._frozen, "looked at before anything changes"
         least = max(from_ms // self.precision_ms, 1)
         for start, end in self._region.data_ranges(0, WHEEL_SIZE):
@@ -245,13 +248,14 @@ class TimerWheel:
     # --- the file ---
 
     def freeze(self) -> dict[int, bytearray]:
-        """What changed since the last call, for `write`; call `thaw` when that has ended."""
+        """Return the pages that changed since the last call, for `write`; call `thaw` when that has ended."""
         assert not self._frozen, "one checkpoint at a time"
         self._frozen, self._changed = self._changed, {}
         return self._frozen
 
     def write(self, pages: dict[int, bytearray]) -> None:
-        """Into the file, durably. Blocks; may run in another thread. OSError if the disk refuses."""
+        """Write the pages to the file, durably. Blocks; may run in another thread. Raises OSError if the disk
+        refuses."""
         for page in sorted(pages):
             self._region.write(page * OS_PAGE_SIZE, memoryview(pages[page]))
         if pages:

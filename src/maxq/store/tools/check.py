@@ -30,7 +30,7 @@ _CHECKPOINT_REMEDY = "brokers choose by it where recovery begins: move the file 
 
 @dataclass(slots=True)
 class CheckReport:
-    """What was found. `notes` are true but not wrong; `faults` are."""
+    """Result of a check. `faults` are wrong; `notes` are only worth knowing."""
 
     log_start: int = 0
     log_end: int = 0
@@ -74,8 +74,8 @@ class StoreCheck:
     """One check of one store."""
 
     def __init__(self, files: StoreFiles, progress: Progress = no_progress, *, open_queues: int = 200) -> None:
-        """`open_queues`: how many ConsumeQueues may be mapped at once, with two descriptors each. Where fewer may than
-        there are in use, a check takes the time of mapping one for each message."""
+        """`open_queues`: how many ConsumeQueues may be mapped at once, with two descriptors each. If that is less than
+        the number of queues in use, the check maps a queue anew for each message."""
         self._files = files
         self._open_queues = open_queues
         self._progress = progress
@@ -172,7 +172,8 @@ class StoreCheck:
     # -- small files --
 
     def _deletions(self) -> tuple[dict[str, int], list[Fault]]:
-        """What the file says, and what is wrong with it; the log then says which topics were deleted."""
+        """Return the deletions that the file names, and what is wrong with the file; if it cannot be read, the log
+        tells which topics were deleted."""
         try:
             return self._files.deletions(), []
         except StoreError:
@@ -208,8 +209,9 @@ class StoreCheck:
         return faults
 
     def _time_faults(self, values: list[int], newest: int, is_ours: bool) -> list[Fault]:
-        """`is_ours`: the CRC says that we wrote these numbers. Then a time behind the log's newest was that of a
-        message, and a clock was set back; unless nothing was ever deleted."""
+        """Return what is wrong with the checkpoint's times. `is_ours`: the CRC says that MaxQ wrote these numbers. A
+        time behind the log's newest was then that of a message, and a clock was set back; unless nothing was ever
+        deleted."""
         faults = []
         for place, name in enumerate(("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")):
             if 0 <= values[place] <= newest:
@@ -230,7 +232,8 @@ class StoreCheck:
         return Fault("checkpoint", position, f"{stated}, but {real}", _CHECKPOINT_REMEDY)
 
     def _newest_timestamp(self) -> int:
-        """Of the log now: a broker may have written on, and rolled over, since the pass."""
+        """Return the newest store time of the log at this moment: a broker may have written on since the walk over the
+        log."""
         newest, place = self._walk.max_store_timestamp, self._walk.end_offset
         self._files.refresh_log()
         while True:

@@ -53,7 +53,7 @@ class Window:
     def _holds(
         self, at: cython.longlong, physical_offset: cython.longlong, size: cython.longlong, tags_code: cython.longlong
     ) -> cython.bint:
-        """Is the unit at byte `at` of the queue in the window, and has it these values?"""
+        """Return whether the unit at byte `at` of the queue is in the window and has these values."""
         at -= self.begin
         if at < 0 or at + 20 > self.size:
             return False
@@ -120,7 +120,7 @@ class CheckedTopic:
 
 @cython.cclass
 class IndexCursor:
-    """A place among the entries of one IndexFile (see check_cy.pyi)."""
+    """A position among the entries of one IndexFile (see check_cy.pyi)."""
 
     number = cython.declare(cython.longlong, visibility="readonly")
     count = cython.declare(cython.longlong, visibility="readonly")
@@ -179,8 +179,9 @@ class IndexCursor:
         expected: cython.int,
         tag_hash: cython.longlong,
     ) -> cython.int:
-        """How many entries from the current one on are those of the record at `physical_offset`, and all as they should
-        be: each expected hash there, `tag_hash` perhaps (-1: there is none). -1: this cannot be said."""
+        """Return how many entries from the current one on are those of the record at `physical_offset`, if all are as
+        they should be: each expected hash once, and `tag_hash` perhaps (-1: there is none). Returns -1 if this
+        cannot be told."""
         buf: cython.p_uchar
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(self._view[0]))
@@ -242,7 +243,7 @@ class IndexCursor:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _take(self, physical_offset: cython.longlong, found: cython.int) -> cython.int:
-        """Go on behind so many entries, which `_matches` has found; returns how many of them were not entered yet."""
+        """Move past so many entries, which `_matches` has found; returns how many of them were not entered yet."""
         buf: cython.p_uchar
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(self._view[0]))
@@ -267,7 +268,7 @@ class IndexCursor:
 
 @cython.cclass
 class Confirmation:
-    """See check_cy.pyi."""
+    """Confirms records whose entries are as they should be (see check_cy.pyi)."""
 
     topics = cython.declare(dict, visibility="public")
     cursor = cython.declare(IndexCursor, visibility="public")
@@ -312,7 +313,7 @@ class Confirmation:
         count: cython.Py_ssize_t,
         unindexed: cython.bint,
     ):
-        """How many rows from number `start` on are as they should be (see check_cy.pyi)."""
+        """Return how many rows from number `start` on are as they should be (see check_cy.pyi)."""
         buf: cython.p_uchar
         row: cython.p_longlong
         number: cython.Py_ssize_t
@@ -334,7 +335,7 @@ class Confirmation:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _one(self, buf: cython.p_uchar, row: cython.p_longlong, unindexed: cython.bint) -> cython.int:
-        """1 if the record of this row is as it should be, and taken."""
+        """Return 1 if the record of this row is as it should be, and count its entries as found."""
         physical_offset: cython.longlong = row[2]
         sys_flag: cython.longlong = row[5]
         kind: cython.longlong = sys_flag & layout.TRANSACTION_MASK
@@ -455,7 +456,7 @@ class Confirmation:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _expect(self, h: cython.longlong) -> cython.int:
-        """One more index entry, unless one with this hash is expected already."""
+        """Expect one more index entry, unless one with this hash is expected already."""
         value: cython.longlong = self._positive(h)
         i: cython.int
         for i in range(self._expected):
@@ -470,7 +471,8 @@ class Confirmation:
     def _hash(
         self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, start: cython.uint
     ) -> cython.longlong:
-        """Go on from `start` with Java's String.hashCode over text in UTF-8; 0 to 2^32 - 1, or -1: it is not UTF-8."""
+        """Continue Java's String.hashCode from `start` over text in UTF-8; returns 0 to 2^32 - 1, or -1 if it is not
+        UTF-8."""
         h: cython.uint = start
         code: cython.int
         while p < end:
@@ -492,7 +494,7 @@ class Confirmation:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _code(self, buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-        """The code point of the two to four bytes at p; -1: they are not UTF-8."""
+        """Return the code point of the two to four bytes at p; -1 if they are not UTF-8."""
         first: cython.int = buf[p]
         more: cython.int = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
         code: cython.int = first & (0x3F >> more)
@@ -517,7 +519,7 @@ class Confirmation:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _positive(self, h: cython.longlong) -> cython.longlong:
-        """IndexFile.indexKeyHashMethod."""
+        """Make a hash non-negative (IndexFile.indexKeyHashMethod)."""
         value: cython.longlong = self._signed(h)
         if value < 0:
             value = 0 if value == -2147483648 else -value

@@ -23,7 +23,7 @@ _REBUILD = "a restart makes files that are missing; for the rest stop the broker
 
 
 class _Entry(NamedTuple):
-    """An index entry and its place."""
+    """An index entry and its position."""
 
     file: DataFile
     position: int
@@ -87,12 +87,12 @@ class IndexCheck:
 
     @property
     def is_gap_open(self) -> bool:
-        """The index has ended, and lacks the last record of those with keys?"""
+        """Whether the index has ended and lacks the entries of the last record with keys."""
         return self._gap_open and self._confirmation.cursor is None
 
     def passed(self, records: int, last_offset: int) -> None:
-        """So many records with keys, the last one at this physical offset, were confirmed without `expect`: by the
-        entries that they have, or as more of a gap that is open."""
+        """Note that `records` records with keys, the last one at `last_offset`, were confirmed without `expect`: their
+        entries were found, or they continue a gap that is open."""
         if not records:
             return
         if self.is_gap_open:
@@ -106,7 +106,7 @@ class IndexCheck:
         return self._files.settings.index_enabled
 
     def expect(self, expected: Expectation) -> None:
-        """The next record of the log."""
+        """Look for the entries of the next record of the log."""
         current = self._current()
         while current is not None and current.entry.physical_offset < expected.physical_offset:
             self._check_stray(current)
@@ -122,7 +122,7 @@ class IndexCheck:
             self._gap_open = False
 
     def finish(self, is_behind: Callable[[int], bool]) -> None:
-        """The log is at its end; what is left points past it.
+        """Finish at the end of the log: entries that are left point past it.
 
         Args:
             is_behind: is dispatch, as the queues show it, not further than this physical offset?
@@ -150,7 +150,7 @@ class IndexCheck:
     # -- entries --
 
     def _current(self) -> _Entry | None:
-        """The entry at the cursor, its chain looked at; in the next file if this one is at its end."""
+        """Return the entry at the cursor, its chain checked; in the next file if this one is at its end."""
         while True:
             cursor, reader = self._confirmation.cursor, self._reader
             if cursor is None or reader is None:
@@ -208,7 +208,8 @@ class IndexCheck:
             self._header_fault(found, 8, f"end time {header.end_timestamp}, the last message has {store_timestamp}")
 
     def _check_stray(self, found: _Entry) -> None:
-        """An entry that the pass over the log did not meet: expired, re-dispatched out of order, live, or wrong."""
+        """Judge an entry that the walk over the log did not meet: expired, re-dispatched out of order, live, or
+        wrong."""
         offset = found.entry.physical_offset
         if 0 <= offset < self._log_start or self._is_damaged(offset):
             self._came_back.discard(offset)
@@ -292,7 +293,7 @@ class IndexCheck:
         return True
 
     def _close(self, cursor: IndexCursor, reader: IndexReader) -> None:
-        """All entries of a file were looked at: now its header and slots."""
+        """Check header and slots of a file all of whose entries were looked at."""
         name = self._files.name(reader.file.path)
         if cursor.count:
             self._check_header(reader, name, cursor)

@@ -14,8 +14,8 @@ _MOST: Final = 100
 
 
 class LedgerCheck:
-    """One check. After `run`: `faults`, `notes`, `committed_position`, behind which nothing is known to be committed;
-    of a store without DLedger nothing, and everything is."""
+    """Checks the ledger. After `run`, `faults`, `notes` and `committed_position` are set: nothing behind that position
+    is known to be committed. In a store without DLedger everything is committed."""
 
     def __init__(self, files: StoreFiles) -> None:
         self._files = files
@@ -52,7 +52,7 @@ class LedgerCheck:
         return 0 if inventory is None else inventory.dispatched_offset
 
     def _entries(self) -> tuple[int, int]:
-        """Index and term of the last entry."""
+        """Return index and term of the last entry."""
         index, term = ANY_INDEX, 0
         for file in self._files.log:
             if not self._files.holds_entries(file):

@@ -47,7 +47,7 @@ class _Wrong:
 
 @dataclass(slots=True)
 class _Queue:
-    """What the check knows of one ConsumeQueue."""
+    """State of the check of one ConsumeQueue."""
 
     files: QueueFiles
     ext: ExtFiles
@@ -112,7 +112,7 @@ class QueueCheck:
         return max(self._end, self._confirmation.confirmed_end)
 
     def expect(self, expected: Expectation) -> None:
-        """The next record of the log."""
+        """Look for the units of the next record of the log."""
         units = expected.units
         if units:
             self._know(units[0].topic)
@@ -126,7 +126,8 @@ class QueueCheck:
             self._expect_unit(unit, expected)
 
     def delete(self, topics: Collection[str], physical_offset: int) -> None:
-        """The record at `physical_offset` deletes these topics: what the log said of their queues is void."""
+        """Discard what the log said of the queues of these topics, because the record at `physical_offset` deletes
+        them."""
         for topic in topics:
             self._deleted[topic] = max(physical_offset, self._deleted.get(topic, 0))
         for key in [key for key in self._queues if key[0] in topics]:
@@ -138,7 +139,7 @@ class QueueCheck:
                 del table[key]
 
     def finish(self) -> None:
-        """The log is at its end: look at what it did not confirm."""
+        """Finish at the end of the log: judge the units that the log did not confirm."""
         if self._files.has_abort:
             self._look_again()
         for key in sorted(self._queues):
@@ -150,7 +151,8 @@ class QueueCheck:
             self._check_batch_queue(key)
 
     def _look_again(self) -> None:
-        """A running broker may have dispatched meanwhile what was missing when the log was read there.
+        """Look again for units that were missing when the log was read: a running broker may have dispatched them
+        meanwhile.
 
         What is found now does not move `_confirmed_end`: by it those queues are judged too that were looked at before,
         when dispatch had not come so far.
@@ -249,9 +251,10 @@ class QueueCheck:
         self._check_unconfirmed(key, queue, elsewhere)
 
     def _standing_elsewhere(self, key: tuple[str, int], queue: _Queue) -> dict[int, int]:
-        """Messages that say they are the first of their queue, behind others: their places, which dispatch gave them,
-        and their physical offsets. A topic was deleted and made again, but the record that deletes it is lost, or a
-        Java broker wrote none; or a bit has changed. A start leaves such records as they are."""
+        """Return the messages that claim to be the first of their queue although they stand behind others: the queue
+        offsets that dispatch gave them, and their physical offsets. The reason is that a topic was deleted and made
+        again, but the record that deletes it is lost or a Java broker wrote none, or that a bit has changed. A start
+        leaves such records unchanged."""
         found: dict[int, int] = {}
         for index, unit, _ in self._unconfirmed(queue):
             if index and unit.is_good and self._says_it_is_first(key, queue, unit):
@@ -291,7 +294,8 @@ class QueueCheck:
         self._fault(key, queue, missing.first * UNIT_SIZE, what)
 
     def is_behind(self, physical_offset: int) -> bool:
-        """Is a missing entry one that a running broker is about to write, or that a killed one did not come to?
+        """Return whether a missing entry is one that a running broker is about to write, or that a killed one did not
+        write.
 
         A DLedger member dispatches what is committed, so its queues may always end before its log. Where nothing at all
         is dispatched the queues are gone, unless a broker is just beginning.
@@ -309,7 +313,7 @@ class QueueCheck:
         self._fault(key, queue, wrong.queue_offset * UNIT_SIZE, what)
 
     def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue, elsewhere: Collection[int]) -> None:
-        """Units that no message of the pass over the log claimed; neighbours are reported together."""
+        """Report units that no message of the walk over the log claimed; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
         first: tuple[int, QueueEntry] | None = None  # of the run of units that must not be there
         last = -1
@@ -328,8 +332,8 @@ class QueueCheck:
 
     @staticmethod
     def _unconfirmed(queue: _Queue) -> Iterator[tuple[int, QueueEntry, bool]]:
-        """(queue offset, unit, no confirmed unit before it), without empty ones; ends at the first empty one behind
-        the last confirmed."""
+        """Yield (queue offset, unit, whether no confirmed unit precedes it) without empty units; stops at the first
+        empty one behind the last confirmed."""
         index = queue.files.first_index
         last_index = queue.files.end // UNIT_SIZE
         first, seen = queue.confirmed.first_index, queue.confirmed.seen

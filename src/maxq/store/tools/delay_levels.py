@@ -21,7 +21,8 @@ _SECOND_MS: Final = 1000
 
 
 def delay_levels_ms(files: StoreFiles) -> tuple[int, ...]:
-    """Milliseconds of level 1, 2, …; one whose queue shows nothing, or no one delay, has RocketMQ's default."""
+    """Return the milliseconds of level 1, 2, …; a level whose queue shows no delay, or more than one, has RocketMQ's
+    default."""
     levels = dict(enumerate(files.settings.delay_levels_ms))
     if not files.settings.properties:
         lookup = LogWalk(files)
@@ -34,7 +35,7 @@ def delay_levels_ms(files: StoreFiles) -> tuple[int, ...]:
 
 
 def _shown(files: StoreFiles, sequence: list[DataFile], lookup: LogWalk) -> int | None:
-    """The delay that a queue's first units agree on. A flipped bit makes no other whole number of seconds."""
+    """Return the delay on which a queue's first units agree. A changed bit makes no other whole number of seconds."""
     queue = QueueFiles(files, sequence)
     start = files.log[0].from_offset if files.log else 0
     there = (unit for _, unit in queue.units() if unit.physical_offset >= start)

@@ -25,7 +25,7 @@ _MIN_INT: Final = -(1 << 31)
 
 
 class ExpectedUnit(NamedTuple):
-    """One entry of a ConsumeQueue."""
+    """One expected entry of a ConsumeQueue."""
 
     topic: str
     queue_id: int
@@ -34,7 +34,7 @@ class ExpectedUnit(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What dispatch makes of one record.
+    """The entries that dispatch makes of one record.
 
     Attributes:
         units: ConsumeQueue entries, the record's own queue first.
@@ -77,7 +77,7 @@ def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...])
 
 
 def index_hash(key: str) -> int:
-    """IndexFile.indexKeyHashMethod: never negative."""
+    """Return the index's hash of a key, which is never negative (IndexFile.indexKeyHashMethod)."""
     value = jhash(key)
     return 0 if value == _MIN_INT else abs(value)
 

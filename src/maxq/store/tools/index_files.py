@@ -78,7 +78,7 @@ class IndexReader:
 
     @property
     def entry_count(self) -> int:
-        """How many entries the header claims, at most as many as there is room for."""
+        """Return how many entries the header claims, at most as many as there is room for."""
         return max(0, min(self.header.index_count, self.geometry.entries) - 1)
 
     def entries(self) -> Iterator[tuple[int, IndexEntry]]:
@@ -102,7 +102,7 @@ class IndexReader:
 
 
 def infer_geometry(files: StoreFiles, file: DataFile) -> Geometry | None:
-    """Slots and entries of a file; None if it has no entries, and no file of its size has any.
+    """Infer the number of slots and entries of a file; None if it has no entries, and no file of its size has any.
 
     Raises:
         StoreError: not told (settings), not the default, and the content fits more than one or none.

@@ -35,7 +35,7 @@ REASONS: Final = {
 
 
 def no_progress(_what: str, _done: int, _total: int) -> None:
-    """For callers that show none."""
+    """Progress callback for callers that show no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Damage:
 
 
 class LogWalk:
-    """One pass over the log.
+    """One walk over the log.
 
     After `batches` is used up: `damages`, `faults` (the same and everything else, in words), `notes`, `end_offset`
     (behind the last good record), `records`, `blanks`, `max_store_timestamp`.
@@ -85,7 +85,8 @@ class LogWalk:
         self._total = self._used_bytes()
 
     def batches(self) -> Iterator[Batch]:
-        """Every good record, in log order. The rows are reused: take what is needed before the next one."""
+        """Yield every good record, in log order, in batches. The rows are reused: take what is needed before asking for
+        the next batch."""
         done = 0
         for number, file in enumerate(self.files.log):
             view = self._view(file)
@@ -100,7 +101,8 @@ class LogWalk:
         self._progress("log", self._total, self._total)
 
     def record_at(self, physical_offset: int) -> Batch | None:
-        """The good record that starts here, looked up now (the log may have grown since the walk)."""
+        """Return the good record that starts at `physical_offset`, looked up at this moment (the log may have grown
+        since the walk)."""
         if self.files.log_file_at(physical_offset) is None:
             self.files.refresh_log()
         file = self.files.log_file_at(physical_offset)
@@ -113,7 +115,8 @@ class LogWalk:
         return Batch(file, view, rows, 1) if count else None
 
     def _used_bytes(self) -> int:
-        """About how many bytes of the files hold something: files are made at their full size, some ahead of time."""
+        """Return roughly how many bytes of the files hold data: files are made at their full size, some ahead of
+        time."""
         total = sum(file.size for file in self.files.log)
         for file in reversed(self.files.log):
             view = self._view(file)
@@ -148,7 +151,7 @@ class LogWalk:
             region.close()
 
     def _file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
-        """Records of one file; returns True if the log ends here."""
+        """Yield the records of one file. Returns True if the log ends in it."""
         position = 0
         while True:
             count, stopped_at, stop = rc.scan(view, position, len(view), file.from_offset, self._rows)
@@ -192,7 +195,8 @@ class LogWalk:
             )
 
     def _behind_damage(self, number: int, file: DataFile, view: memoryview, position: int, stop: int) -> int | None:
-        """Where in this file the log goes on behind a bad place; the file's size for the next file; None: nowhere."""
+        """Return where in this file the log continues behind damage; the file's size if it continues in the next file;
+        None if nowhere."""
         good = find_record(self._regions[file.from_offset], position + 1, file.from_offset)
         if good < 0 and self._a_later_file_begins_well(number):
             good = _find_blank(view, position + 1)
@@ -232,7 +236,7 @@ class LogWalk:
     # -- DLedger --
 
     def _dledger_file(self, number: int, file: DataFile, view: memoryview, done: int) -> Generator[Batch, None, bool]:
-        """As `_file`, for entries of a DLedger data file: a 48-byte head, then the record."""
+        """Yield the records of a DLedger data file, whose entries have 48-byte heads, as `_file` does."""
         position = count = 0
         is_end = False
         rows = memoryview(self._rows)
@@ -264,7 +268,7 @@ class LogWalk:
 
 
 def _find_blank(view: memoryview, start: int) -> int:
-    """Where the BLANK record that ends this file is; the file's size if it is gone too."""
+    """Return where the BLANK record that ends this file begins; the file's size if there is none."""
     step = 1 << 20
     for begin in range(start, len(view), step):
         chunk = bytes(view[begin + 4 : begin + 4 + step + 3])
@@ -277,7 +281,8 @@ def _find_blank(view: memoryview, start: int) -> int:
 
 
 def _used_bytes(view: memoryview) -> int:
-    """Where the zeros at the end of a file begin, to a page; a page of zeros within a message may be taken for them."""
+    """Return where the zeros at the end of a file begin, to a page. A page of zeros within a message may be mistaken
+    for them."""
     low, high = 0, -(-len(view) // _PAGE)  # pages before `low` hold something, those from `high` on do not
     while low < high:
         middle = (low + high) // 2

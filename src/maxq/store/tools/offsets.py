@@ -60,7 +60,7 @@ class OffsetTable:
 
 
 def queue_offsets(files: StoreFiles, progress: Progress = no_progress) -> list[QueueOffsets]:
-    """Of every queue, sorted by topic and queue id. Reads the whole log."""
+    """Return the offsets of every queue, sorted by topic and queue id. Reads the whole log."""
     table = OffsetTable()
     walk = LogWalk(files, progress)
     for batch in walk.batches():
@@ -77,7 +77,7 @@ def queue_offsets(files: StoreFiles, progress: Progress = no_progress) -> list[Q
 
 
 class TopicNames:
-    """What topics.json and the folders tell about topics."""
+    """What topics.json and the folders say about topics."""
 
     def __init__(self, files: StoreFiles) -> None:
         table = _topic_table(files)
@@ -111,7 +111,7 @@ def _topic_table(files: StoreFiles) -> dict[str, Any] | None:
 
 
 def known_queues(files: StoreFiles) -> set[tuple[str, int]]:
-    """Topic and queue id of every queue: those that topics.json says a topic has, and those that have files."""
+    """Return topic and queue id of every queue: those that topics.json says a topic has, and those that have files."""
     found = {*files.queues, *files.batch_queues}
     for topic, config in (_topic_table(files) or {}).items():
         count = config.get("readQueueNums") if isinstance(config, dict) else None

@@ -28,7 +28,7 @@ _EXT_HEAD: Final = struct.Struct(">hqqh")
 
 
 class QueueEntry(NamedTuple):
-    """One entry of a ConsumeQueue."""
+    """One expected entry of a ConsumeQueue."""
 
     physical_offset: int
     size: int
@@ -62,7 +62,7 @@ class BatchQueueEntry(NamedTuple):
 
 
 class UnitFiles:
-    """The bytes of one queue, by position in the queue (not in a file).
+    """The bytes of one queue, by their position in the queue (not in a file).
 
     Attributes:
         window: the file that is mapped.
@@ -86,7 +86,7 @@ class UnitFiles:
         return self.sequence[-1].from_offset + self.sequence[-1].size if self.sequence else 0
 
     def place(self, position: int) -> tuple[PurePath, int] | None:
-        """File and byte in it; None if no file holds it."""
+        """Return the file that holds a position, and the byte in it; None if no file holds it."""
         number = self._number(position)
         if number < 0:
             return None
@@ -148,7 +148,7 @@ class QueueFiles(UnitFiles):
         return QueueEntry(*_UNIT.unpack(found)) if found is not None else None
 
     def units(self, first: int | None = None) -> Iterator[tuple[int, QueueEntry]]:
-        """(queue offset, unit) from the first one there is until the first that is not good."""
+        """Yield (queue offset, unit) from the first one there is until the first that is not good."""
         index = self.first_index if first is None else first
         while (unit := self.unit(index)) is not None and unit.is_good:
             yield index, unit
@@ -170,7 +170,7 @@ class BatchQueueFiles(UnitFiles):
 
 
 class ExtFiles(UnitFiles):
-    """ConsumeQueueExt: what the tags code of a unit may point to."""
+    """Reads ConsumeQueueExt files, to which the tags code of a unit may point."""
 
     def tags_code(self, address: int) -> int | None:
         """The tags code stored at an address; None if nothing is there."""

@@ -27,7 +27,8 @@ from maxq.store.tools.store_files import StoreFiles
 
 
 def config_of(files: StoreFiles) -> MessageStoreConfig:
-    """Settings under which a broker would open this store: broker.conf if it was given, and the files' own sizes.
+    """Return the settings under which a broker would open this store: broker.conf if it was given, and the files' own
+    sizes.
 
     Raises:
         ConfigError: broker.conf holds a value that is not allowed.
@@ -137,7 +138,7 @@ def _delete_indexes(disk: Disk, files: StoreFiles, inventory_file: InventoryFile
 
 @dataclass(slots=True)
 class RehearsalReport:
-    """Could MaxQ take over this store?
+    """Whether MaxQ can take over a store.
 
     Attributes:
         obstacles: what stands in the way; none: yes.
@@ -182,7 +183,7 @@ class RehearsalReport:
 
 
 class Rehearsal:
-    """One rehearsal.
+    """One rehearsal of a take-over.
 
     Args:
         original: the store, which is only read.
@@ -276,7 +277,8 @@ class Rehearsal:
 
 
 def _same(before: QueueEntry, after: QueueEntry, ext: ExtFiles) -> bool:
-    """Equal, or equal but for a ConsumeQueueExt address where the tags code itself stands now."""
+    """Return whether two units are equal, or equal except that the tags code itself stands in place of a
+    ConsumeQueueExt address."""
     if before.tags_code > MAX_EXT_ADDRESS or after.tags_code <= MAX_EXT_ADDRESS:
         return before == after
     return before[:2] == after[:2] and ext.tags_code(before.tags_code) == after.tags_code

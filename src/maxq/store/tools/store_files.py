@@ -38,7 +38,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a sequence: its name is its start offset in bytes."""
+    """One file of a sequence, whose name is its start offset in bytes."""
 
     path: PurePath
     from_offset: int
@@ -47,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What the broker was told and the files do not show; defaults are RocketMQ's."""
+    """Settings that the broker was given and that the files do not show; defaults are RocketMQ's."""
 
     log_folders: tuple[PurePath, ...] = ()  # empty: <root>/commitlog
     hash_slots: int = 0  # 0: infer
@@ -58,7 +58,7 @@ class StoreSettings:
 
     @classmethod
     def from_properties(cls, text: bytes | str, *, source: str = "broker.conf") -> "StoreSettings":
-        """Of a broker.conf.
+        """Read the settings of a broker.conf.
 
         Raises:
             ConfigError: a value that is not a number where one is needed; names source, key and value.
@@ -139,12 +139,12 @@ class StoreFiles:
 
     @property
     def has_abort(self) -> bool:
-        """The broker runs, or its last exit was not a clean one."""
+        """Whether the `abort` file exists: the broker runs, or its last exit was not clean."""
         return self.disk.exists(self.root / "abort")
 
     @property
     def is_live(self) -> bool:
-        """A broker, this one or Java's, is running on the store now: it holds the lock."""
+        """Whether a broker, MaxQ's or Java's, is running on the store at this moment: it holds the lock."""
         return self.disk.is_locked(self.root / "lock")
 
     def look_again(self) -> "StoreFiles":
@@ -186,7 +186,7 @@ class StoreFiles:
             ) from None
 
     def log_file_at(self, physical_offset: int) -> DataFile | None:
-        """The file that holds this place."""
+        """Return the file that holds a physical offset."""
         for file in self.log:
             if file.from_offset <= physical_offset < file.from_offset + file.size:
                 return file
@@ -245,7 +245,7 @@ class StoreFiles:
         return files
 
     def _sequence(self, entries: list[tuple[PurePath, FileInfo]], unit_size: int = 1) -> list[DataFile]:
-        """Files named by their start offset, with what is odd about them noted as faults."""
+        """Return the files that are named by their start offset, and note what is odd about them as faults."""
         files = []
         for path, entry in sorted(entries, key=lambda item: item[1].name):
             if entry.is_dir:

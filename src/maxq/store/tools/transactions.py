@@ -46,7 +46,7 @@ class OfflineTransactions:
         return sorted(view.open.values(), key=lambda message: message.queue_offset)
 
     def history(self, transaction: str) -> tuple[Verdict, list[MessageExt]]:
-        """What became of a transaction, by its id; the whole log is read."""
+        """Find what became of a transaction, by its id. Reads the whole log."""
         forms = [message for message in self._messages() if transaction in (message.uniq_key, message.offset_msg_id)]
         keys = {message.uniq_key for message in forms}
         if transaction not in keys:  # it was an offset message id

@@ -194,7 +194,7 @@ class AdminClientProcessor(RequestProcessor):
 async def _connections_reply(
     request: RemotingCommand, body: bytes, channels: Iterable[ClientChannelInfo]
 ) -> RemotingCommand:
-    """`body` with all of them in its connectionSet, of a group that may have thousands."""
+    """Reply with `body` and all channels in its connectionSet; a group may have thousands."""
     turns, rows = Turns(), []
     for channel in list(channels):
         rows.append(_connection_body(channel).encode())

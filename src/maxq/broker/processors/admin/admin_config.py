@@ -41,7 +41,7 @@ class AdminConfigProcessor(RequestProcessor):
         runtime_info: Callable[[], dict[str, str]],
         on_permission_changed: Callable[[], None],
     ) -> None:
-        """`on_permission_changed` has the broker registered anew at the name servers."""
+        """`on_permission_changed` has the broker registered again at the name servers."""
         self._settings = env.settings
         self._disk = env.disk
         self._clock = env.clock

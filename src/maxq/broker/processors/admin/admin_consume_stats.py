@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _TopicStats:
-    """How far one group has come in one topic: messages consumed in a second, messages behind, and messages pulled but
-    not consumed yet."""
+    """Progress of one group in one topic: messages consumed in a second, messages behind, and messages pulled but not
+    consumed yet."""
 
     tps: float
     diff: int = 0
@@ -142,7 +142,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     async def _group_stats(
         self, group: str, topics: list[str], is_order: bool, turns: Turns
     ) -> AsyncIterator[tuple["_TopicStats", bytes]]:
-        """Of each topic, and its ConsumeStats, encoded."""
+        """Yield for each topic its _TopicStats and its ConsumeStats, encoded."""
         for topic in topics:
             config = self._topics.select_topic_config(topic)
             if config is None or (is_order and not config.order) or not self._is_subscribed(group, topic):

@@ -90,8 +90,8 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply()
 
     async def update_and_get_group_forbidden(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_GET_GROUP_FORBIDDEN (353). May the group read the topic? Without `readable` only a
-        question."""
+        """Answer UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether the group may read the topic. Without `readable` nothing
+        is changed."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("group"), fields.required_str("topic")
         if fields.opt_str("readable") is not None:

@@ -57,8 +57,8 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return request.reply()
 
     async def _until_seen(self) -> None:
-        """What readers do not see yet does not count for where a queue ends: what is not on the disk with SYNC_FLUSH,
-        what is not committed in a DLedger group, what is behind a long batch."""
+        """Wait until readers see everything that was stored: the end of a queue does not count messages that are not on
+        the disk with SYNC_FLUSH, not committed in a DLedger group, or behind a long batch."""
         marks = self._store.marks
         if not await marks.make_final(marks.mark()):
             refuse_if("the mapping is taken, but what was sent before is not safe in time: repeat the command")

@@ -52,7 +52,8 @@ def declared_type(config: TopicConfig) -> str:
 
 
 def type_refusal(config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
-    """None if the topic takes this message. Retry and dead letter topics take everything."""
+    """Return why the topic does not take this message; None if it does. Retry and dead letter topics take
+    everything."""
     if config.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         return None
     expected = declared_type(config)

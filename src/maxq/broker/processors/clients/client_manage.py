@@ -118,8 +118,8 @@ class ClientManageProcessor(RequestProcessor):
         return is_pull and self._settings.broker.reject_pull_consumer_enable
 
     def _is_news(self, group: str, heartbeat: HeartbeatData) -> bool:
-        """Does the client have to send its subscriptions (again)? Yes when the group's last heartbeat was another one,
-        and when the subscriptions were left out although nobody sent them since the broker started."""
+        """Return whether the client has to send its subscriptions (again). It has to when the group's last heartbeat
+        differed, and when the subscriptions were left out although nobody sent them since the broker started."""
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
             return heartbeat.without_sub
@@ -192,7 +192,7 @@ def _work(heartbeat: HeartbeatData) -> int:
 
 
 def _with_codes(subscription: SubscriptionData) -> SubscriptionData:
-    """Tag codes computed here: C++ clients send zeros for them."""
+    """Compute the tag codes here, because C++ clients send zeros for them."""
     if not subscription.is_tag_type or not subscription.tags_set:
         return subscription
     return replace(subscription, code_set={java_hash(tag) for tag in subscription.tags_set})

@@ -107,8 +107,9 @@ class ConsumerManageProcessor(RequestProcessor):
         return request.reply()
 
     def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Has a reader come further than the topic that was made again after its deletion? What the leader before has
-        shown counts, though dispatch waits for the disk here. A slave cannot tell: it may lack what its master gave."""
+        """Return whether a reader has got further than the topic that was made again after its deletion. What the
+        leader before has shown counts, though dispatch waits for the disk here. A slave cannot tell, because it may
+        lack what its master gave."""
         return (
             self._store.deletions.at(topic) > 0
             and self._settings.store.broker_role != SLAVE

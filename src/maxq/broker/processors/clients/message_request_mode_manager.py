@@ -43,7 +43,8 @@ class MessageRequestModeManager(PersistentManager):
             self.request_persist()
 
     def take_from_master(self, value: dict[str, Any]) -> None:
-        """The master's table in place of this one. RemoteProtocolError if it is none; nothing was changed then."""
+        """Replace this table by the master's. Raises RemoteProtocolError if the value is none; nothing is changed
+        then."""
         taken = MessageRequestModeSerializeWrapper.from_json(value).message_request_mode_map
         if taken != self._modes:
             self._modes = taken

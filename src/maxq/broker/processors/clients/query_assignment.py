@@ -66,7 +66,8 @@ class QueryAssignmentProcessor(RequestProcessor):
     # --- 400 ----------------------------------------------------------------------------------------------------------
 
     async def query_assignment(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """No `messageQueueAssignments` means: keep what you have (no route, group offline, unknown strategy)."""
+        """Answer the queues of a member. An answer without `messageQueueAssignments` means: keep the present queues (no
+        route, group offline, unknown strategy)."""
         asked = QueryAssignmentRequestBody.decode(request.body_bytes)
         mode = self._mode(asked)
         queues = await self._assign(asked, mode)
@@ -158,8 +159,8 @@ class QueryAssignmentProcessor(RequestProcessor):
 
 
 def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode) -> list[MessageQueue]:
-    """The queues a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). Of a static topic the global
-    ones are pulled; popped are those of the brokers."""
+    """Return the queues that a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). The global
+    queues of a static topic are pulled; pops go to the queues of the brokers."""
     if route.topic_queue_mapping_by_broker and mode is MessageRequestMode.PULL:
         return list(global_queues(topic, route.topic_queue_mapping_by_broker))
     return [
@@ -171,21 +172,22 @@ def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode)
 
 
 def allocate_averagely(queues: list[MessageQueue], index: int, members: int) -> list[MessageQueue]:
-    """AVG: neighbours together, the first members get one more. `index` is the member's place in the sorted list."""
+    """Allocate neighbouring queues together (AVG); the first members get one more. `index` is the member's place in the
+    sorted list."""
     share, rest = divmod(len(queues), members)
     start = index * share + min(index, rest)
     return queues[start : start + share + (1 if index < rest else 0)]
 
 
 def allocate_by_circle(queues: list[MessageQueue], index: int, members: int) -> list[MessageQueue]:
-    """AVG_BY_CIRCLE: dealt out one by one."""
+    """Allocate the queues one by one in turn (AVG_BY_CIRCLE)."""
     return queues[index::members]
 
 
 def allocate_for_pop(
     strategy: Strategy, queues: list[MessageQueue], client_ids: list[str], client_id: str, share: int
 ) -> list[MessageQueue]:
-    """The queues a member pops from; those of more than one member may be the same. `queues` and `client_ids` are
+    """Return the queues from which a member pops; several members may share queues. `queues` and `client_ids` are
     sorted. Queue −1 means every queue of its broker."""
     members = len(client_ids)
     if share <= 0 or share >= members - 1:

@@ -153,7 +153,7 @@ class ResetOffsetProcessor(RequestProcessor):
             await turns.rest()
 
     async def _encoded(self, language: int, topic: str, table: dict[int, int]) -> bytes:
-        """C++ clients read the table as a list, all others Java's map with objects as keys."""
+        """Encode the table: a list for C++ clients, Java's map with objects as keys for all others."""
         if language == LanguageCode.CPP:
             body = ResetOffsetBody({self._queue(topic, queue_id): offset for queue_id, offset in table.items()})
             return json_dialect.dumps(body.to_json_for_cpp())
@@ -173,7 +173,7 @@ class ResetOffsetProcessor(RequestProcessor):
     # --- 223 ----------------------------------------------------------------------------------------------------------
 
     async def get_consumer_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The offsets that each member holds, or the one named by `clientAddr` (a client id)."""
+        """Return the offsets that each member holds, or those of the member that `clientAddr` (a client id) names."""
         fields = HeaderFields(request.ext)
         topic, group = fields.required_str("topic"), fields.required_str("group")
         client_id = (fields.opt_str("clientAddr") or "").strip()
@@ -192,7 +192,7 @@ class ResetOffsetProcessor(RequestProcessor):
         return request.reply(body=filled(GetConsumerStatusBody().encode(), "consumerTable", rows))
 
     async def _ask_status(self, member: ClientChannelInfo, topic: str, group: str) -> bytes | None:
-        """A row of the answer: the member's client id and its offsets."""
+        """Ask one member; returns a row of the answer with the member's client id and its offsets."""
         ask = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group})
         try:
             answer = await member.connection.invoke(ask, CLIENT_STATUS_TIMEOUT_MS)

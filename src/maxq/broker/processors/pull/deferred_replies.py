@@ -19,7 +19,7 @@ Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 
 class DeferredReplies:
-    """See the module.
+    """Answers requests later that have to wait for a quota or the disk; see the module's text.
 
     Args:
         again: the first pass of a request, which does not wait for the disk.
@@ -125,7 +125,8 @@ class DeferredReplies:
         return None if self._guard is None else self._guard.rules
 
     def refusal(self, connection: Connection, request: RemotingCommand, since: object) -> RemotingCommand | None:
-        """The answer to a request that has waited since the rules were `since`, if it may not be served any more."""
+        """Return the answer that refuses a request which has waited since the rules were `since`, if it may not be
+        served any more; None if it may."""
         return None if self._guard is None else self._guard.again(connection, request, since)
 
     def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:

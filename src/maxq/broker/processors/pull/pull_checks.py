@@ -25,7 +25,7 @@ _SUBSCRIPTION: Final = 4  # bit of the request's sysFlag: the header says what i
 
 
 class Pull(NamedTuple):
-    """A request that passed the checks."""
+    """A pull that passed the checks."""
 
     header: PullMessageRequestHeader
     group: SubscriptionGroupConfig

@@ -101,7 +101,7 @@ class PullMessageProcessor:
             server.register(code, self)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """The first pass: None when the pull was parked or waits for the disk."""
+        """Handle a pull in its first pass. Returns None when it was parked or waits for the disk."""
         return self._first_pass(connection, request, may_wait=True)
 
     def _first_pass(self, connection: Connection, request: RemotingCommand, may_wait: bool) -> RemotingCommand | None:
@@ -131,8 +131,8 @@ class PullMessageProcessor:
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
-        """A later pass for a parked pull; True when it was answered. One that was taken in is not refused because this
-        slave may not be read any more: its master is back, and the answer sends the reader there."""
+        """Try again to answer a parked pull; returns True when it was answered. A pull that was accepted is not refused
+        because this slave may not be read any more: its master is back, and the answer sends the reader there."""
         connection, (request, header) = held.connection, held.asked()
         pull = self._checks.check(connection, request.code, header)
         if isinstance(pull, Refusal):
@@ -192,8 +192,8 @@ class PullMessageProcessor:
         return _Outcome(result, direction.code, result.status.name, direction.broker_id, is_ahead)
 
     def _bulk(self, header: PullMessageRequestHeader) -> BulkRead | None:
-        """Does the reader take much at once? Its wishes go as far as bulkPullMaxBytes, if bytes are to
-        travel."""
+        """Return the options of a reader that takes much at once. If bytes are to travel, they are limited by
+        bulkPullMaxBytes."""
         most = self._settings.broker.bulk_pull_max_bytes
         if header.maxq_max_bytes is None or header.maxq_max_bytes <= 0 or not most:
             return None
@@ -221,7 +221,8 @@ class PullMessageProcessor:
         *,
         at_most_ms: int | None,
     ) -> bool:
-        """True if the request waits from now on; it is answered empty otherwise, and the client asks again."""
+        """Park a pull. Returns True if it waits from now on; otherwise it is answered empty, and the client asks
+        again."""
         broker = self._settings.broker
         if not header.sys_flag & _SUSPEND or request.is_oneway:
             return False
@@ -250,7 +251,7 @@ class PullMessageProcessor:
     def _answer(
         self, connection: Connection, request: RemotingCommand, pull: Pull, outcome: _Outcome
     ) -> RemotingCommand | None:
-        """The reply; None when its bytes come from the disk first and it is sent later."""
+        """Return the reply; None when its bytes must come from the disk first and it is sent later."""
         header, result = pull.header, outcome.result
         self._offsets.commit_pull_offset(
             connection.remote_address, header.consumer_group, header.topic, header.queue_id, result.next_begin_offset

@@ -40,18 +40,19 @@ class GroupStatus(Protocol):
 
     @property
     def is_acting_master(self) -> bool:
-        """This slave stands in for its master, so it serves readers without `slaveReadEnable` too."""
+        """Return whether this slave stands in for its master, so that it serves readers without `slaveReadEnable` as
+        well."""
         ...
 
     @property
     def min_broker_id(self) -> int | None:
-        """The smallest id alive; None: not known. 0 sends readers who keep up back to the master, without their waiting
-        here."""
+        """Return the smallest id of a living broker; None: not known. 0 sends readers who keep up back to the master,
+        and they do not wait here."""
         ...
 
 
 class ReadRules:
-    """Decides from which broker readers read. Role and switches follow the settings. One per broker.
+    """Decides from which broker readers read; role and switches follow the settings. One per broker.
 
     Attributes:
         group: what is known of the broker group.
@@ -86,7 +87,7 @@ class ReadRules:
         return MASTER_ID if self._master_is_there() else group.broker_id
 
     def direct(self, code: ResponseCode, group: SubscriptionGroupConfig, is_behind: bool) -> Direction:
-        """The code a reader is told, where the store's outcome means `code`, and whom to ask next."""
+        """Return the code for a reader, where the store's outcome means `code`, and the broker to ask next."""
         if code == ResponseCode.SUCCESS or not self.is_slave:
             return Direction(code, self.suggest(group, is_behind))
         if not is_behind and self._master_is_there():
@@ -96,8 +97,8 @@ class ReadRules:
         return Direction(code, self.suggest(group, is_behind))
 
     def may_wait_for_copy(self, code: ResponseCode) -> bool:
-        """May a reader whose offset lies beyond the end of its queue here, outcome `code`, wait for the missing
-        bytes?"""
+        """Return whether a reader whose offset lies beyond the end of its queue here, outcome `code`, may wait for the
+        missing bytes."""
         return (
             code == ResponseCode.PULL_OFFSET_MOVED
             and self.is_slave

@@ -145,7 +145,7 @@ class PullSubscriptions:
         return kept
 
     def _registered(self, header: PullMessageRequestHeader, subscription: SubscriptionData) -> PropertyFilter | Refusal:
-        """What the group's heartbeats registered."""
+        """Return the filter that the group's heartbeats registered."""
         entry = self._filters.get(header.topic, header.consumer_group)
         if entry is None:
             return Refusal(
@@ -163,14 +163,15 @@ class PullSubscriptions:
         return entry.wanted
 
     def _of_original_topics(self, group: str) -> PropertyFilter:
-        """filterSupportRetry: a retried message must still match what the group wants of the topic it comes from."""
+        """Return the filter for retried messages: each must still match what the group wants of the topic it comes from
+        (filterSupportRetry)."""
         wanted = {
             entry.data.topic: entry.data.expression for entry in self._filters.of_group(group) if not entry.is_dead
         }
         return PropertyFilter(compile_sql92(retry_expression(wanted)))
 
     def reject_unregistered(self, group: str, connection: Connection) -> Refusal | None:
-        """rejectPullConsumerEnable: only members that send heartbeats may read."""
+        """Refuse readers that are no members of the group by heartbeat, with rejectPullConsumerEnable."""
         if not self._settings.broker.reject_pull_consumer_enable or group == _TOOLS_GROUP:
             return None
         info = self._consumers.get_consumer_group_info(group)
@@ -201,8 +202,8 @@ class PullSubscriptions:
 
 
 def retry_expression(wanted: Mapping[str, str]) -> str:
-    """One expression for a group's retry topic, from those for the topics the messages come from. Messages of other
-    topics, and those that do not say where they come from, pass."""
+    """Combine the expressions for the topics from which messages come into one for the group's retry topic. Messages of
+    other topics, and those without an origin, pass."""
     if not wanted:
         return "TRUE"
     topics = {topic: "'" + topic.replace("'", "''") + "'" for topic in wanted}

@@ -37,7 +37,7 @@ class QueryMessageProcessor:
         server.register(RequestCode.VIEW_MESSAGE_BY_ID, self.view)
 
     def query(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Messages of a topic that carry a key and were stored in a period.
+        """Return the messages of a topic that carry a key and were stored in a period.
 
         The index knows hashes only, and texts of the same hash are easily found: topic and key of each record are
         compared (Java leaves that to the client). What waits in one of the broker's own topics is judged by the topic
@@ -71,7 +71,7 @@ class QueryMessageProcessor:
         return request.reply(ext=ext, body=result.buffers)
 
     def view(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The message at a physical offset, as it is stored.
+        """Return the message at a physical offset, as it is stored.
 
         The request names a topic or does not; who may see the message is judged by its own (Java: by what is named).
         """
@@ -101,7 +101,7 @@ class QueryMessageProcessor:
         return refusal_of_record(self._guard, connection, request, message) is None
 
     def _is_hidden(self, message: MessageExt) -> bool:
-        """Is the message expired by its topic's own rules, or purged?"""
+        """Return whether the message is expired by its topic's own rules, or purged."""
         hidden = self._store.cleaner.hidden
         if not hidden.is_used:
             return False

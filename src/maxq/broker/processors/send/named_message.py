@@ -12,8 +12,8 @@ _UNIQUE_KEY: Final = f"\x02{const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX}\x01".e
 
 
 def is_another(message: MessageExt, msg_id: str | None) -> bool:
-    """Is `msg_id`, as a client gives it, that of another message? What is no id, as some clients give it, says nothing;
-    neither does that of a message without a unique key."""
+    """Return whether `msg_id`, as a client gives it, is the id of another message. A text that is no id, as some
+    clients give it, tells nothing; neither does a message without a unique key."""
     if not msg_id or message.uniq_key is None or not _ID.fullmatch(msg_id):
         return False
     own = (message.uniq_key, message.offset_msg_id, message.properties.get(const.PROPERTY_ORIGIN_MESSAGE_ID, ""))
@@ -21,5 +21,5 @@ def is_another(message: MessageExt, msg_id: str | None) -> bool:
 
 
 def has_unique_key(properties: bytes, key: bytes) -> bool:
-    """Is this the unique key of the message with these properties, in their stored form?"""
+    """Return whether `key` is the unique key of the message with these properties, in their stored form."""
     return b"%b%b\x02" % (_UNIQUE_KEY, key) in b"\x02%b\x02" % properties

@@ -37,7 +37,7 @@ def lacks_room(message: MessageExtBrokerInner) -> Refusal | None:
 
 
 class PutHooks:
-    """The hooks of one broker, in the order in which they were added."""
+    """The put hooks of one broker, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._half: Callable[[MessageExtBrokerInner], bool] | None = None
@@ -56,12 +56,12 @@ class PutHooks:
         self._half_stored = stored
 
     def half_stored(self, topic: str) -> None:
-        """A half message is in the log; it was sent to `topic`."""
+        """Tell that a half message, which was sent to `topic`, is in the log."""
         if self._half_stored is not None:
             self._half_stored(topic)
 
     def add(self, hook: PutHook) -> None:
-        """`hook(message)` changes the message in place, or says why it must not be stored."""
+        """Add a hook: `hook(message)` changes the message in place, or returns why it must not be stored."""
         self._hooks.append(hook)
 
     def apply(self, message: MessageExtBrokerInner) -> Refusal | None:

@@ -44,8 +44,8 @@ class RetryTopics:
         return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
-        """The group's retry topic, made if it is not there. What it is otherwise stays: its order flag too, which
-        heartbeats set."""
+        """Return the group's retry topic, made if it does not exist. An existing one stays as it is: its order flag
+        too, which heartbeats set."""
         flag = UNIT_SUB_FLAG if unit_mode else 0
         return self._made(retry_topic(group.group_name), max(1, group.retry_queue_nums), flag)
 
@@ -68,8 +68,8 @@ class RetryTopics:
         return asked if asked is not None and version >= MQVersion.V3_4_9 else group.retry_max_times
 
     def rewrite(self, header: SendMessageRequestHeader, version: int, message: MessageExtBrokerInner) -> Refusal | None:
-        """A client sends to a retry topic itself. What was tried too often becomes a dead letter; so does what members
-        of a group send that consumes in order, for they have tried it themselves."""
+        """Handle a message that a client sends to a retry topic itself. What was tried too often becomes a dead letter;
+        so does what members of a group send that consumes in order, because they have tried it themselves."""
         if header.batch or not is_retry_topic(header.topic):
             return None
         group = self.group(header.topic.removeprefix(RETRY_PREFIX))
@@ -98,7 +98,7 @@ class RetryTopics:
         self._stats.add(names.SNDBCK_PUT_NUMS, f"{topic}@{group}", count, count)
 
     def count_dead_letter(self, owner: str | None, group: str, topic: str | None, origin: str) -> None:
-        """One became a dead letter.
+        """Count a message that became a dead letter.
 
         Args:
             owner: what Java calls the commercial owner of the consumer.

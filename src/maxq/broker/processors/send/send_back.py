@@ -126,8 +126,9 @@ class SendBackProcessor(RequestProcessor):
     def send_back(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        """See the module. A consumer that fails gives back by the thousand: where there is nothing to wait for, the
-        answer is there at once, and leaves with the others of its arrival."""
+        """Answer a message that a consumer gives back; see the module's text. A consumer that fails gives back by the
+        thousand: where there is nothing to wait for, the answer is returned at once and leaves with the others of
+        its arrival."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._group(header)
         if isinstance(group, Refusal):
@@ -243,7 +244,8 @@ class SendBackProcessor(RequestProcessor):
 
 
 def sent_back(failed: MessageExt, topic: str, queue_id: int, level: int) -> MessageExtBrokerInner:
-    """The copy. It keeps who sent the message and when; the try that failed counts."""
+    """Make the copy of a message that was given back. It keeps who sent the message and when, and counts the failed
+    try."""
     properties = {name: value for name, value in failed.properties.items() if name != const.PROPERTY_CRC32}
     properties.setdefault(const.PROPERTY_RETRY_TOPIC, failed.topic)
     properties[const.PROPERTY_WAIT_STORE_MSG_OK] = "false"
@@ -272,8 +274,8 @@ def _forbidden(topic: str, perm: int) -> Refusal:
 
 
 def unsafe_remark(code: ResponseCode) -> str:
-    """Why a message that was stored and whose waiting ended with `code` must be given back once more; empty: it need
-    not, and what the replicas lack is no reason."""
+    """Return why a message that was stored, and whose waiting ended with `code`, must be given back once more; empty if
+    it need not, because missing replicas are no reason."""
     if code == ResponseCode.FLUSH_DISK_TIMEOUT:
         return FLUSH_DISK_TIMEOUT_REMARK
     return "" if code in STAYS else _NOT_COMMITTED.format(code.name)

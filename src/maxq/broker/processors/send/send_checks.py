@@ -34,7 +34,7 @@ _TIMER_PROPERTIES = (
 
 
 class SendChecks:
-    """The checks that need topics and settings. Each returns None or why not."""
+    """Checks of a message that need topics and settings. Each returns None, or why the message is refused."""
 
     def __init__(self, settings: BrokerSettings, topics: TopicConfigManager) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class SendChecks:
     def topic(
         self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
     ) -> TopicConfig | Refusal:
-        """The topic a message may be sent to, created if it may be.
+        """Return the topic to which a message may be sent, made if that is allowed.
 
         Args:
             default_topic: template of a topic that does not exist yet.
@@ -87,7 +87,7 @@ class SendChecks:
 
     @staticmethod
     def queue_id(config: TopicConfig, queue_id: int, remote_address: str) -> Refusal | None:
-        """A queue id must be below the larger of the topic's queue numbers; negative ones mean "any"."""
+        """Check that a queue id is below the larger of the topic's queue numbers; negative ones mean "any"."""
         queues = max(config.read_queue_nums, config.write_queue_nums)
         if queue_id < queues:
             return None
@@ -106,7 +106,7 @@ class SendChecks:
         *,
         kind: str = "",
     ) -> Refusal | None:
-        """What every message of a client must satisfy whose topic and queue are right, by whichever request it came.
+        """Check a message of a client whose topic and queue are right, by whichever request it came.
 
         Args:
             request: whose body the message's is.
@@ -119,8 +119,8 @@ class SendChecks:
 
     @staticmethod
     def _inner_batch(properties: Mapping[str, str], body: bytes) -> Refusal | None:
-        """A broker that gives an inner batch to another group sends it as one message. It takes INNER_NUM offsets of
-        its queue, so there must be as many messages in it."""
+        """Check a batch that another broker group sends as one message. It takes INNER_NUM offsets of its queue, so it
+        must have as many messages."""
         try:
             count = batch_count(body)
         except RemoteProtocolError:
@@ -135,7 +135,7 @@ class SendChecks:
         )
 
     def batch(self, config: TopicConfig, body: bytes, count: int) -> Refusal | None:
-        """What each of the `count` messages of a batch that was sent must satisfy."""
+        """Check each of the `count` messages of a batch that a client sent."""
         return self._one_by_one(
             body, count, self._why_one_by_one(config, body),
             lambda properties: self._properties(config, properties, 0)
@@ -145,7 +145,7 @@ class SendChecks:
         )  # fmt: skip
 
     def staged(self, config: TopicConfig, body: bytes, count: int, *, is_plain: bool) -> Refusal | None:
-        """What each of `count` staged messages must satisfy; those that are not plain may be of a later time."""
+        """Check each of `count` staged messages; those that are not plain may be of a later time."""
         names = const.NOT_IN_BATCHES if is_plain else (const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_POP_CK)
         return self._one_by_one(
             body, count, self._why_each(config) or _names_in(body, names),
@@ -159,7 +159,7 @@ class SendChecks:
     def _one_by_one(
         body: bytes, count: int, why: str | None, check: Callable[[Mapping[str, str]], Refusal | None]
     ) -> Refusal | None:
-        """The first refusal of `check`, if there is a reason `why` to look at each message."""
+        """Return the first refusal of `check`, if there is a reason `why` to look at each message."""
         if why is None:
             return None
         if count > BATCH_MOST_BY_ITSELF:
@@ -224,11 +224,12 @@ class SendChecks:
         return None
 
     def _why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
-        """Why the messages of a batch body must be checked one by one; None: no check can object to any of them."""
+        """Return why the messages of a batch body must be checked one by one; None if no check can object to any of
+        them."""
         return self._why_each(config) or _names_in(body, const.NOT_IN_BATCHES)
 
     def _why_each(self, config: TopicConfig) -> str | None:
-        """Why each message of a topic must be checked; None: the topic takes all that are messages."""
+        """Return why each message of a topic must be checked; None if the topic takes every message."""
         if self._settings.broker.enable_topic_message_type_check:
             return "enableTopicMessageTypeCheck is true"
         if is_compacted(config):
@@ -237,7 +238,7 @@ class SendChecks:
 
     @staticmethod
     def delay_in_batch(properties: Mapping[str, str]) -> Refusal | None:
-        """The messages of a batch lie together in one queue; none can wait."""
+        """Refuse delays in a batch: its messages lie together in one queue, so none of them can wait."""
         for name in _TIMER_PROPERTIES:
             if name in properties:
                 return Refusal(
@@ -252,7 +253,7 @@ class SendChecks:
         )
 
     def _properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
-        """Properties that change where or when a message is delivered, and the type they give it."""
+        """Check the properties that change where or when a message is delivered, and the type they give it."""
         if self._settings.broker.enable_topic_message_type_check:
             refusal = type_refusal(config, properties, sys_flag)
             if refusal is not None:
@@ -267,6 +268,6 @@ class SendChecks:
 
 
 def _names_in(body: bytes, names: Sequence[str]) -> str | None:
-    """Why the messages of a batch body may have one of these properties; None: they have none."""
+    """Return why the messages of a batch body may have one of these properties; None if they have none."""
     found = next((name for name in names if name.encode() in body), None)
     return found and f"it says {found} somewhere"

@@ -195,7 +195,7 @@ class SendMessageProcessor:
     # ---- batches ----------------------------------------------------------------------------------------------
 
     def _check_batch(self, config: TopicConfig, body: bytes) -> Refusal | None:
-        """Each record becomes a message of its own, so each is checked like one."""
+        """Check each record of a batch, because it becomes a message of its own."""
         if len(config.topic_name.encode()) > TOPIC_MAX_LENGTH:
             return Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -216,7 +216,7 @@ class SendMessageProcessor:
         return self._checks.batch(config, body, count)
 
     def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
-        """A topic of batch queues keeps a batch as one record; consumers take it apart."""
+        """Store a batch as one record, in a topic of batch queues; consumers take it apart."""
         count = batch_count(message.body)
         message.sys_flag |= MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH
         message.properties[const.PROPERTY_INNER_NUM] = str(count)
@@ -234,7 +234,8 @@ class SendMessageProcessor:
         return result
 
     def _response(self, message: MessageExtBrokerInner, queue_id: int, result: PutMessageResult) -> dict[str, str]:
-        """`queue_id`: of the topic it was sent to; a hook may have put it elsewhere."""
+        """Return the fields of the answer. `queue_id`: of the topic to which the message was sent; a hook may have put
+        it elsewhere."""
         unique_key = message.properties.get(_UNIQUE_KEY)
         header = SendMessageResponseHeader(result.msg_id, queue_id, result.queue_offset, unique_key)
         if message.sys_flag & MessageSysFlag.INNER_BATCH:
@@ -276,7 +277,8 @@ class SendMessageProcessor:
         outcome: "asyncio.Future[ResponseCode] | None",
         topic_created: bool,
     ) -> None:
-        """The message is in the log; wait until disk and replicas have it, and the topic it created."""
+        """Wait until disk and replicas have the message, which is in the log, and the topic that it created; then
+        answer."""
         self._fast_failure.sends.enter()
         try:
             if outcome is not None:

@@ -17,7 +17,7 @@ class BrokerProperties:
         self._config = config
 
     def for_reply(self) -> dict[str, str]:
-        """Ext fields of every answer to a send; clients trace or not by TRACE_ON."""
+        """Return the ext fields of every answer to a send; clients trace or not by TRACE_ON."""
         config = self._config()
         return {
             const.PROPERTY_MSG_REGION: config.region_id,
@@ -31,14 +31,15 @@ class BrokerProperties:
 
 
 def received_properties(text: str | None) -> dict[str, str]:
-    """The properties of a request. POP_CK is the broker's own: a client cannot bring one."""
+    """Return the properties of a request without POP_CK, which is the broker's own: a client cannot set it."""
     properties = decode_properties(text)
     properties.pop(const.PROPERTY_POP_CK, None)
     return properties
 
 
 def queue_by_priority(properties: dict[str, str], write_queue_nums: int) -> int | None:
-    """The queue of a priority message: its priority, at most the last queue. None: not a priority message.
+    """Return the queue of a priority message: its priority, at most the last queue; None if it is not a priority
+    message.
 
     A message that is of another type too (by the order of TopicMessageType.java) is of that type, and its priority
     is taken from it.

@@ -34,7 +34,8 @@ ConsumerChangeListener = Callable[[ConsumerGroupInfo], None]
 
 
 class SilentConsumers:
-    """Subscriptions by group and topic, each with the moment when it was said last."""
+    """Subscriptions of groups that consume without heartbeats, by group and topic, each with the moment of its last
+    request."""
 
     def __init__(self, *, settings: BrokerSettings, clock: Clock) -> None:
         self._settings = settings
@@ -93,14 +94,14 @@ class ConsumerManager:
 
     @property
     def consumer_table(self) -> dict[str, ConsumerGroupInfo]:
-        """Online groups by name. Not to be changed by readers."""
+        """Return the online groups by name. Callers must not change the result."""
         return self._groups
 
     def add_change_listener(self, listener: ConsumerChangeListener) -> None:
         self._listeners.append(listener)
 
     def add_offline_listener(self, listener: Callable[[str], None]) -> None:
-        """`listener` gets the name of a group whose last member is gone."""
+        """Add a listener that gets the name of each group whose last member is gone."""
         self._offline_listeners.append(listener)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
@@ -117,7 +118,7 @@ class ConsumerManager:
         return self.silent.find(group, topic) if found is None else found
 
     def subscription_count(self, group: str) -> int:
-        """How many topics the group subscribes to; 0 while it is offline."""
+        """Return the number of topics to which the group subscribes; 0 while it is offline."""
         info = self._groups.get(group)
         return 0 if info is None else len(info.subscription_table)
 
@@ -138,7 +139,7 @@ class ConsumerManager:
         notify: bool,
         fingerprint: int = 0,
     ) -> bool:
-        """One group of one heartbeat.
+        """Register the part of a heartbeat that concerns one group.
 
         Args:
             subscriptions: what the group subscribes to now; None keeps it (heartbeat v2 `withoutSub`).

@@ -16,7 +16,7 @@ SCAN_INTERVAL_MS: Final = 10_000
 
 
 class ClientHousekeepingService:
-    """Listener of the RemotingServer, and the periodic scan for clients that stopped sending heartbeats."""
+    """Listens to the RemotingServer, and looks at intervals for clients that stopped sending heartbeats."""
 
     def __init__(
         self,

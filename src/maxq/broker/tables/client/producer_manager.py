@@ -41,8 +41,8 @@ class ProducerManager:
     def get_available_channel(
         self, group: str, may: Callable[[Connection], bool] = lambda member: True
     ) -> Connection | None:
-        """The connection of a member of the group that `may` accepts, of each in turn; one that does not take what it
-        is sent only if there is no other. None: there is none online."""
+        """Return the connection of a member of the group that `may` accepts, in turn; one whose peer does not read only
+        if there is no other. None if no member is online."""
         members = [member for member in self._groups.get(group, ()) if not member.is_closed and may(member)]
         if not members:
             return None

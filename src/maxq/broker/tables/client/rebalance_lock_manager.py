@@ -85,7 +85,8 @@ class RebalanceLockManager:
             del self._locks[group]
 
     def is_lock_all_expired(self, group: str) -> bool:
-        """True when nobody of the group consumes in order now. (A send to its retry topic may then go to the DLQ.)"""
+        """Return True if no member of the group consumes in order now. (A send to its retry topic may then go to the
+        DLQ.)"""
         now_ms = self._clock.monotonic_ms()
         return all(entry.is_expired(now_ms) for entry in self._locks.get(group, {}).values())
 

@@ -69,7 +69,8 @@ class ConsumerFilterManager(PersistentManager):
         clock: Clock,
         max_physical_offset: Callable[[], int],
     ) -> None:
-        """`max_physical_offset()`: where the next message will lie: bit maps of those before say nothing certain."""
+        """`max_physical_offset()` returns where the next message will lie: bit maps of messages before that are not
+        relied on."""
         super().__init__(disk, path)
         self._settings = settings
         self._clock = clock
@@ -97,8 +98,8 @@ class ConsumerFilterManager(PersistentManager):
                 yield entries[group]
 
     def bit_map(self, topic: str, record: memoryview) -> bytes:
-        """The bits of all groups whose expression is true of a record, or was not tested, because tests have taken
-        a fifth of the time; empty if none is registered for its topic, or bit maps are off."""
+        """Return the bits of all groups whose expression is true for a record, or was not tested because tests have
+        taken a fifth of the time; empty if none is registered for its topic, or if bit maps are off."""
         entries = self._entries.get(topic)
         if not entries or not self._settings.broker.enable_calc_filter_bit_map:
             return b""
@@ -230,7 +231,8 @@ class ConsumerFilterManager(PersistentManager):
         return ConsumerFilterWrapper(by_topic).to_json()
 
     def from_json(self, value: dict[str, Any]) -> None:
-        """Everybody counts as dead since a while. A file made for other sizes of bit maps is left out as a whole."""
+        """Load the entries from JSON. All consumers count as dead for some time already. A file made for other sizes of
+        bit maps is ignored as a whole."""
         loaded: dict[str, dict[str, FilterEntry]] = {}
         now = self._clock.wall_ms()
         for topic, of_topic in ConsumerFilterWrapper.from_json(value).filter_data_by_topic.items():

@@ -31,7 +31,7 @@ def _load_sql92() -> None:
 
 
 def known_expression(expression_type: str, expression: str) -> None:
-    """Compile an expression beforehand, right or wrong: the next one who asks for it has the outcome at once."""
+    """Compile an expression in advance, right or wrong: the next caller that asks for it has the outcome at once."""
     with suppress(FilterExpressionError):
         compile_expression(expression_type, expression)
 

@@ -40,7 +40,8 @@ FILE_NAME: Final = "consumerOffset.json"
 
 
 class ConsumerOffsetManager(PeriodicManager):
-    """All on the loop: a commit is a dict write, so first commits of several queues cannot lose one another.
+    """The committed offsets of consumer groups. All calls are on the loop, and a commit is one dict write, so first
+    commits of several queues cannot lose one another.
 
     Attributes:
         owns_offsets: what is committed here counts for the group: a slave that acts as master copies no offsets.
@@ -57,7 +58,7 @@ class ConsumerOffsetManager(PeriodicManager):
     def __init__(
         self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
     ) -> None:
-        """`other_path` is read when neither `path` nor its backup exists: enableLmq was switched, and with it the
+        """`other_path` is read when neither `path` nor its backup exists: then enableLmq was switched, and with it the
         name of the file."""
         super().__init__(disk, path)
         self._other_path = other_path
@@ -97,7 +98,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._on_commit()
 
     def _table(self, key: str) -> dict[int, int]:
-        """The offsets by queue id of a key; an empty one of those that had none."""
+        """Return the offsets of a key by queue id; an empty table if it has none."""
         table = self.offset_table.get(key)
         return self._new_table(key) if table is None else table
 
@@ -132,14 +133,14 @@ class ConsumerOffsetManager(PeriodicManager):
         return -1 if table is None else table.get(queue_id, -1)
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """What `commit_pull_offset` was last told, else the consumed offset; -1 if there is neither."""
+        """Return the offset that `commit_pull_offset` got last, else the consumed offset; -1 if there is neither."""
         table = self._pull_offset_table.get(f"{topic}@{group}")
         if table is not None and queue_id in table:
             return table[queue_id]
         return self.query_offset(group, topic, queue_id)
 
     def query_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Committed offsets by queue id; empty if there are none."""
+        """Return the committed offsets by queue id; empty if there are none."""
         return dict(self.offset_table.get(f"{topic}@{group}", ()))
 
     # --- reset on the server's side -----------------------------------------------------------------------------------
@@ -162,11 +163,11 @@ class ConsumerOffsetManager(PeriodicManager):
         return bool(self._reset_offset_table)
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
-        """Is a reset waiting for the next pull of this queue?"""
+        """Return whether a reset waits for the next pull of this queue."""
         return queue_id in self._reset_offset_table.get(f"{topic}@{group}", ())
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The waiting reset, once; None if there is none."""
+        """Return the waiting reset and remove it; None if there is none."""
         if not self._reset_offset_table:
             return None
         key = f"{topic}@{group}"
@@ -179,10 +180,11 @@ class ConsumerOffsetManager(PeriodicManager):
         return offset
 
     def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
-        """Before a master takes messages: no group stands behind the end of a queue, `max_offset(topic, queue_id)`. A
-        loss of power may have taken messages that were consumed already, this was the slave of a master that had more,
-        or a member of a DLedger group whose log begins behind them. The next messages get the numbers of those, and are
-        new to the group. Its consumers, which remember the offset, are told with their next pull."""
+        """Lower all offsets to the ends of their queues, `max_offset(topic, queue_id)`, before a master takes messages.
+        An offset may lie behind the end because a loss of power took messages that were consumed already, because
+        this was the slave of a master that had more, or because this is a member of a DLedger group whose log begins
+        behind them. The next messages get the same queue offsets and are new to the group; its consumers, which
+        remember the old offset, are told with their next pull."""
         known: dict[str, dict[int, int]] = {}  # ends of the queues of each topic
         for key, table in self._all_offsets():
             topic, group = split_key(key)
@@ -203,13 +205,14 @@ class ConsumerOffsetManager(PeriodicManager):
                     self.assign_reset_offset(topic, group, queue_id, end)
 
     def _all_offsets(self) -> list[tuple[str, Mapping[int, int]]]:
-        """The committed offsets by queue id of each `topic@group`."""
+        """Return the committed offsets by queue id of each `topic@group`."""
         return list(self.offset_table.items())
 
     # --- on a slave ---------------------------------------------------------------------------------------------------
 
     def of_slave_commits(self, page: dict[str, Any]) -> OffsetTable:
-        """What a page of the master's table says of the topics and groups of which clients committed offsets here.
+        """Return what a page of the master's table says of the topics and groups for which clients committed offsets
+        here.
 
         Raises:
             RemoteProtocolError: these are not offsets.
@@ -218,7 +221,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return {key: table for key, table in self._read(page).items() if key in keys}
 
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
-        """What clients committed here and the master does not know.
+        """Return what clients committed here and the master does not know.
 
         Args:
             masters: `of_slave_commits` of all pages of its table.
@@ -230,8 +233,8 @@ class ConsumerOffsetManager(PeriodicManager):
         return read_offset_table(value)
 
     def take_from_master(self, page: dict[str, Any]) -> None:
-        """The offsets in a page of the master's table win over ours; what only we know stays, and what clients have
-        committed here that the master is to be told yet.
+        """Take the offsets of a page of the master's table, which replace this table's. Offsets that only this table
+        has stay, and so do those that clients have committed here and that the master is yet to be told.
 
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
@@ -249,7 +252,7 @@ class ConsumerOffsetManager(PeriodicManager):
             self._is_dirty = True
 
     def took_from_master(self, first_page: dict[str, Any]) -> None:
-        """All pages of the master's table were taken: this table is as new as the first one says.
+        """Note that all pages of the master's table were taken: this table is then as new as the first page says.
 
         Raises:
             RemoteProtocolError: it is no data version.
@@ -260,8 +263,9 @@ class ConsumerOffsetManager(PeriodicManager):
         self.has_set(_set_up_to(first_page))
 
     def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
-        """The record at physical offset `at` of a DLedger group's log says that operators have set these offsets, by
-        `topic@group`. Returns whether they were taken: the table may have them, and later commits of consumers."""
+        """Take offsets that operators have set, by `topic@group`, from the record at physical offset `at` of a DLedger
+        group's log. Returns whether they were taken; the table may already have them, and later commits of
+        consumers."""
         if at <= self.set_up_to:
             return False
         for key, offsets in table.items():
@@ -281,13 +285,14 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- in a group whose slave acts as master ------------------------------------------------------------------------
 
     def take_version(self, version: DataVersion) -> None:
-        """Continue from data version `version`: this table is the group's now, or another's was merged into it."""
+        """Continue from data version `version`, because this table is now the group's, or because another's was merged
+        into it."""
         self.data_version = version
         self._is_dirty = True
 
     def take_back_from_slave(self, value: dict[str, Any]) -> int:
-        """A master takes what a slave (content of its file) kept while it was away: the larger offset of each queue,
-        and the slave's data version.
+        """Merge into a master's table what a slave (content of its file) kept while the master was away: the larger
+        offset of each queue, and the slave's data version.
 
         Returns:
             How many queues moved on.
@@ -304,17 +309,17 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- groups and topics --------------------------------------------------------------------------------------------
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """Topics of which the group committed an offset."""
+        """Return the topics for which the group committed an offset."""
         return set(self._keys.topics.get(group, ()))
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """Groups that committed an offset of the topic."""
+        """Return the groups that committed an offset of the topic."""
         return set(self._keys.groups.get(topic, ()))
 
     async def query_min_offset_in_all_group(
         self, topic: str, filter_groups: Iterable[str], min_offset: Callable[[str, int], int]
     ) -> dict[int, int]:
-        """By queue id the smallest committed offset of all groups but `filter_groups`.
+        """Return by queue id the smallest committed offset of all groups except `filter_groups`.
 
         Offsets of what the store no longer has (below `min_offset(topic, queue_id)`) do not count.
         """
@@ -346,7 +351,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """These topics were deleted at physical offset `incarnation`: their offsets mean nothing any more."""
+        """Forget the offsets of topics that were deleted at physical offset `incarnation`."""
         if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
             return
         gone = frozenset(topics)
@@ -358,9 +363,9 @@ class ConsumerOffsetManager(PeriodicManager):
     def follow_deletions(
         self, deletions_since: Callable[[int], Collection[str]], newest: int, max_offset: Callable[[str, int], int]
     ) -> None:
-        """The log is loaded: forget the offsets of topics that were deleted since the table was written. Where a table
-        does not say when that was, as after a Java broker has run on the store, those offsets that the new topics
-        cannot have.
+        """Forget the offsets of topics that were deleted since the table was written, when the log is loaded. Where a
+        table does not say when it was written, as after a Java broker has run on the store, only offsets that the
+        new topics cannot have are forgotten.
 
         Args:
             deletions_since: see the attribute.
@@ -380,7 +385,7 @@ class ConsumerOffsetManager(PeriodicManager):
         self.deleted_up_to, self._is_dirty = newest, True
 
     def _of_living_topics(self, value: dict[str, Any]) -> OffsetTable:
-        """The offsets of another broker's table, but for topics that were deleted since it was made."""
+        """Return the offsets of another broker's table without topics that were deleted since it was made."""
         up_to = _deleted_up_to(value)
         gone = set() if up_to is None else set(self.deletions_since(up_to))
         return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
@@ -416,17 +421,17 @@ class ConsumerOffsetManager(PeriodicManager):
             self._is_dirty = True
 
     def encode(self) -> bytes:
-        """As Java writes it, the tables of queues and the lists of topics in a line each."""
+        """Encode the tables as Java does, with one line for each key's queues and for each list of topics."""
         return offset_file(self.to_json())
 
     def rows_from(self, position: int) -> Iterator[tuple[str, bytes]]:
-        """The offsets behind the first `position` rows, each with the name of its table in the file, in compact JSON.
-        Nothing may change meanwhile."""
+        """Yield the offsets behind the first `position` rows, each with the name of its table in the file, in compact
+        JSON. Nothing may change meanwhile."""
         for key, offsets in islice(self.offset_table.items(), position, None):
             yield "offsetTable", offset_row(key, offsets)
 
     def page(self, mark: str, size: int) -> tuple[dict[str, list[bytes]], str]:
-        """Some rows of the table, of `size` bytes or a row more: by the name of their table, in compact JSON.
+        """Return some rows of the table, of about `size` bytes, by the name of their table, in compact JSON.
 
         Args:
             mark: what the page before said of this one; empty for the first.
@@ -446,15 +451,15 @@ class ConsumerOffsetManager(PeriodicManager):
         return rows, ""
 
     def flat_offsets(self) -> dict[str, int]:
-        """Offsets of groups with one queue of each topic, by `topic@group`; none where light queues are off."""
+        """Return the offsets of groups with one queue per topic, by `topic@group`; none where light queues are off."""
         return {}
 
     def head(self) -> dict[str, Any]:
-        """What `to_json` says, its tables empty: who sends them puts them in row by row."""
+        """Return what `to_json` returns with empty tables; the caller inserts their rows one by one."""
         return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
 
     def _marks(self) -> dict[str, Any]:
-        """How far in the log the table knows what topics were deleted and what operators set."""
+        """Return up to where in the log the table knows which topics were deleted and what operators set."""
         deletions = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
         return deletions | ({"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {})
 
@@ -481,12 +486,13 @@ class ConsumerOffsetManager(PeriodicManager):
 
 
 def _deleted_up_to(value: dict[str, Any]) -> int | None:
-    """`deleted_up_to` of a table; None if it does not say: a Java broker wrote it, or nothing was deleted before."""
+    """Read `deleted_up_to` of a table; None if it is missing, because a Java broker wrote the table or nothing was
+    deleted before."""
     return _mark(value, "deletions")
 
 
 def _set_up_to(value: dict[str, Any]) -> int:
-    """`set_up_to` of a table."""
+    """Read `set_up_to` of a table."""
     up_to = _mark(value, "operators")
     return -1 if up_to is None else up_to
 

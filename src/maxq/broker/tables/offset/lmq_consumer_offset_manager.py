@@ -22,7 +22,7 @@ LMQ_FILE_NAME: Final = "lmqConsumerOffset.json"
 
 
 class LmqConsumerOffsetManager(ConsumerOffsetManager):
-    """Everything of ConsumerOffsetManager, and the flat table for LMQ groups."""
+    """ConsumerOffsetManager with the flat table for LMQ groups."""
 
     def __init__(
         self, disk: Disk, path: PurePath, *, settings: BrokerSettings, clock: Clock, other_path: PurePath | None = None
@@ -133,8 +133,8 @@ def _flat_offsets(value: dict[str, Any]) -> dict[str, int]:
 def create_consumer_offset_manager(
     disk: Disk, config_dir: PurePath, *, settings: BrokerSettings, clock: Clock
 ) -> ConsumerOffsetManager:
-    """The one that enableLmq asks for. Java forgets all offsets when that setting is switched; here they are read from
-    the file of the other name."""
+    """Make the manager that enableLmq asks for. Java forgets all offsets when that setting is switched; here they are
+    read from the file of the other name."""
     plain, lmq = config_dir / FILE_NAME, config_dir / LMQ_FILE_NAME
     if settings.store.enable_lmq:
         return LmqConsumerOffsetManager(disk, lmq, settings=settings, clock=clock, other_path=plain)

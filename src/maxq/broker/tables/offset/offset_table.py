@@ -34,11 +34,12 @@ class PageMarks:
         self._gone += 1
 
     def mark_of(self, position: int) -> str:
-        """The mark of the page that begins behind the first `position` rows."""
+        """Return the mark of the page that begins behind the first `position` rows."""
         return f"{self._table}.{self._gone}.{position}"
 
     def position_of(self, mark: str) -> int:
-        """Behind how many rows the page of `mark` begins: 0 for a mark of another table, or of another process."""
+        """Return behind how many rows the page of `mark` begins: 0 for a mark of another table, or of another
+        process."""
         numbers = mark.split(".")
         if len(numbers) != 3 or not all(number.isascii() and number.isdigit() for number in numbers):
             return 0
@@ -51,7 +52,7 @@ class PageMarks:
 
 
 class KeyIndex:
-    """What the keys `topic@group` of a table say. Whoever changes the table tells it which keys came and went.
+    """Index of the keys `topic@group` of a table. Whoever changes the table tells the index which keys came and went.
 
     Attributes:
         topics: by group; a dictionary without values, which keeps the order in which they came.
@@ -88,13 +89,13 @@ class KeyIndex:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """`topic@group` → (topic, group)."""
+    """Split `topic@group` into (topic, group)."""
     topic, _, group = key.rpartition("@")
     return topic, group
 
 
 def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Topics by group: a derived member that Java writes and ignores."""
+    """Return topics by group: a derived member that Java writes and ignores."""
     result: dict[str, list[str]] = {}
     for key in keys:
         topic, group = split_key(key)
@@ -103,18 +104,19 @@ def group_topic_map(keys: Iterable[str]) -> dict[str, list[str]]:
 
 
 def offset_row(key: str, offsets: Mapping[int, int]) -> bytes:
-    """A row of the member `offsetTable` in compact JSON."""
+    """Encode a row of the member `offsetTable` as compact JSON."""
     numbers = ",".join([f'"{queue_id}":{offset}' for queue_id, offset in offsets.items()])
     return f"{encode_basestring(key)}:{{{numbers}}}".encode(errors="replace")
 
 
 def flat_row(key: str, offset: int) -> bytes:
-    """A row of the member `lmqOffsetTable` in compact JSON."""
+    """Encode a row of the member `lmqOffsetTable` as compact JSON."""
     return f"{encode_basestring(key)}:{offset}".encode(errors="replace")
 
 
 def offset_file(value: Mapping[str, Any]) -> bytes:
-    """The text of consumerOffset.json: the version, and tables whose rows are numbers by queue id, a number, or names.
+    """Return the text of consumerOffset.json: the version, and tables whose rows are numbers by queue id, a number, or
+    names.
 
     It is made every few seconds in a thread, beside a loop that wants the interpreter: row by row, so that no step
     keeps it for long.
@@ -138,7 +140,7 @@ def _row(row: dict[int, int] | list[str] | int) -> str:
 
 
 def read_offset_table(value: Mapping[str, Any]) -> OffsetTable:
-    """The member `offsetTable` of a file or an answer; empty if there is none.
+    """Read the member `offsetTable` of a file or an answer; empty if there is none.
 
     Raises:
         RemoteProtocolError: these are not offsets.

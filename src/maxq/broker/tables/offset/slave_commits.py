@@ -43,7 +43,7 @@ class SlaveCommits(PeriodicManager):
         return {f"{topic}@{group}" for topic, group, _ in self._pending}
 
     def table(self) -> OffsetTable:
-        """What was committed here and the master has not been told of."""
+        """Return what was committed here and the master has not been told."""
         table: OffsetTable = {}
         for (topic, group, queue_id), offset in list(self._pending.items()):
             table.setdefault(f"{topic}@{group}", {})[queue_id] = offset
@@ -62,7 +62,8 @@ class SlaveCommits(PeriodicManager):
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
-        """What the master lacks, by its table (`topic@group` → queue → offset); the rest is forgotten."""
+        """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are
+        forgotten."""
         for (topic, group, queue_id), offset in list(self._pending.items()):
             commit = SlaveCommit(topic, group, queue_id, offset)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:

@@ -13,17 +13,17 @@ from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 
 class MovedQueueHook:
-    """A hook before messages are stored (PutHooks); the last one, for it looks where the others have put a message."""
+    """The put hook for moved queues. It is the last one, because it looks where the others have put a message."""
 
     def __init__(
         self, mappings: TopicQueueMappingManager, deliver_soon: Callable[[MessageExtBrokerInner], None]
     ) -> None:
-        """`deliver_soon(message)` makes a delayed message of one, in place."""
+        """`deliver_soon(message)` turns a message, in place, into a delayed one."""
         self._mappings = mappings
         self._deliver_soon = deliver_soon
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """Before a message is stored: look where the other hooks have put it (PutHooks). No message is refused."""
+        """Look where the other hooks have put a message before it is stored (PutHooks). Refuses no message."""
         home = self._mappings.home_of(message.topic, message.queue_id)
         if home.queue_id is None:
             self._deliver_soon(message)

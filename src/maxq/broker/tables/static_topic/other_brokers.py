@@ -23,8 +23,8 @@ _MASTERS_ONLY: Final = (
 
 
 class OtherBrokers:
-    """Forwards requests. Addresses come from the topic's route and are kept until a broker cannot be reached, or one
-    answers that is a slave."""
+    """Forwards requests to other brokers. Addresses come from the topic's route and are kept until a broker cannot be
+    reached, or one answers that is a slave."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class OtherBrokers:
     async def ask(
         self, broker_name: str, topic: str, code: int, ext: Mapping[str, str], *, physical: bool = True
     ) -> RemotingCommand:
-        """The answer of a broker's master to a request about one of its physical queues.
+        """Return the answer of a broker's master to a request about one of its physical queues.
 
         Args:
             physical: look no further (`lo=false`). Otherwise the request is about the static topic.

@@ -20,8 +20,9 @@ STANDS_IN: Final = "maxqStandsIn"
 def global_pull_answer(
     reply: RemotingCommand, items: Sequence[LogicQueueMappingItem], current: LogicQueueMappingItem, asked: int
 ) -> RemotingCommand:
-    """The answer with global offsets; at the end of an item it sends the reader on to the next. Not where a slave that
-    stands in for its master lacks what the item is known to hold: the reader would never come back to it.
+    """Make the answer with global offsets; at the end of an item it sends the reader on to the next. It does not where
+    a slave that stands in for its master lacks messages that the item is known to hold, because the reader would
+    never come back to them.
 
     Args:
         items: the chain of the global queue.

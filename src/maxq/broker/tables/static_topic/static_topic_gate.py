@@ -60,7 +60,7 @@ class GlobalQueue:
         return self.items[-1]
 
     def is_here(self, item: LogicQueueMappingItem) -> bool:
-        """Does this broker hold an item?"""
+        """Return whether this broker holds an item."""
         return item.bname == self.detail.bname
 
     def item_at(self, logic_offset: int) -> LogicQueueMappingItem:
@@ -75,7 +75,7 @@ class GlobalQueue:
 
 
 class _Rewriting:
-    """A connection whose late answers are translated."""
+    """A connection that translates late answers."""
 
     def __init__(self, connection: Connection, rewrite: Rewrite) -> None:
         self._connection = connection
@@ -189,7 +189,8 @@ class StaticTopicGate:
         return self._here(connection, request, {queue_field: str(leader.queue_id)}, rewrite)
 
     def _stage(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
-        """The physical queue is kept with the messages: their delivery finds the global one by it, wherever that is."""
+        """Stage messages for the physical queue, which is kept with them: their delivery finds the global queue by it,
+        wherever that is."""
         return self._here(connection, request, {"queueId": str(queue.leader.queue_id)}, lambda reply: reply)
 
     def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
@@ -227,7 +228,8 @@ class StaticTopicGate:
     async def _pull_elsewhere(
         self, connection: Connection, request: RemotingCommand, answer: Awaitable[RemotingCommand]
     ) -> RemotingCommand:
-        """What another broker answered, to a reader who may still read: that one is asked in this broker's name."""
+        """Answer a reader, who may still read, with the answer of another broker, which is asked in this broker's
+        name."""
         since = None if self._guard is None else self._guard.rules
         reply = await answer
         refused = None if self._guard is None else self._guard.again(connection, request, since)
@@ -238,7 +240,7 @@ class StaticTopicGate:
     async def _query_consumer_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """From the leader back to the first: the newest part in which the group has consumed."""
+        """Search from the leader back to the first part for the newest one in which the group has consumed."""
         only = len(queue.items) == 1 and queue.leader.logic_offset == 0
         not_zero = {} if only else {"setZeroIfNotFound": "false"}
         answer: RemotingCommand | None = None
@@ -262,7 +264,7 @@ class StaticTopicGate:
     async def _search_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """In the first part that has something so young; at the leader's end if none has."""
+        """Search the first part that has a message so young; the leader's end if none has."""
         items = decided(queue.items)
         for item in items:
             answer = await self._ask(queue, item, connection, request, {})
@@ -300,7 +302,7 @@ class StaticTopicGate:
     # --- asking the processors ----------------------------------------------------------------------------------------
 
     def _here(self, connection: Connection, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite) -> Answer:
-        """This broker's processor, its answer rewritten whenever it comes."""
+        """Let this broker's processor answer, and rewrite its answer whenever it comes."""
         physical = replace(request, ext={**request.ext, **ext, "lo": "false"})
         answer = self._inner[request.code](cast(Connection, _Rewriting(connection, rewrite)), physical)
         if answer is None:
@@ -325,7 +327,7 @@ class StaticTopicGate:
         request: RemotingCommand,
         ext: dict[str, str],
     ) -> RemotingCommand:
-        """The answer about an item, wherever it is, as it comes."""
+        """Return the answer about an item, wherever it is, unchanged."""
         ext = {**ext, "queueId": str(item.queue_id)}
         if not queue.is_here(item):
             return await self._elsewhere(item, request, ext, lambda reply: reply)
@@ -337,7 +339,7 @@ class StaticTopicGate:
 
 
 def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
-    """A reader has everything before this item."""
+    """Make the answer for a reader that has everything before this item."""
     place = str(item.logic_offset)
     ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
     return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "this part of the queue has ended", ext)

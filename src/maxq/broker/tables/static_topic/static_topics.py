@@ -12,7 +12,7 @@ from maxq.remoting.server import RemotingServer
 
 
 class StaticTopics:
-    """The mappings of one broker, and those who must know of them.
+    """The mappings of one broker, and the parts that must be told of them.
 
     The batch paths of sends and pulls answer without asking a processor, so they leave static topics alone: their tails
     are not plain, and none of their pulls is learned.
@@ -50,7 +50,7 @@ class StaticTopics:
         await self._cleaner.shutdown()
 
     def mappings_changed(self) -> None:
-        """A topic has become static, or its queues have moved."""
+        """Note that a topic has become static, or that its queues have moved."""
         self._tails.refresh_all()
         self._plans.forget_all()
         self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it

@@ -46,7 +46,8 @@ Chain = list[LogicQueueMappingItem]
 
 
 class TopicQueueMappingCleanService:
-    """One per broker. Other brokers, and this one about its own parts, are asked over the network, as Java does.
+    """Cleans mappings; one per broker. Other brokers, and this one about its own parts, are asked over the network, as
+    in Java.
 
     Args:
         topic_route: asks the name servers.
@@ -101,7 +102,7 @@ class TopicQueueMappingCleanService:
     # --- parts that have expired --------------------------------------------------------------------------------------
 
     async def _drop_expired(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, Chain]:
-        """The chains without first parts that hold nothing any more."""
+        """Return the chains without leading parts that hold nothing any more."""
         chains = dict(detail.hosted_queues)
         old = {
             global_id: items
@@ -123,7 +124,7 @@ class TopicQueueMappingCleanService:
         return chains
 
     async def _carry_progress(self, topic: str, items: Sequence[LogicQueueMappingItem]) -> None:
-        """Groups that have an offset in the first part only go on at the start of the second."""
+        """Let groups that have an offset in the first part only continue at the start of the second."""
         first, second = items[:2]
         answer = await self._ask(first.bname, topic, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
         for group in GroupList.decode(answer.body_bytes).group_list:
@@ -144,7 +145,7 @@ class TopicQueueMappingCleanService:
     # --- chains of queues that went on --------------------------------------------------------------------------------
 
     async def _forget_passed_on(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, Chain]:
-        """The chains without those whose leader, for all that is known here, is no longer the leader."""
+        """Return the chains without those that, for all that is known here, another broker leads now."""
         led_by = {
             global_id: items[-1].bname
             for global_id, items in detail.hosted_queues.items()
@@ -171,7 +172,7 @@ class TopicQueueMappingCleanService:
         return chains
 
     async def _real_leaders(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, str]:
-        """Global queue id → who leads it, as name servers know it."""
+        """Return global queue id → leader, as name servers know it."""
         route = await self._topic_route(topic)
         if route is None:
             return {}

@@ -25,7 +25,7 @@ FILE_NAME: Final = "topicQueueMapping.json"
 
 
 class QueueHome(NamedTuple):
-    """Where messages of a physical queue belong.
+    """Where the messages of a physical queue belong.
 
     Attributes:
         queue_id: the physical queue of this broker; None: another broker leads the global queue.
@@ -49,19 +49,20 @@ class TopicQueueMappingManager(PersistentManager):
         self.table: dict[str, TopicQueueMappingDetail] = {}
 
     def add_change_listener(self, listener: Callable[[], None]) -> None:
-        """Called after the table has changed."""
+        """Add a listener that is called after the table has changed."""
         self._listeners.append(listener)
 
     def is_static(self, topic: str) -> bool:
         return topic in self.table
 
     def infos(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
-        """What a registration of these topics says of their mappings."""
+        """Return what a registration of these topics says of their mappings."""
         return {topic: self.table[topic].info() for topic in topics if topic in self.table}
 
     def home_of(self, topic: str, queue_id: int) -> QueueHome:
-        """Where messages go that were stored for a physical queue of this broker and are delivered only now: its global
-        queue may have been moved meanwhile, and readers with it. Of an ordinary topic that is the queue itself."""
+        """Return where messages belong that were stored for a physical queue of this broker and are delivered only now:
+        its global queue may have been moved meanwhile, and its readers with it. For an ordinary topic that is the
+        queue itself."""
         detail = self.table.get(topic)
         if detail is None:
             return QueueHome(queue_id, None)
@@ -114,7 +115,7 @@ class TopicQueueMappingManager(PersistentManager):
             self._changed()
 
     def take_from_master(self, details: Mapping[str, Any], version: DataVersion) -> None:
-        """The master's table in place of this one."""
+        """Replace this table by the master's."""
         table = {topic: TopicQueueMappingDetail.from_json(detail) for topic, detail in details.items()}
         if table == self.table:
             return
@@ -150,7 +151,7 @@ class TopicQueueMappingManager(PersistentManager):
 
 
 def _homes(detail: TopicQueueMappingDetail) -> dict[int, QueueHome]:
-    """By physical queue of this broker that is, or was, part of a global queue."""
+    """Return the homes of those physical queues of this broker that are, or were, part of a global queue."""
     homes: dict[int, QueueHome] = {}
     for global_id, items in detail.hosted_queues.items():
         leader = items[-1] if items else None
@@ -161,7 +162,7 @@ def _homes(detail: TopicQueueMappingDetail) -> dict[int, QueueHome]:
 
 
 def check_chain(topic: str, global_id: int, items: Sequence[LogicQueueMappingItem]) -> None:
-    """A chain must be in order and without overlaps.
+    """Check that a chain is in order and without overlaps.
 
     Raises:
         RequestRefusedError: it is not; says where.

@@ -56,8 +56,8 @@ class SubscriptionGroupManager(PersistentManager):
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
     def add_change_listener(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """`listener` gets the names of groups that were updated or deleted; not of those that first use creates, nor at
-        `load`."""
+        """Add a listener that gets the names of groups that were updated or deleted, but not of those that first use
+        creates, nor at `load`."""
         self._listeners.append(listener)
 
     def _tell(self, groups: Iterable[str]) -> None:
@@ -72,7 +72,7 @@ class SubscriptionGroupManager(PersistentManager):
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, created on first use if autoCreateSubscriptionGroup allows it and the name is legal.
+        """Return the group. It is created on first use if autoCreateSubscriptionGroup allows it and the name is legal.
 
         Any group named as a light message queue counts as one where they are on.
         """
@@ -92,12 +92,13 @@ class SubscriptionGroupManager(PersistentManager):
         return config
 
     def contains_subscription_group(self, group: str) -> bool:
-        """Is the group known? Does not create it."""
+        """Return whether the group is known, without creating it."""
         return group in self.subscription_group_table or self._is_lmq(group)
 
     def has_retry_topic(self, name: str) -> bool:
-        """Is this the retry topic of a group of its own? The older spelling of a pop group's retry topic,
-        `%RETRY%group_topic`, can be that of the group `group_topic` as well, and then is that group's."""
+        """Return whether this is the retry topic of a group of its own. The older spelling of a pop group's retry
+        topic, `%RETRY%group_topic`, can be that of the group `group_topic` as well, and then belongs to that
+        group."""
         return name.removeprefix(RETRY_PREFIX) in self.subscription_group_table
 
     def _is_lmq(self, group: str) -> bool:
@@ -141,8 +142,8 @@ class SubscriptionGroupManager(PersistentManager):
         return True
 
     def why_disabled(self, group: str) -> str:
-        """Why this broker has shut the group out, which is not let in; empty: an administrator did, or a broker of an
-        earlier life."""
+        """Return why this broker has disabled the group; empty if an administrator disabled it, or a broker before the
+        last start."""
         return self._why_disabled.get(group, "")
 
     def delete_subscription_group_config(self, group: str) -> bool:
@@ -165,7 +166,7 @@ class SubscriptionGroupManager(PersistentManager):
         forbidden: Mapping[str, Mapping[str, int]],
         version: DataVersion,
     ) -> None:
-        """The master's tables in place of these, under the master's version: so both stay equal until one changes."""
+        """Replace these tables by the master's, under the master's version: so both stay equal until one changes."""
         known = self.subscription_group_table
         gone = [group for group in known if group not in groups]
         changed = {group: config for group, config in groups.items() if known.get(group) != config}
@@ -178,7 +179,8 @@ class SubscriptionGroupManager(PersistentManager):
         forbidden: Mapping[str, Mapping[str, int]],
         version: DataVersion,
     ) -> None:
-        """What has changed in the master's table of groups, which is of this version now, and all that is forbidden."""
+        """Take what changed in the master's table of groups, whose version this table then has, and everything that is
+        forbidden."""
         known = self.subscription_group_table
         deleted = [group for group in gone if known.pop(group, None) is not None]
         self.row_json.forget(deleted)
@@ -193,7 +195,7 @@ class SubscriptionGroupManager(PersistentManager):
     # --- what a group must not read -----------------------------------------------------------------------------------
 
     def is_forbidden(self, group: str, topic: str, permission_bit: int) -> bool:
-        """Is this use (bit number: 2 = read) of the topic shut for the group?"""
+        """Return whether this use (bit number: 2 = read) of the topic is forbidden to the group."""
         if not self.forbidden_table:
             return False
         return bool(self.forbidden_table.get(group, {}).get(topic, 0) >> permission_bit & 1)

@@ -15,7 +15,7 @@ COMPACTION: Final = "COMPACTION"
 
 
 def is_compacted(config: TopicConfig) -> bool:
-    """Does this topic keep one message for each key?"""
+    """Return whether this topic keeps one message for each key."""
     return config.attributes.get(CLEANUP_POLICY) == COMPACTION
 
 
@@ -23,13 +23,13 @@ class CompactionTopics:
     """Keeps the store's set of compaction topics in step with the TopicConfigManager."""
 
     def __init__(self, topics: TopicConfigManager, settings: BrokerSettings, compacted: set[str]) -> None:
-        """`compacted` is the store's set."""
+        """`compacted` is the store's set of compacted topics."""
         self._topics = topics
         self._settings = settings
         self._compacted = compacted
 
     def refresh_all(self) -> None:
-        """Once the topics are loaded."""
+        """Refresh all topics, once they are loaded."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:

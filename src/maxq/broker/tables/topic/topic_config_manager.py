@@ -49,13 +49,13 @@ class TopicConfigManager(PersistentManager):
         self.is_alone = False
 
     def add_change_listener(self, listener: TopicChangeListener) -> None:
-        """Not called for `load` and `create_system_topics`: walk the table after them."""
+        """Add a change listener. It is not called for `load` and `create_system_topics`: walk the table after them."""
         self._listeners.append(listener)
 
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """The topic; any light message queue counts as one where they are on."""
+        """Return the topic; any light message queue counts as one where they are on."""
         config = self.topic_config_table.get(topic)
         if config is None and self._settings.store.enable_lmq and names.is_lmq(topic):
             return _topic(topic, 1)
@@ -69,7 +69,7 @@ class TopicConfigManager(PersistentManager):
         return config is not None and config.order
 
     def system_topics(self) -> set[str]:
-        """All system topics, also those named after cluster and broker."""
+        """Return all system topics, including those named after cluster and broker."""
         return set(names.SYSTEM_TOPICS) | self._own_system_topics
 
     def is_system_topic(self, topic: str) -> bool:
@@ -119,7 +119,7 @@ class TopicConfigManager(PersistentManager):
         client_default_topic_queue_nums: int,
         topic_sys_flag: int,
     ) -> TopicConfig | None:
-        """The topic of a send, made from the template `default_topic` if it is not there yet.
+        """Return the topic of a send, made from the template `default_topic` if it does not exist.
 
         Args:
             client_default_topic_queue_nums: the most queues that the client wants; the template may allow fewer.
@@ -160,7 +160,8 @@ class TopicConfigManager(PersistentManager):
     def create_topic_in_send_message_back_method(
         self, topic: str, queue_nums: int, perm: int, topic_sys_flag: int, is_order: bool = False
     ) -> TopicConfig:
-        """A topic that the broker needs itself (retry, dead letter …): made if it is not there, its order flag set."""
+        """Return a topic that the broker needs itself (retry, dead letter …), made if it does not exist, with its order
+        flag set."""
         known = self.topic_config_table.get(topic)
         if known is not None:
             if known.order == is_order:
@@ -202,7 +203,7 @@ class TopicConfigManager(PersistentManager):
         return replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
 
     def update_order_topic_config(self, order_conf_by_topic: Mapping[str, str]) -> None:
-        """What the name server says of ordered topics: those named become ordered here."""
+        """Make those topics ordered that a name server names as ordered."""
         known = self.topic_config_table
         topics = [topic for topic in order_conf_by_topic if topic in known and not known[topic].order]
         if topics:
@@ -219,14 +220,14 @@ class TopicConfigManager(PersistentManager):
         return deleted
 
     def take_from_master(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
-        """The master's table in place of this one, under the master's version: so both stay equal until one changes."""
+        """Replace this table by the master's, under the master's version: so both stay equal until one changes."""
         table = self.topic_config_table
         deleted = [topic for topic in table if topic not in configs]
         changed = {topic: config for topic, config in configs.items() if table.get(topic) != config}
         self.take_rows(changed, deleted, version)
 
     def take_rows(self, rows: Mapping[str, TopicConfig], gone: Iterable[str], version: DataVersion) -> None:
-        """What has changed in the master's table, which is of this version now."""
+        """Take what has changed in the master's table, whose version this table then has."""
         table = self.topic_config_table
         deleted = [topic for topic in gone if table.pop(topic, None) is not None]
         self.row_json.forget(deleted)
@@ -238,12 +239,13 @@ class TopicConfigManager(PersistentManager):
                 listener(list(rows.values()), deleted)
 
     def update_data_version(self) -> None:
-        """The table means something else now although no topic changed (brokerPermission)."""
+        """Change the data version, because the table means something else although no topic changed
+        (brokerPermission)."""
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.request_persist()
 
     def announce(self, topic: str) -> None:
-        """Something that goes with a topic has changed (its static mapping): tell the listeners as if it had."""
+        """Tell the listeners that a topic changed, because something that belongs to it has (its static mapping)."""
         for listener in self._listeners:
             listener([self.topic_config_table[topic]], [])
 

@@ -29,7 +29,7 @@ _TOPICS_AT_ONCE: Final = 20
 
 
 class TopicRetention:
-    """One per broker. `load` when topics and store are."""
+    """Hides messages that topics no longer keep; one per broker. Call `load` when topics and store are loaded."""
 
     def __init__(self, topics: TopicConfigManager, store: MessageStore) -> None:
         self._topics = topics
@@ -39,16 +39,17 @@ class TopicRetention:
         self._looking = False
 
     def load(self) -> None:
-        """Hide what the topics say, as far as that is quickly known; the bounds in bytes come with the first `look`."""
+        """Hide what the topics' attributes say, as far as that is quickly known; the bounds in bytes come with the
+        first `look`."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     @property
     def limited(self) -> list[str]:
-        """Topics that hide something, or will."""
+        """Return the topics that hide messages, or will."""
         return list(self._limited)
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Hide what these topics say."""
+        """Hide what the attributes of these topics say."""
         for topic in deleted:
             self._limited.pop(topic, None)
             self._hidden.forget(topic)
@@ -62,7 +63,7 @@ class TopicRetention:
                 self._set_bounds(config)
 
     def _set_bounds(self, config: TopicConfig) -> None:
-        """By time and purges."""
+        """Set the bounds by time and by purges."""
         purged = purged_offsets(config)
         for queue_id in _queues(config):
             self._hidden.hide_below(config.topic_name, queue_id, self._bound(config, queue_id, purged))
@@ -113,7 +114,7 @@ def _may_hide(config: TopicConfig) -> bool:
 
 
 def why_not(config: TopicConfig) -> str:
-    """Why nothing of this topic can be hidden; empty: it can."""
+    """Return why nothing of this topic can be hidden; empty if it can."""
     if _may_hide(config):
         return ""
     return f"topic {config.topic_name} has batch queues or is compacted: retention and purges do not apply to it"
@@ -128,6 +129,6 @@ def _number(text: str | None) -> int:
 
 
 def purged_offsets(config: TopicConfig) -> dict[int, int]:
-    """Where each purged queue begins."""
+    """Return where each purged queue begins."""
     pairs = (part.partition(":") for part in config.attributes.get(PURGED, "").split())
     return {int(queue): int(offset) for queue, _, offset in pairs if queue.isdigit() and offset.isdigit()}

@@ -78,7 +78,7 @@ _RENAME: Final = "choose another name"
 
 
 def validate_topic(topic: str) -> str | None:
-    """None if the name is legal, else the remark that tells what is wrong with it."""
+    """Return what is wrong with a topic's name; None if it is legal."""
     if not topic.strip():
         return f"The specified topic is blank. A name has 1 to {TOPIC_MAX_LENGTH} characters of {_CHARACTERS}"
     if _LEGAL.fullmatch(topic) is None:
@@ -98,7 +98,7 @@ def validate_topic(topic: str) -> str | None:
 
 
 def validate_group(group: str) -> str | None:
-    """None if the name is legal, else the remark that tells what is wrong with it."""
+    """Return what is wrong with a group's name; None if it is legal."""
     if not group.strip():
         return f"The specified group is blank. A name has 1 to {GROUP_MAX_LENGTH} characters of {_CHARACTERS}"
     if _LEGAL.fullmatch(group) is None:
@@ -112,35 +112,35 @@ def validate_group(group: str) -> str | None:
 
 
 def _illegal(name: str) -> str:
-    """Which character of a name nobody may use, and where."""
+    """Return which character of a name is illegal, and where."""
     legal = _LEGAL.match(name)
     place = legal.end() if legal else 0
     return f"illegal characters, allowing only {_CHARACTERS} ({name[place]!r} is character {place + 1})"
 
 
 def _shown(name: str) -> str:
-    """A name in a remark: what somebody sent as one may have megabytes."""
+    """Return a name as remarks show it, shortened: what somebody sent as a name may have megabytes."""
     longest = RETRY_OR_DLQ_TOPIC_MAX_LENGTH
     return name if len(name) <= longest else f"{name[:longest]}…"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Of those that do not depend on the names of cluster and broker; case matters."""
+    """Return whether this is one of the system topics whose names do not depend on cluster and broker; case matters."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_not_allowed_send_topic(topic: str) -> bool:
-    """Topics that only the broker writes: a client's send is answered 16."""
+    """Return whether only the broker writes this topic: a client's send is answered 16."""
     return topic in NOT_ALLOWED_SEND_TOPICS
 
 
 def is_system_group(group: str) -> bool:
-    """Groups that are created on demand even when automatic creation is off."""
+    """Return whether this group is created on demand even when automatic creation is off."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_lmq(name: str) -> bool:
-    """Light message queues are named by a prefix and have one queue."""
+    """Return whether the name is that of a light message queue: these have a prefix and one queue."""
     return name.startswith(LMQ_PREFIX)
 
 
@@ -149,12 +149,12 @@ def is_retry_topic(topic: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """Where messages of `group` wait for another try."""
+    """Return the topic in which messages of `group` wait for another try."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages of `group` go that failed too often."""
+    """Return the topic for messages of `group` that failed too often."""
     return DLQ_PREFIX + group
 
 

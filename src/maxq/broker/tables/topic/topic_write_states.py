@@ -53,12 +53,12 @@ class TopicWriteStates:
         self._shut: set[str] = set()
 
     def shut(self, topic: str) -> None:
-        """Have every send to the topic take the slow path, whatever its configuration says, until `open`."""
+        """Let every send to the topic take the slow path, whatever its configuration says, until `open`."""
         self._shut.add(topic)
         self._refresh(topic)
 
     def open(self, topic: str) -> None:
-        """The end of `shut`."""
+        """Open a topic that `shut` has closed."""
         self._shut.discard(topic)
         self._refresh(topic)
 
@@ -68,11 +68,11 @@ class TopicWriteStates:
             self.topics_changed([config], [])
 
     def refresh_all(self) -> None:
-        """Once the topics and the store are loaded."""
+        """Refresh all topics, once topics and store are loaded."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     def settings_changed(self, changes: list[Change]) -> None:
-        """A live update of the settings may close or open topics."""
+        """Close or open topics as a live update of the settings demands."""
         if any(change.name in _SETTINGS for change in changes):
             self.refresh_all()
 

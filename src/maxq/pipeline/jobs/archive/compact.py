@@ -22,7 +22,7 @@ _ORDER: Final = ("brokerName", "queueId", "queueOffset")
 
 @dataclass(frozen=True)
 class CompactConfig:
-    """What is compacted.
+    """Which files are compacted, and how.
 
     Attributes:
         path: the archive's folder.
@@ -39,7 +39,7 @@ class CompactConfig:
 
 @dataclass(frozen=True)
 class CompactResult:
-    """Files before and after, of those that were rewritten."""
+    """Numbers of files and bytes before and after, of the files that were rewritten."""
 
     before: int
     after: int
@@ -50,7 +50,7 @@ class CompactResult:
 
 
 def archive_compact(spark: SparkSession, config: CompactConfig) -> CompactResult:
-    """See the module.
+    """Merge small files of an archive; see the module's text.
 
     Raises:
         ConfigError: there is no archive.
@@ -68,7 +68,8 @@ def archive_compact(spark: SparkSession, config: CompactConfig) -> CompactResult
 
 
 def small_files(files: Iterable[FileEntry], config: CompactConfig) -> list[list[FileEntry]]:
-    """What is rewritten together: the small files of one topic and day, if fewer can hold them."""
+    """Return the groups of files that are rewritten together: the small files of one topic and day, if fewer can hold
+    them."""
     groups: dict[tuple[str, str], list[FileEntry]] = {}
     for entry in files:
         if entry.bytes * 2 < config.target_bytes and (not config.topics or entry.topic in config.topics):
@@ -77,7 +78,7 @@ def small_files(files: Iterable[FileEntry], config: CompactConfig) -> list[list[
 
 
 def files_after(group: Iterable[FileEntry], config: CompactConfig) -> int:
-    """How many files hold the messages of a group."""
+    """Return how many files hold the messages of a group."""
     return max(1, -(-sum(entry.bytes for entry in group) // config.target_bytes))
 
 

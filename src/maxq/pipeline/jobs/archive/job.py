@@ -61,7 +61,7 @@ _PER_PASS: Final = ("subscribe", "subscribepattern", "assign", "startingoffsets"
 
 @dataclass(frozen=True)
 class FileForm:
-    """How files are written. `rows`: at most so many in one; 0: any number."""
+    """How files are written. `rows`: the most rows of one file; 0: no limit."""
 
     columns: tuple[str, ...]
     compression: str = "zstd"
@@ -106,7 +106,7 @@ class ArchiveConfig:
 
     @property
     def form(self) -> FileForm:
-        """Of its files."""
+        """Return how the archive's files are written."""
         return FileForm(self.columns, self.compression, self.rows_per_file)
 
 
@@ -131,14 +131,14 @@ class ArchiveResult:
 
 
 class OvertakenError(PipelineError):
-    """Another run archived some of the same messages first."""
+    """Raised when another run archived some of the same messages first."""
 
 
 # --- once ------------------------------------------------------------------------------------------------------------
 
 
 def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
-    """Archive what is there and not archived yet.
+    """Archive the messages that exist and are not archived yet.
 
     Raises:
         PipelineError: see coverage.check_same_topics; other runs are always faster.
@@ -157,7 +157,7 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 
 
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
-    """The messages that are there and that the manifest does not have; None if there are none (over the wire)."""
+    """Return the messages that exist and are not in the manifest; None if there are none (over the wire)."""
     if config.store:
         check_not_deleted(spark, config.path, deleted_now(config, manifest.coverage()), manifest)
         return not_covered(store_messages(spark, config), manifest.coverage())
@@ -172,7 +172,7 @@ def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest)
 
 
 def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQueue, int], manifest: Manifest) -> None:
-    """Have a look at queues whose topics were deleted at the physical offset `deleted`.
+    """Check queues whose topics were deleted at the physical offset `deleted`.
 
     Raises:
         PipelineError: what was archived last of one of them lies before: it is another queue of the same name, however
@@ -200,14 +200,15 @@ def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQu
 
 
 def deleted_now(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Where in its log the topic of each queue was deleted last, as brokers or store directories say now."""
+    """Return, by queue, where in its log the topic was deleted last, as brokers or store directories say now."""
     if config.store:
         return deleted_in_stores(config, queues)
     return incarnations(_batch_options(config).connection, queues)
 
 
 def deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Where in the log of its store the topic of each queue was deleted last; queues of other topics are left out."""
+    """Return, by queue, where in the log of its store the topic was deleted last; queues of other topics are left
+    out."""
     found: dict[MessageQueue, int] = {}
     for path in config.store:
         files = open_store(path)
@@ -218,13 +219,13 @@ def deleted_in_stores(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> 
 
 
 def _batch_options(config: ArchiveConfig) -> ReadOptions:
-    """The options of `config` but for those that only streams have."""
+    """Return the options of `config` without those that only streams have."""
     given = {name: value for name, value in config.options.items() if not name.lower().startswith(_STREAM_ONLY)}
     return ReadOptions.parse(given, streaming=False)
 
 
 def ranges_frame(spark: SparkSession, config: ArchiveConfig, ranges: Mapping[str, object], **more: str) -> DataFrame:
-    """The messages of one pass (coverage.read_options)."""
+    """Return the messages of one pass (coverage.read_options)."""
     options = {name: value for name, value in config.options.items() if name.lower() not in _PER_PASS}
     options |= {name: json.dumps(value) for name, value in ranges.items()}
     options["columns"] = ",".join(config.columns)
@@ -233,7 +234,7 @@ def ranges_frame(spark: SparkSession, config: ArchiveConfig, ranges: Mapping[str
 
 
 def store_messages(spark: SparkSession, config: ArchiveConfig) -> DataFrame:
-    """The messages of store directories that are to be archived."""
+    """Return the messages of store directories that are to be archived."""
     reader = spark.read.format(STORE_FORMAT).option("columns", ",".join(config.columns))
     if config.broker_name:
         reader = reader.option("brokerName", config.broker_name)
@@ -280,7 +281,8 @@ def archive_stream(
 
 
 def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
-    """One trigger's messages but those that are archived: the batch was written before a crash, or by a back-fill.
+    """Archive the messages of one trigger without those that are archived already, because the batch was written before
+    a crash, or by a back-fill.
 
     Raises:
         PipelineError: as archive_once.
@@ -297,14 +299,15 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
 
 
 def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> None:
-    """With failOnDataLoss=false a stream reads on where a topic was made again: into another archive only."""
+    """Check that a stream with failOnDataLoss=false, which reads on where a topic was made again, goes to another
+    archive."""
     options = _batch_options(config)
     queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
     check_not_deleted(spark, config.path, deleted_now(config, queues), manifest)
 
 
 def _stream_start(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> dict[str, Any]:
-    """topic → broker → queue → the first offset that is wanted and not archived."""
+    """Return topic → broker → queue → the first offset that is wanted and not archived."""
     options = _batch_options(config)
     bounds, coverage = broker_ranges(options), manifest.coverage()
     check_same_topics(bounds, coverage)
@@ -321,7 +324,7 @@ _STREAM_ONLY: Final = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtrigg
 
 
 def _selection_name(config: ArchiveConfig) -> str:
-    """Of a checkpoint: another selection of topics is another stream."""
+    """Return the part of a checkpoint's name for the selection: another selection of topics is another stream."""
     names = sorted(f"{name.lower()}-{value}" for name, value in config.options.items() if name.lower() in _PER_PASS[:3])
     return "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in ",".join(names))[:150]
 
@@ -380,7 +383,7 @@ def stage(messages: DataFrame, run: ArchiveRun, form: FileForm) -> tuple[list[St
 
 
 def file_entries(spark: SparkSession, run: ArchiveRun, paths: Iterable[str]) -> list[FileEntry]:
-    """The entries of data files, in their order."""
+    """Return the entries of data files, in their order."""
     uri, name = run.folder.uri if not run.folder.is_local else run.folder.root, run.name
 
     def describe(path: str) -> dict[str, Any]:
@@ -408,7 +411,7 @@ def read_archive(
     end_time: int | None = None,
     files: Iterable[FileEntry] | None = None,
 ) -> DataFrame:
-    """The messages of an archive, and `date`. Only files that the manifest names are read.
+    """Read the messages of an archive, with the column `date`. Only files that the manifest names are read.
 
     Args:
         topics: only these; none: all.

@@ -40,7 +40,7 @@ class TableConfig:
 
 @dataclass(frozen=True)
 class TableResult:
-    """Messages that were appended, and those that were there."""
+    """Numbers of messages that were appended, and of those that the table had already."""
 
     rows: int
     before: int
@@ -50,7 +50,7 @@ class TableResult:
 
 
 def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
-    """See the module.
+    """Append an archive to a table; see the module's text.
 
     Raises:
         ConfigError: there is no archive.
@@ -76,7 +76,7 @@ def archive_table(spark: SparkSession, config: TableConfig) -> TableResult:
 
 
 def has_more(entry: FileEntry, coverage: dict[MessageQueue, list[Range]]) -> bool:
-    """Has the file a message that is not covered?"""
+    """Return whether the file has a message that is not covered."""
     return any(subtract(part.ranges, coverage.get(entry.queue(part), ())) for part in entry.queues)
 
 

@@ -50,7 +50,7 @@ FINDINGS_SCHEMA: Final = (
 
 @dataclass(frozen=True)
 class VerifyConfig:
-    """What is proved.
+    """What is verified.
 
     Attributes:
         path: the archive's folder.
@@ -67,7 +67,7 @@ class VerifyConfig:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What came of it.
+    """Outcome of a verification.
 
     Attributes:
         findings: faults first.
@@ -83,11 +83,11 @@ class VerifyResult:
 
     @property
     def ok(self) -> bool:
-        """No fault."""
+        """Return whether there is no fault."""
         return not any(is_fault(one, complete=self.complete) for one in self.findings)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The findings as a table."""
+        """Return the findings as a table."""
         rows = [tuple(one.values()) for one in self._findings()]
         return spark.createDataFrame(rows, FINDINGS_SCHEMA)
 
@@ -110,12 +110,13 @@ class VerifyResult:
 
 
 def is_fault(finding: Finding, *, complete: bool) -> bool:
-    """`complete`: of an archive that is to have everything up to the end of each queue."""
+    """Return whether a finding is a fault. `complete`: the archive is to have everything up to the end of each
+    queue."""
     return finding.is_fault or (complete and finding.kind == BEHIND)
 
 
 def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
-    """See the module.
+    """Verify an archive; see the module's text.
 
     Raises:
         ConfigError: there is no archive.
@@ -158,7 +159,7 @@ def archive_repair(spark: SparkSession, config: VerifyConfig) -> int:
 def check_files(
     spark: SparkSession, folder: ArchiveFolder, entries: tuple[FileEntry, ...], *, quick: bool
 ) -> list[Finding]:
-    """What is wrong with the files."""
+    """Return what is wrong with the files."""
     work = partial(_faults_of, folder.uri if not folder.is_local else folder.root, quick)
     by_path = {entry.path: entry for entry in entries}
     bad = [path for path in spread(spark, [entry.to_json() for entry in entries], work) if path]
@@ -166,7 +167,7 @@ def check_files(
 
 
 def _faults_of(root: str, quick: bool, entry: Mapping[str, Any]) -> str:
-    """The file's path if something is wrong with it, else nothing."""
+    """Return the file's path if something is wrong with it, else an empty text."""
     one = FileEntry.from_json(entry)
     return one.path if check_file(ArchiveFolder(root), one, quick=quick) else ""
 
@@ -177,7 +178,8 @@ def held_by_brokers(
     bounds: Mapping[MessageQueue, tuple[int, int]],
     coverage: Mapping[MessageQueue, list[Range]],
 ) -> Ranges:
-    """Of the offsets that are missing and not at the end of their queue: those at which brokers have a message."""
+    """Return those offsets at which brokers have a message, among those that are missing and not at the end of their
+    queue."""
     holes = {
         queue: [(first, last) for first, last in ranges if last != bounds[queue][1] - 1]
         for queue, ranges in missing(bounds, coverage).items()

@@ -52,7 +52,7 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class StoreFacts:
-    """What was looked at in one store.
+    """Counts of what was examined in one store.
 
     Attributes:
         units, entries: those that the log says there should be.
@@ -116,7 +116,7 @@ def audit(spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptio
 
 
 def audit_faults(spark: SparkSession, stores: Sequence[StoreFiles], options: AuditOptions) -> DataFrame:
-    """The faults alone: store, file, position, kind, expected, found.
+    """Return the faults alone: store, file, position, kind, expected, found.
 
     The logs are read now. What they say stays with Spark for as long as the session lives, or until its
     `catalog.clearCache`.
@@ -195,7 +195,7 @@ class _Audit:
 
     @staticmethod
     def _count(facts: StoreFacts, log: DataFrame) -> None:
-        """How much the log says there should be."""
+        """Count what the log says there should be."""
         counts = {row["what"]: row["count"] for row in log.groupBy("what").count().collect()}
         facts.units, facts.entries = counts.get(tasks.UNIT, 0), counts.get(tasks.ENTRY, 0)
 
@@ -214,7 +214,7 @@ class _Audit:
         return [tasks.AuditPiece(piece, settings, topics) for piece in found]
 
     def _copy_faults(self, place: int) -> DataFrame:
-        """One copy's log against the first store's."""
+        """Return the differences between a copy's log and the first store's."""
         master, copy = self._facts[0], self._facts[place]
         start, end = max(master.log_start, copy.log_start), min(master.log_end, copy.log_end)
         copy.compared = max(0, end - start)
@@ -228,7 +228,7 @@ class _Audit:
 
 
 def log_end(files: StoreFiles) -> int:
-    """Physical offset behind the last good record of a store's log; its first offset without one."""
+    """Return the physical offset behind the last good record of a store's log; its first offset if there is none."""
     for piece in reversed(log_pieces(files)):
         end = _end_of_piece(files, piece)
         if end >= 0:

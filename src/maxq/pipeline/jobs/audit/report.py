@@ -31,7 +31,7 @@ _FILLING: Final = re.compile("/0{6,}(?=[0-9])")  # zeros in front of a file's na
 
 
 def write_report(result: AuditResult, path: Path, *, made_ms: int) -> Path:
-    """One HTML page; the folder must be there. Gives the path."""
+    """Write one HTML page into an existing folder. Returns the page's path."""
     master = PurePath(result.stores[0].store)
     report = ReportPage(f"Audit of {master.name}", made_ms=made_ms)
     has_copies = len(result.stores) > 1
@@ -102,7 +102,7 @@ def _kinds(report: ReportPage, result: AuditResult) -> None:
 
 
 def _places(report: ReportPage, result: AuditResult) -> None:
-    """Which files they are in, and where in the file with most of them."""
+    """Write the files in which faults are, and the positions in the file with most of them."""
     files = Counter((one["store"], one["file"]) for one in result.faults)
     worst = files.most_common(_WORST_FILES)
     several, labels = len(result.stores) > 1, _labels(result)

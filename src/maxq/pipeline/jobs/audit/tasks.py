@@ -76,7 +76,7 @@ _SHOWN_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AuditPiece:
-    """A piece of a store's log, and what its records do not say."""
+    """A piece of a store's log, and what its records do not tell."""
 
     piece: LogPiece
     settings: DispatchSettings
@@ -94,7 +94,7 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """Physical offsets [start, end) of a master's log and of a copy's.
+    """Physical offsets [start, end) of a master's log and of a copy's log, which are compared.
 
     Attributes:
         master, copy: their files that hold some of it.
@@ -110,7 +110,7 @@ class CompareTask:
 
 
 def log_rows(task: AuditPiece) -> Iterator[pa.RecordBatch]:
-    """LOG_ROWS of a piece, which is read once; messages of topics that were deleted have no units."""
+    """Yield LOG_ROWS of a piece, which is read once; messages of deleted topics have no units."""
     result = dispatch_piece(SystemDisk(), task.piece, task.settings)
     for (topic, queue_id), run in result.runs.items():
         if task.topics.is_deleted(topic):
@@ -148,7 +148,7 @@ def log_rows(task: AuditPiece) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(what: str, count: int, **columns: pa.Array) -> pa.RecordBatch:
-    """LOG_ROWS with these columns."""
+    """Make LOG_ROWS with these columns."""
     columns["what"] = pa.repeat(what, count)
     arrays = [columns.get(column.name, pa.nulls(count, column.type)) for column in LOG_ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_ROWS)
@@ -170,7 +170,8 @@ def _batch_units(task: AuditPiece, result: PieceResult) -> Iterator[pa.RecordBat
 
 
 def found_units(task: TableTask) -> Iterator[pa.RecordBatch]:
-    """As the table `consumequeue` of store_tables.py, and with them what is in the place of units and can be none."""
+    """Yield units as the table `consumequeue` of store_tables.py has them, and with them what stands in the place of
+    units and cannot be one."""
     return read_written_units(SystemDisk(), task)
 
 
@@ -186,7 +187,7 @@ def _entries_of(reader: IndexReader) -> NDArray[Any]:
 
 
 def found_entries(task: IndexTask) -> Iterator[pa.RecordBatch]:
-    """FOUND_ENTRIES of a file."""
+    """Yield FOUND_ENTRIES of a file."""
     files, reader = _reader(task)
     entries = _entries_of(reader)
     numbers = np.arange(1, len(entries) + 1)
@@ -206,7 +207,7 @@ def found_entries(task: IndexTask) -> Iterator[pa.RecordBatch]:
 
 
 def index_structure(task: IndexTask) -> Iterator[pa.RecordBatch]:
-    """FAULTS of a file against itself: chains, slots, header."""
+    """Yield FAULTS of a file within itself: chains, slots, header."""
     files, reader = _reader(task)
     name = files.name(task.file.path)
     found = [
@@ -220,7 +221,7 @@ def index_structure(task: IndexTask) -> Iterator[pa.RecordBatch]:
 def structure_faults(
     header: IndexHeader, entries: NDArray[Any], reader: IndexReader
 ) -> Iterator[tuple[int, str, str, str]]:
-    """(position, kind, expected, found) of one file's entries, slots and header."""
+    """Yield (position, kind, expected, found) of the faults in one file's entries, slots and header."""
     geometry = reader.geometry
     slots = np.abs(entries["hash"].astype(np.int64)) % geometry.slots
     order = np.argsort(slots, kind="stable")
@@ -251,7 +252,7 @@ def _header_faults(header: IndexHeader, slots: int, entries: NDArray[Any]) -> It
 
 
 def compare(task: CompareTask) -> Iterator[pa.RecordBatch]:
-    """FAULTS of a copy: byte ranges that are not the master's."""
+    """Yield FAULTS of a copy: byte ranges that differ from the master's."""
     rows = []
     for start in range(task.start, task.end, _CHUNK):
         size = min(_CHUNK, task.end - start)
@@ -268,7 +269,7 @@ def compare(task: CompareTask) -> Iterator[pa.RecordBatch]:
 
 
 def read_range(files: Sequence[DataFile], start: int, size: int) -> NDArray[np.uint8]:
-    """Bytes [start, start + size) of a log; zeros where no file has them."""
+    """Return the bytes [start, start + size) of a log; zeros where no file has them."""
     found = np.zeros(size, np.uint8)
     for file in files:
         first, end = max(start, file.from_offset), min(start + size, file.from_offset + file.size)
@@ -279,7 +280,7 @@ def read_range(files: Sequence[DataFile], start: int, size: int) -> NDArray[np.u
 
 
 def differing(ours: NDArray[np.uint8], theirs: NDArray[np.uint8]) -> list[tuple[int, int]]:
-    """[first, end) of what is not equal; ranges near to each other are one."""
+    """Return [first, end) of the bytes that differ; ranges near each other are joined."""
     places = np.flatnonzero(ours != theirs)
     if not len(places):
         return []
@@ -295,7 +296,7 @@ def _shown(data: NDArray[np.uint8], first: int, end: int) -> str:
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Rows as a batch."""
+    """Make a batch of rows."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

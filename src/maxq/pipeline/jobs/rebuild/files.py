@@ -52,13 +52,13 @@ def write_pre_blank(folder: PurePath, file_size: int, first: int) -> None:
 
 
 def write_batch_units(folder: PurePath, file_size: int, units: Iterable[BatchUnit]) -> None:
-    """All units of one BatchConsumeQueue."""
+    """Write all units of one BatchConsumeQueue."""
     data = b"".join(_BATCH_UNIT.pack(*unit, -1, 0) for unit in units)
     write_at(folder, file_size, 0, [memoryview(data)])
 
 
 def batch_file_size(size: int) -> int:
-    """Of a BatchConsumeQueue, as a broker rounds its setting."""
+    """Return the file size of a BatchConsumeQueue, rounded as a broker rounds its setting."""
     return -(-size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
 
 
@@ -74,7 +74,7 @@ def write_at(folder: PurePath, file_size: int, position: int, chunks: Iterable[m
 
 
 def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Iterator[tuple[int, int, memoryview]]:
-    """Chunks cut where files end: number of the file, place in it, bytes."""
+    """Cut chunks where files end: yields number of the file, position in it, bytes."""
     for chunk in chunks:
         while chunk:
             number, place = divmod(position, file_size)
@@ -107,7 +107,7 @@ class EntrySlice:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """One IndexFile.
+    """Plan of one IndexFile.
 
     Attributes:
         number: 0 is the oldest.
@@ -126,8 +126,8 @@ class IndexPlan:
 
 
 def index_names(plans: Iterable[IndexPlan]) -> list[str]:
-    """Names in order: the store time of a file's first record, as brokers name files by the time at which they make
-    them, or a millisecond later than the file before."""
+    """Return the files' names in order: the store time of a file's first record, as brokers name files by the time at
+    which they make them, or a millisecond later than the file before."""
     names: list[str] = []
     last = -1
     for plan in plans:
@@ -137,7 +137,7 @@ def index_names(plans: Iterable[IndexPlan]) -> list[str]:
 
 
 def index_file_name(timestamp_ms: int) -> str:
-    """yyyyMMddHHmmssSSS, UTC."""
+    """Format a time as yyyyMMddHHmmssSSS, UTC."""
     moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
     return f"{moment:%Y%m%d%H%M%S}{timestamp_ms % 1000:03d}"
 
@@ -151,7 +151,7 @@ def keep_entries(path: PurePath, entries: Sequence[memoryview]) -> None:
 
 
 def plan_index(kept: Sequence[tuple[str, int]], geometry: Geometry) -> list[IndexPlan]:
-    """Which entries go into which file.
+    """Decide which entries go into which file.
 
     Args:
         kept: (file, number of entries) of each piece, in log order.
@@ -206,7 +206,7 @@ def write_index(path: PurePath, geometry: Geometry, plan: IndexPlan) -> None:
 
 
 def _preset(view: memoryview, before: EntrySlice | None) -> None:
-    """The header that a broker gives a file it rolls to: the end of the file before."""
+    """Write the header that a broker gives a file to which it rolls: the end of the file before."""
     offset, timestamp = (0, 0) if before is None else _ENTRY.unpack(before.read())[1:]
     HEADER.pack_into(view, 0, timestamp, timestamp, offset, offset, 0, 1)
 
@@ -215,7 +215,7 @@ _PAGES: Final = 1 << 20
 
 
 def _used_pages(view: memoryview, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges that are not all zero: a slot table with few keys stays a hole."""
+    """Yield the ranges that are not all zero: a slot table with few keys stays a hole."""
     zeros = bytes(_PAGES)
     for start in range(0, end, _PAGES):
         stop = min(end, start + _PAGES)

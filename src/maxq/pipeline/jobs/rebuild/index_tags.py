@@ -28,7 +28,8 @@ def has_tag_entries(files: StoreFiles, geometry: Geometry | None) -> bool:
 
 
 def _entries(reader: IndexReader, start: int, end: int) -> set[tuple[int, int]]:
-    """(hash, physical offset) of the entries of messages at physical offsets [start, end). They are in log order."""
+    """Return (hash, physical offset) of the entries of messages at physical offsets [start, end), which are in log
+    order."""
 
     def entry(number: int) -> tuple[int, int]:
         found: tuple[int, int] = _ENTRY.unpack_from(reader.view, reader.geometry.entry_position(number))
@@ -43,7 +44,7 @@ def _entries(reader: IndexReader, start: int, end: int) -> set[tuple[int, int]]:
 
 
 def _keys(files: StoreFiles, start: int, end: int, *, tags: bool) -> set[tuple[int, int]]:
-    """(hash, physical offset) of what the log's messages would be found by."""
+    """Return (hash, physical offset) of the keys by which the log's messages are found."""
     found: set[tuple[int, int]] = set()
     for piece in log_pieces(files, low=start, high=end):
         for chunk in dispatch_piece(files.disk, piece, DispatchSettings((), index_tags=tags)).entries:

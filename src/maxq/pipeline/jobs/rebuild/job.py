@@ -139,7 +139,7 @@ def rebuild(spark: SparkSession, files: StoreFiles, options: RebuildOptions) -> 
 
 
 def checked_config(files: StoreFiles, options: RebuildOptions) -> MessageStoreConfig:
-    """The settings by which the files are made.
+    """Return the settings by which the files are made.
 
     Raises:
         ConfigError: the folders, or what the files do not show, are not given as they must be.
@@ -176,7 +176,7 @@ def checked_config(files: StoreFiles, options: RebuildOptions) -> MessageStoreCo
 
 @dataclass(frozen=True, slots=True)
 class PieceTask:
-    """One piece of the log and where its units and entries go."""
+    """One piece of the log, and where its units and entries go."""
 
     number: int
     piece: LogPiece
@@ -208,7 +208,7 @@ def build_piece(task: PieceTask) -> Iterator[pa.RecordBatch]:
 
 
 def write_piece(task: PieceTask, result: PieceResult) -> None:
-    """The files of one piece."""
+    """Write the files of one piece."""
     for run in result.runs.values():
         write_run(PurePath(task.folder, QUEUES), task.queue_file_size, run)
     keep_entries(PurePath(task.entries), result.entries)
@@ -225,7 +225,7 @@ def seal(task: SealTask) -> Iterator[pa.RecordBatch]:
 
 
 class Rebuild:
-    """One run.
+    """One rebuild of a store's files.
 
     Args:
         files: of the store, as they are now.
@@ -241,7 +241,7 @@ class Rebuild:
         self._report = RebuildReport(str(files.root if self._in_place else self._folder))
 
     def run(self) -> RebuildReport:
-        """All four steps. Blocks."""
+        """Run all four steps. Blocks."""
         config = checked_config(self._files, self._options)
         context = StoreContext(config, SystemDisk(), SystemClock(), StoreIdentity())
         refuse_foreign_store(context)
@@ -263,7 +263,7 @@ class Rebuild:
     # -- before --
 
     def _prepare_folder(self) -> None:
-        """An empty folder; what an earlier run of ours left is removed."""
+        """Prepare an empty folder; what an earlier rebuild left in it is removed."""
         folder, disk = self._folder, self._files.disk
         if not self._in_place:
             self._clear(folder)
@@ -283,9 +283,9 @@ class Rebuild:
                 disk.delete(folder / name)
 
     def _write_log_again(self, context: StoreContext) -> None:
-        """The broker did not end by itself. What it may not have made durable, or what a sync that failed has left in
-        the system's memory only, is written again before it is read; at the end all of it is synced, and the files say
-        so. Of a Java broker's log, which does not tell how far it is durable, it is the last files."""
+        """Write parts of the log again if the broker ended uncleanly, before they are read: what it may not have made
+        durable, or what a failed sync has left in the system's memory only. At the end all of it is synced, and the
+        files say so. Of a Java broker's log, which does not tell how far it is durable, these are the last files."""
         disk, log = self._files.disk, self._files.log
         inventory, checkpoint = InventoryFile(context).load(), StoreCheckpoint(context)
         durable = 0 if inventory is None else max(0, inventory.dispatched_offset)
@@ -345,7 +345,7 @@ class Rebuild:
         raise PipelineError(f"{self._files.root} cannot be rebuilt: {'; '.join(faults[:3])}{more}. {_RECOVER}")
 
     def _keep_old_queues(self, summary: LogSummary) -> None:
-        """Queues of which the log has no message: their files say how far numbering had come."""
+        """Keep the files of queues of which the log has no message: they tell how far numbering had come."""
         for (topic, queue_id), sequence in self._files.queues.items():
             end = _end_of(self._files, sequence) if (topic, queue_id) not in summary.queues else 0
             if end:
@@ -412,7 +412,7 @@ class Rebuild:
         report.torn_tail = summary.torn_tail
 
     def _log_end(self, summary: LogSummary) -> int:
-        """Where a broker goes on writing: behind the BLANK record, if that is the last one."""
+        """Return where a broker continues writing: behind the BLANK record, if that is the last one."""
         end = summary.end_offset
         for file in self._files.log:
             if file.from_offset <= end < file.from_offset + file.size:
@@ -448,13 +448,13 @@ class Rebuild:
             sync_folder(root)
 
     def _sync_log(self) -> None:
-        """The files will say that all of it was durable."""
+        """Sync the log, because the files will say that all of it is durable."""
         files = DurableFiles()
         for file in self._files.log:
             files.sync(Path(file.path))
 
     def _write_state(self, context: StoreContext, summary: LogSummary, before: tuple[int, int]) -> None:
-        """Checkpoint and inventory as a clean exit leaves them."""
+        """Write checkpoint and inventory as a clean exit leaves them."""
         end, names = self._report.log_end, self._report.index_files
         index = [_index_header(context.root / INDEX / name) for name in names]
         checkpoint = StoreCheckpoint(context)
@@ -474,7 +474,7 @@ class Rebuild:
 
 
 def _end_of(files: StoreFiles, sequence: list[DataFile]) -> int:
-    """Queue offset behind the last unit of a queue's files; 0 if there is none."""
+    """Return the queue offset behind the last unit of a queue's files; 0 if there is none."""
     queue = QueueFiles(files, sequence)
     try:
         for file in reversed(sequence):
@@ -488,7 +488,7 @@ def _end_of(files: StoreFiles, sequence: list[DataFile]) -> int:
 
 
 def _link(source: PurePath, target: PurePath) -> None:
-    """The same file under another name, or a copy where that cannot be."""
+    """Link the file under another name, or copy it where a link is not possible."""
     DurableFiles().add_name(Path(source), Path(target))
 
 

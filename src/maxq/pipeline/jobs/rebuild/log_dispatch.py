@@ -45,7 +45,7 @@ _MOST_QUEUE_OFFSET: Final = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
-    """What a record does not say.
+    """What dispatch must know that a record does not tell.
 
     Attributes:
         delay_levels_ms: of level 1, 2, …
@@ -64,19 +64,19 @@ class DispatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class UnitSegment:
-    """Consecutive units, 20 bytes each, the first at queue offset `first`."""
+    """Consecutive units, 20 bytes each, of which the first has queue offset `first`."""
 
     first: int
     chunks: tuple[memoryview, ...]
 
     @property
     def units(self) -> int:
-        """How many."""
+        """Return the number of units."""
         return sum(map(len, self.chunks)) // CQ_STORE_UNIT_SIZE
 
 
 class UnitRun:
-    """Units of one queue, the first at queue offset `first`, without a gap unless `is_broken`."""
+    """Units of one queue, of which the first has queue offset `first`, without a gap unless `is_broken`."""
 
     def __init__(self, topic: str, queue_id: int) -> None:
         self.topic = topic
@@ -91,11 +91,11 @@ class UnitRun:
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last unit."""
+        """Return the queue offset behind the last unit."""
         return self.tail.write_offset // CQ_STORE_UNIT_SIZE
 
     def begin(self, queue_offset: int, physical_offset: int) -> None:
-        """The run has its first unit there, or the first behind a gap."""
+        """Begin the run, or continue it behind a gap, with a unit at `queue_offset`."""
         if self.first < 0:
             self.first, self.first_physical_offset = queue_offset, physical_offset
         else:
@@ -107,13 +107,13 @@ class UnitRun:
         self.extend()
 
     def extend(self) -> None:
-        """Room for more."""
+        """Make room for more units."""
         units = min(_MOST_UNITS, _FIRST_UNITS << len(self._chunks))
         self._chunks.append(bytearray(units * CQ_STORE_UNIT_SIZE))
         self.tail.attach(memoryview(self._chunks[-1]), self.tail.write_offset, 0)
 
     def segments(self) -> list[UnitSegment]:
-        """The units; more than one segment if there are gaps."""
+        """Return the units; more than one segment if there are gaps."""
         return [*self._closed, self._segment()]
 
     def _segment(self) -> UnitSegment:
@@ -127,7 +127,7 @@ class UnitRun:
 
 @dataclass(slots=True)
 class PieceResult:
-    """What a piece left.
+    """Outcome of one piece.
 
     Attributes:
         runs: units, by (topic, queue id).
@@ -172,7 +172,7 @@ def dispatch_piece(disk: Disk, piece: LogPiece, settings: DispatchSettings) -> P
 
 
 class PieceDispatch:
-    """One piece: `put` its records in order, then `finish`. It is the Dispatcher's owner."""
+    """Dispatches one piece: `put` its records in order, then `finish`. It is the Dispatcher's owner."""
 
     def __init__(self, settings: DispatchSettings) -> None:
         self._settings = settings
@@ -206,7 +206,7 @@ class PieceDispatch:
         self._result.end_offset = from_offset + int(ends[-1])
 
     def finish(self) -> PieceResult:
-        """All records were put."""
+        """Return the result when all records were put."""
         result = self._result
         self._keep_entries()
         result.records = self._dispatcher.records
@@ -215,7 +215,7 @@ class PieceDispatch:
         return result
 
     def fault(self, text: str) -> None:
-        """Only the first ones are kept."""
+        """Note a fault; only the first ones are kept."""
         if len(self._result.faults) < _MOST_FAULTS:
             self._result.faults.append(text)
 
@@ -269,7 +269,7 @@ class PieceDispatch:
         return run
 
     def _make_room(self, run: UnitRun, queue_offset: int, physical_offset: int) -> bool:
-        """Ready for a unit at this queue offset? Not if no queue can have it."""
+        """Make room for a unit at this queue offset. Returns False if no queue can have it."""
         if run.first >= 0 and queue_offset == run.end:
             run.extend()
             return True
@@ -319,7 +319,7 @@ class PieceDispatch:
 
 
 def gap_text(topic: str, queue_id: int, end: int, queue_offset: int, physical_offset: int) -> str:
-    """The fault of a queue whose next record does not continue it."""
+    """Return the fault of a queue whose next record does not continue it."""
     return (
         f"queue {topic}-{queue_id}: message {queue_offset} at physical offset {physical_offset} follows message "
         f"{end - 1}"

@@ -49,7 +49,7 @@ PIECE_SCHEMA: Final = pa.schema(
 
 
 def summary_batch(number: int, result: PieceResult) -> pa.RecordBatch:
-    """The row of a piece."""
+    """Return the row of a piece."""
     row = {
         "piece": number,
         "records": result.records,
@@ -86,7 +86,7 @@ class QueueBounds:
 
 @dataclass(slots=True)
 class LogSummary:
-    """All pieces together.
+    """Summary of all pieces.
 
     Attributes:
         queues, batch_units: of the records of the log, by (topic, queue id).
@@ -137,7 +137,8 @@ class LogSummary:
             self.faults.append(gap_text(run["topic"], run["queueId"], known.end, run["first"], run["physicalOffset"]))
 
     def inventory_queues(self, file_size: int) -> dict[str, dict[int, tuple[int, int]]]:
-        """As an inventory has them: topic → queue id → (queue offset at which the first file begins, end)."""
+        """Return the queues as an inventory has them: topic → queue id → (queue offset at which the first file begins,
+        end)."""
         per_file = -(-file_size // CQ_STORE_UNIT_SIZE)
         found: dict[str, dict[int, tuple[int, int]]] = {}
         for (topic, queue_id), bounds in {**self.queues, **self.kept}.items():
