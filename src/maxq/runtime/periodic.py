@@ -10,7 +10,7 @@ from maxq.runtime.holds import watched
 log = logging.getLogger(__name__)
 
 #: What is done. It may be a plain function or a coroutine function; a failure is logged and the next turn comes anyway.
-Work = Callable[[], Awaitable[None] | None]
+Work = Callable[[], Awaitable[object] | None]
 
 
 class PeriodicTasks:

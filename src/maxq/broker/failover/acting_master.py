@@ -7,8 +7,9 @@ master runs the master-only services, a slave does not.
 A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
 that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
 sure of its role and promises nothing (Authority), until it has looked. A master then comes back as if it had started:
-it takes back what its stand-in kept. Who reaches no name server goes on as it was: nobody could tell it, and in a group
-whose name servers all are gone nobody is replaced.
+it takes back what its stand-in kept. Who reaches no name server for ten seconds goes on as it was: nobody can tell it,
+and in a group whose name servers all are gone nobody is replaced. (The first question may well fail: connections broke
+while it stood still.)
 
 A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
 its master all the time, and once more before it takes it for gone:
@@ -40,7 +41,7 @@ from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.failover.master_only_services import MasterOnlyServices
-from maxq.broker.failover.pre_online import PreOnline
+from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, PreOnline
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID
@@ -186,7 +187,10 @@ class ActingMasterService:
 
     async def _look_again(self) -> None:
         if self.group.own_id != MASTER_ID:
-            await self.sync_member_group()
+            for _ in range(GIVE_UP_MS // RETRY_MS):
+                if await self.sync_member_group():
+                    break
+                await asyncio.sleep(RETRY_MS / 1000)
             return
         self._services.change(False)
         if not self._settings.broker.skip_pre_online:
@@ -233,16 +237,16 @@ class ActingMasterService:
 
     # --- which broker is active -----------------------------------------------------------------------------------
 
-    async def sync_member_group(self) -> None:
-        """Fetch the living members of the group, and follow a change."""
+    async def sync_member_group(self) -> bool:
+        """Fetch the living members of the group, and follow a change. Returns whether a name server told them."""
         try:
             members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
         except MaxQError as error:
             log.warning("no name server told who belongs to the group: %s", error)
-            return
-        if self.is_isolated:
-            return
-        await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
+            return False
+        if not self.is_isolated:
+            await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
+        return True
 
     async def on_min_broker_id_changed(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> None:
         """Handle a name server's notice of a new smallest id (905)."""

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 #: Longest wait for the name servers, and for each member of the group.
 GIVE_UP_MS: Final = 10_000
-_RETRY_MS: Final = 1_000
+RETRY_MS: Final = 1_000
 
 
 class MetadataRestorer(Protocol):
@@ -98,7 +98,7 @@ class PreOnline:
                     log.warning("no name server told within %d ms who belongs to group %s (%s): going online alone",
                                 GIVE_UP_MS, self._own.broker_name, error)  # fmt: skip
                     return {}
-                await asyncio.sleep(_RETRY_MS / 1000)
+                await asyncio.sleep(RETRY_MS / 1000)
             else:
                 return {i: addr for i, addr in members.items() if i != self._own.broker_id}
 
@@ -118,11 +118,11 @@ class PreOnline:
             try:
                 return await self._metadata.take_back(address, return_id)
             except (MaxQError, OSError) as error:
-                if not _may_answer_later(error) or self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                if not _may_answer_later(error) or self._clock.monotonic_ms() + RETRY_MS >= deadline:
                     log.warning("offsets that slave %d at %s may have kept were not taken back: %s",
                                 broker_id, address, error)  # fmt: skip
                     return None
-            await asyncio.sleep(_RETRY_MS / 1000)
+            await asyncio.sleep(RETRY_MS / 1000)
 
     async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:
         """Tell the slave to copy, again while it cannot be reached, and wait until it copies."""
@@ -134,9 +134,9 @@ class PreOnline:
                 return await self._ha.wait_until_transfer(host, max(0, deadline - self._clock.monotonic_ms()))
             except MaxQError as error:
                 log.info("slave %d at %s was not told where to copy from: %s", broker_id, address, error)
-            if self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+            if self._clock.monotonic_ms() + RETRY_MS >= deadline:
                 return False
-            await asyncio.sleep(_RETRY_MS / 1000)
+            await asyncio.sleep(RETRY_MS / 1000)
 
     # --- a slave ----------------------------------------------------------------------------------------------------
 
@@ -147,11 +147,11 @@ class PreOnline:
                 info = await self._api.retrieve_ha_info(address)
                 break
             except MaxQError as error:
-                if self._clock.monotonic_ms() + _RETRY_MS >= deadline:
+                if self._clock.monotonic_ms() + RETRY_MS >= deadline:
                     log.warning("the master at %s did not say within %d ms where it replicates from (%s): going online",
                                 address, GIVE_UP_MS, error)  # fmt: skip
                     return
-            await asyncio.sleep(_RETRY_MS / 1000)
+            await asyncio.sleep(RETRY_MS / 1000)
         self._flush_offset.adopt(info.master_flush_offset)
         if not info.master_ha_address:
             log.warning("the master at %s does not replicate: going online without copying", address)

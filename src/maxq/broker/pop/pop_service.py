@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.failover.assembly import Failover
+from maxq.broker.failover.group_api import Sign
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.order_service import OrderService
@@ -247,7 +248,9 @@ class PopService:
             self._open()
         while True:
             with self._passed_over("a turn of pop consumption, which is tried again") as turn:
-                if not self._is_held():
+                if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
+                    await self._held_for_long()
+                elif not self._is_held():
                     await self._tick()
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
@@ -289,11 +292,19 @@ class PopService:
     def _is_held(self) -> bool:
         """Return whether this broker waits for a master to take over what it handed back, or until it is sure that it
         is the active broker. Another broker may have been told acks of what looks open here."""
-        if self._held_until_ms and self._clock.monotonic_ms() >= self._held_until_ms:
+        return self._held_until_ms > 0 or self._acting.doubt() is not None
+
+    async def _held_for_long(self) -> None:
+        """Act again, because the master that took over what was handed back did not register; but not while it answers:
+        it may have come while no name server does, and serve."""
+        if await self._acting.hear_master() is Sign.LIVES:
+            log.warning(
+                "the master that asked for what was popped here lives, and no name server says so: it is waited for"
+            )
+            self._held_until_ms = self._clock.monotonic_ms() + hand_back.HELD_MS
+        else:
             log.warning("the master that asked for what was popped here did not come: going on")
             self._services.begin_again()
-            return True
-        return self._held_until_ms > 0 or self._acting.doubt() is not None
 
     async def _pause(self) -> None:
         """Wait a tenth of a second while check points are open; else until one comes, or until the revive topic is to

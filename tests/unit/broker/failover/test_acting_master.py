@@ -257,6 +257,46 @@ def test_a_slave_that_is_told_once_that_its_master_is_missed_looks_again_by_itse
     run_simulation(main, seed=1)
 
 
+def test_a_slave_that_stood_still_is_not_sure_of_its_role_before_a_name_server_has_answered() -> None:
+    """Its connections broke while it stood still, so the first question fails."""
+
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        await member.see(1)
+        assert member.services.is_running
+        await asyncio.sleep(20)  # nothing looks meanwhile
+        member.api.members = None
+        look = asyncio.ensure_future(member.acting.look())
+        for _ in range(4):
+            await asyncio.sleep(0.9)
+            assert member.acting.doubt() is not None
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        await look
+        assert not member.services.is_running
+        assert member.acting.doubt() is None
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_that_stood_still_goes_on_where_no_name_server_answers_for_long() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        await member.see(1)
+        await asyncio.sleep(20)
+        member.api.members = None
+        began_ms = world.clock.monotonic_ms()
+        await member.acting.look()
+        assert 9_000 <= world.clock.monotonic_ms() - began_ms <= 12_000
+        assert member.services.is_running
+        assert member.acting.doubt() is None
+
+    run_simulation(main, seed=1)
+
+
 async def test_a_slave_that_ends_while_its_master_is_asked_does_not_act() -> None:
     member = await slave()
     member.api.answers.clear()
