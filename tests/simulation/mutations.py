@@ -343,10 +343,10 @@ MUTATIONS: Final = {
         "promise-pair", 5, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)
     ),
     "a ledger that was not loaded notes that it is empty": Mutation(
-        "ledger-faults", 1198, ((FileLedger, "close", _note_at_any_end),)
+        "ledger-faults", 139, ((FileLedger, "close", _note_at_any_end),)
     ),
     "a ledger that is emptied in part goes on": Mutation(
-        "ledger-faults", 1357, ((FileLedger, "_changing", _nothing_special),)
+        "ledger-faults", 139, ((FileLedger, "_changing", _nothing_special),)
     ),
     "of a failed sync outside its group commits the flusher does not hear": Mutation(
         "ha-faults", 1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)

@@ -55,7 +55,7 @@ async def cluster_list(
     more: Annotated[bool, typer.Option("-m", "--moreStats", help="Totals of yesterday and today.")] = False,
     only: Annotated[str | None, typer.Option("-c", "--clusterName", help="Only this cluster.")] = None,
 ) -> Report:
-    """Return all clusters and brokers."""
+    """All clusters and brokers."""
     info = await admin.cluster_info()
     clusters = sorted(info.cluster_addr_table)
     if only is not None and only not in clusters:

@@ -47,15 +47,16 @@ class FileAllocator:
                 future.add_done_callback(_note_failure)
 
     def discard(self) -> None:
-        """Delete files that were made ahead and not used; nothing may be under way any more. Blocks."""
-        for offset, region in self._ready.items():
+        """Delete files that were made ahead and not used. Blocks. One that is being made at this moment stays: the next
+        start takes it, or deletes it."""
+        while self._ready:
+            offset, region = self._ready.popitem()
             region.close()
             if offset <= self._used_up_to:
                 continue
             path = self._context.commit_log_folder / offset_to_file_name(offset)
             if self._context.disk.exists(path):
                 self._context.disk.delete(path)
-        self._ready.clear()
 
     def _create(self, offsets: list[int]) -> None:
         folder = self._context.commit_log_folder
