@@ -200,7 +200,7 @@ def _codes(text: str) -> frozenset[int]:
 
 
 def _credentials(text: str) -> Credentials | None:
-    """Parse innerClientAuthenticationCredentials."""
+    """Parse the setting innerClientAuthenticationCredentials, a JSON object; None if it is empty."""
     if not text.strip():
         return None
     value = _object(text, "innerClientAuthenticationCredentials")
@@ -213,7 +213,7 @@ def _credentials(text: str) -> Credentials | None:
 
 
 def _first_user(text: str) -> User | None:
-    """Parse initAuthenticationUser."""
+    """Parse the setting initAuthenticationUser, a JSON object; None if it is empty."""
     if not text.strip():
         return None
     value = _object(text, "initAuthenticationUser")

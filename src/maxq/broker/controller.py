@@ -439,7 +439,7 @@ class BrokerController:
         )
 
     def _make_operations(self) -> None:
-        """Make the parts for operators."""
+        """Make the list of features and the parts that operators use: metrics, exports, status pages, runtime info."""
         env, tables, clients = self.env, self._tables, self._clients
         messages, limits = self._messages, self._limits
         self.features = Features(

@@ -7,7 +7,7 @@ from maxq.config.setting import SettingsTable, setting
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class NettyClientConfig(SettingsTable):
-    """Settings of connections to other servers."""
+    """Settings of the client side of remoting: the connections that this process makes to other servers."""
 
     connect_timeout_millis: int = setting(3000, "Longest wait for a connection.", unit="ms", low=1)
     client_channel_max_idle_time_seconds: int = setting(

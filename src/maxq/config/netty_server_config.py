@@ -8,7 +8,7 @@ from maxq.config.setting import SettingsTable, setting
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class NettyServerConfig(SettingsTable):
-    """Settings of connections from others."""
+    """Settings of the server side of remoting: the connections that clients and brokers make to this server."""
 
     bind_address: str = setting(
         "",

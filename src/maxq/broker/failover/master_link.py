@@ -56,7 +56,7 @@ class MasterFlushOffset:
         self._settings = settings
 
     def loaded(self) -> None:
-        """Note that the store was just loaded."""
+        """Remember where the log ended when the store was loaded; call it once the store is."""
         self.own = self._store.max_physical_offset
 
     @property

@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
 
 
 class PopFilters:
-    """Filters that pops carry, each built once."""
+    """Builds the filters that pop requests carry, and keeps each for the requests that repeat it."""
 
     def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings

@@ -240,5 +240,6 @@ class PopMessageProcessor(RequestProcessor):
         return request.reply(ResponseCode.POLLING_TIMEOUT, remark, ext)
 
     async def drain(self) -> None:
-        """See DeferredReplies. What the disk does not give comes back in time."""
+        """Wait for the pops whose messages are being read from the disk; those that wait for a quota are not answered.
+        Messages that the disk does not give are given out again when their invisible time is over."""
         await self._later.drain()

@@ -13,7 +13,7 @@ from maxq.protocol.json import json_dialect
 
 
 class AccessAdmin:
-    """The part `admin.access`. `address` is host:port of a server."""
+    """Manages users and rules of access; the attribute `access` of an Admin. `address` is host:port of a server."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

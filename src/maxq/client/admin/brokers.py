@@ -18,7 +18,7 @@ from maxq.protocol.json import json_dialect
 
 
 class BrokerAdmin:
-    """The part `admin.brokers`. Addresses are host:port."""
+    """Reads and changes settings and state of brokers; the attribute `brokers` of an Admin. Addresses are host:port."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

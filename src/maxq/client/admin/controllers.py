@@ -14,8 +14,8 @@ from maxq.protocol.json import json_dialect
 
 
 class ControllerAdmin:
-    """The part `admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of
-    it."""
+    """Asks and configures controllers; the attribute `controllers` of an Admin. Addresses are host:port of controllers;
+    what only the leader answers is asked of it."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

@@ -71,7 +71,7 @@ class DeadLetterSelection:
 
 
 class DeadLetterAdmin:
-    """The part `admin.dead_letters`."""
+    """Lists dead letters and sends them again; the attribute `dead_letters` of an Admin."""
 
     def __init__(self, context: AdminContext, messages: MessageAdmin, offsets: OffsetAdmin, topics: TopicAdmin) -> None:
         self._context = context

@@ -88,5 +88,5 @@ def global_progress(chains: Chains, physical: Progress) -> Progress:
 
 
 def place(topic: str, item: LogicQueueMappingItem) -> MessageQueue:
-    """Return the physical queue of a part."""
+    """Return the physical queue that holds one part of a static topic's global queue."""
     return MessageQueue(topic, item.bname, item.queue_id)

@@ -24,7 +24,8 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class GroupAdmin:
-    """The part `admin.groups`. Addresses are host:port of brokers."""
+    """Manages consumer groups and shows their members and progress; the attribute `groups` of an Admin. Addresses are
+    host:port of brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

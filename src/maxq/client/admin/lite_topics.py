@@ -13,7 +13,8 @@ from maxq.protocol.json import json_dialect
 
 
 class LiteTopicAdmin:
-    """The part `admin.lite_topics`. Addresses are host:port of brokers."""
+    """Shows lite topics and their subscribers; the attribute `lite_topics` of an Admin. Addresses are host:port of
+    brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

@@ -51,7 +51,7 @@ class MessageTrack:
 
 
 class MessageAdmin:
-    """The part `admin.messages`. Bodies are decompressed.
+    """Finds messages and what became of them; the attribute `messages` of an Admin. Bodies are decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own.

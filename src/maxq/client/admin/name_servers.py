@@ -13,8 +13,8 @@ NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class NameServerAdmin:
-    """The part `admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to
-    those of `servers`."""
+    """Asks and configures name servers; the attribute `name_servers` of an Admin. Writes go to every name server,
+    because they do not talk to each other, or to those of `servers`."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

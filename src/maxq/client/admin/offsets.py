@@ -18,7 +18,7 @@ LATEST = -1  # as a reset time: the end of the queue
 
 
 class OffsetAdmin:
-    """The part `admin.offsets`. All offsets are queue offsets."""
+    """Reads and sets consumer offsets; the attribute `offsets` of an Admin. All offsets are queue offsets."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

@@ -9,7 +9,8 @@ from maxq.protocol.json import json_dialect
 
 
 class OperationsAdmin:
-    """The part `admin.operations`. Answers are the broker's JSON objects."""
+    """Calls for the operation of a broker; the attribute `operations` of an Admin. Answers are the broker's JSON
+    objects."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

@@ -28,7 +28,8 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class StaticTopicAdmin:
-    """The part `admin.static_topics`. Brokers are given by name; their masters must be online."""
+    """Creates and moves static topics; the attribute `static_topics` of an Admin. Brokers are given by name; their
+    masters must be online."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

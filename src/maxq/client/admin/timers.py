@@ -12,7 +12,8 @@ _PAGE = 500
 
 
 class TimerAdmin:
-    """The part `admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
+    """Lists and cancels timer messages; the attribute `timers` of an Admin. Pages are the broker's JSON objects
+    (broker/timer/timer_admin.py)."""
 
     def __init__(self, context: AdminContext) -> None:
         self._api = context.api

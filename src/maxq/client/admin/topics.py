@@ -18,7 +18,7 @@ from maxq.protocol.body.topic_config import (
 
 
 class TopicAdmin:
-    """The part `admin.topics`. Addresses are host:port of brokers."""
+    """Manages topics and shows their queues; the attribute `topics` of an Admin. Addresses are host:port of brokers."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

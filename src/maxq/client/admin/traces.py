@@ -26,7 +26,7 @@ class TraceView:
 
 
 class TraceAdmin:
-    """The part `admin.traces`."""
+    """Reads message traces; the attribute `traces` of an Admin."""
 
     def __init__(self, messages: MessageAdmin) -> None:
         self._messages = messages

@@ -37,7 +37,7 @@ class TransactionHistory:
 
 
 class TransactionAdmin:
-    """The part `admin.transactions`."""
+    """Lists and resumes transactions; the attribute `transactions` of an Admin."""
 
     def __init__(self, context: AdminContext, messages: MessageAdmin) -> None:
         self._context = context

@@ -272,7 +272,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
         """Receive no more messages of a topic."""
 
 class AccessCalls(Part[AccessAdmin]):
-    """The part `admin.access`. `address` is host:port of a server."""
+    """Manages users and rules of access; the attribute `access` of an Admin. `address` is host:port of a server."""
     def create_user(self, address: str, user: UserInfo) -> None:
         """Make a user (3001)."""
     def update_user(self, address: str, user: UserInfo) -> None:
@@ -299,7 +299,7 @@ class AccessCalls(Part[AccessAdmin]):
         """Give subjects on the target the policies they have on the source; all if none is named. The subjects."""
 
 class BrokerCalls(Part[BrokerAdmin]):
-    """The part `admin.brokers`. Addresses are host:port."""
+    """Reads and changes settings and state of brokers; the attribute `brokers` of an Admin. Addresses are host:port."""
     def cluster_info(self) -> ClusterInfo:
         """Return all clusters and brokers (106)."""
     def of_cluster(self, cluster: str) -> list[BrokerData]:
@@ -362,8 +362,8 @@ class BrokerCalls(Part[BrokerAdmin]):
         """Stop a broker of a broker container (903)."""
 
 class ControllerCalls(Part[ControllerAdmin]):
-    """The part `admin.controllers`. Addresses are host:port of controllers; what only the leader answers is asked of
-    it."""
+    """Asks and configures controllers; the attribute `controllers` of an Admin. Addresses are host:port of controllers;
+    what only the leader answers is asked of it."""
     def metadata(self, address: str) -> dict[str, str]:
         """Group, leader and peers (1005): group, controllerLeaderId, controllerLeaderAddress, isLeader, peers."""
     def leader(self, address: str) -> str:
@@ -391,7 +391,7 @@ class ControllerCalls(Part[ControllerAdmin]):
         """
 
 class DeadLetterCalls(Part[DeadLetterAdmin]):
-    """The part `admin.dead_letters`."""
+    """Lists dead letters and sends them again; the attribute `dead_letters` of an Admin."""
     def groups(self) -> list[DeadLetterCount]:
         """Return every group that has a dead-letter topic, by name."""
     def scan(self, group: str, selection: DeadLetterSelection) -> Iterator[MessageExt]:
@@ -420,7 +420,8 @@ class DeadLetterCalls(Part[DeadLetterAdmin]):
         """
 
 class GroupCalls(Part[GroupAdmin]):
-    """The part `admin.groups`. Addresses are host:port of brokers."""
+    """Manages consumer groups and shows their members and progress; the attribute `groups` of an Admin. Addresses are
+    host:port of brokers."""
     def create(self, address: str, config: SubscriptionGroupConfig) -> None:
         """Create or change a consumer group on one broker (200)."""
     def create_in_cluster(self, cluster: str, config: SubscriptionGroupConfig) -> list[str]:
@@ -472,7 +473,8 @@ class GroupCalls(Part[GroupAdmin]):
         """Delete a group on all masters of a cluster, then its retry and dead-letter topics; returns the addresses."""
 
 class LiteTopicCalls(Part[LiteTopicAdmin]):
-    """The part `admin.lite_topics`. Addresses are host:port of brokers."""
+    """Shows lite topics and their subscribers; the attribute `lite_topics` of an Admin. Addresses are host:port of
+    brokers."""
     def broker_info(self, address: str) -> dict[str, Any]:
         """Counts of one broker, and its parent topics and groups (200074)."""
     def parent_topic(self, address: str, topic: str) -> dict[str, Any]:
@@ -487,7 +489,7 @@ class LiteTopicCalls(Part[LiteTopicAdmin]):
         """Look again for messages of a group's clients (200079)."""
 
 class MessageCalls(Part[MessageAdmin]):
-    """The part `admin.messages`. Bodies are decompressed.
+    """Finds messages and what became of them; the attribute `messages` of an Admin. Bodies are decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own."""
@@ -582,8 +584,8 @@ class MessageCalls(Part[MessageAdmin]):
         """Return what each group has done with a message, by group name."""
 
 class NameServerCalls(Part[NameServerAdmin]):
-    """The part `admin.name_servers`. Writes go to every name server, because they do not talk to each other, or to
-    those of `servers`."""
+    """Asks and configures name servers; the attribute `name_servers` of an Admin. Writes go to every name server,
+    because they do not talk to each other, or to those of `servers`."""
     def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
         """Set one value (100)."""
     def get_kv(self, namespace: str, key: str) -> str | None:
@@ -602,7 +604,7 @@ class NameServerCalls(Part[NameServerAdmin]):
         """Put a broker back into service for producers (327). Returns how many topics changed, by name server."""
 
 class OffsetCalls(Part[OffsetAdmin]):
-    """The part `admin.offsets`. All offsets are queue offsets."""
+    """Reads and sets consumer offsets; the attribute `offsets` of an Admin. All offsets are queue offsets."""
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return all readable queues of a topic, sorted."""
     def max(self, queue: MessageQueue) -> int:
@@ -649,7 +651,8 @@ class OffsetCalls(Part[OffsetAdmin]):
         """Ask the running members for their offsets (223): client id → queue → offset."""
 
 class OperationsCalls(Part[OperationsAdmin]):
-    """The part `admin.operations`. Answers are the broker's JSON objects."""
+    """Calls for the operation of a broker; the attribute `operations` of an Admin. Answers are the broker's JSON
+    objects."""
     def why_slow(self, address: str) -> dict[str, Any]:
         """Return the stages of recent sends, and refusals by cause (broker/stats/stage_times.py)."""
     def purge_topic(
@@ -665,7 +668,8 @@ class OperationsCalls(Part[OperationsAdmin]):
         """Hide messages of a topic on one master, or say what would be hidden (PURGE_TOPIC, a request of MaxQ)."""
 
 class StaticTopicCalls(Part[StaticTopicAdmin]):
-    """The part `admin.static_topics`. Brokers are given by name; their masters must be online."""
+    """Creates and moves static topics; the attribute `static_topics` of an Admin. Brokers are given by name; their
+    masters must be online."""
     def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
         """Make a static topic with so many global queues, or give one more of them.
 
@@ -687,7 +691,8 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
         """
 
 class TimerCalls(Part[TimerAdmin]):
-    """The part `admin.timers`. Pages are the broker's JSON objects (broker/timer/timer_admin.py)."""
+    """Lists and cancels timer messages; the attribute `timers` of an Admin. Pages are the broker's JSON objects
+    (broker/timer/timer_admin.py)."""
     def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> Iterator[dict[str, Any]]:
@@ -698,7 +703,7 @@ class TimerCalls(Part[TimerAdmin]):
         """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
 
 class TopicCalls(Part[TopicAdmin]):
-    """The part `admin.topics`. Addresses are host:port of brokers."""
+    """Manages topics and shows their queues; the attribute `topics` of an Admin. Addresses are host:port of brokers."""
     def create(self, address: str, config: TopicConfig) -> None:
         """Create or change a topic on one broker (17). Attributes are given as `+key=value` or `-key` names.
 
@@ -748,7 +753,7 @@ class TopicCalls(Part[TopicAdmin]):
         """Return the topics of which a consumer group has offsets (343), sorted."""
 
 class TraceCalls(Part[TraceAdmin]):
-    """The part `admin.traces`."""
+    """Reads message traces; the attribute `traces` of an Admin."""
     def of_message(
         self,
         msg_id: str,
@@ -771,7 +776,7 @@ class TraceCalls(Part[TraceAdmin]):
         """
 
 class TransactionCalls(Part[TransactionAdmin]):
-    """The part `admin.transactions`."""
+    """Lists and resumes transactions; the attribute `transactions` of an Admin."""
     def open(self, address: str, *, limit: int = 1000) -> list[MessageExt]:
         """Return the open transactions of one broker, the oldest first, by the half messages that count.
 

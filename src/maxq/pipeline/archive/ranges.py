@@ -52,7 +52,7 @@ def intersect(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
 
 
 def size(ranges: Iterable[Range]) -> int:
-    """Return how many offsets disjoint ranges have."""
+    """Return the number of offsets in ranges that do not overlap."""
     return sum(last - first + 1 for first, last in ranges)
 
 

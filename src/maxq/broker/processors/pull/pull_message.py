@@ -312,7 +312,8 @@ class PullMessageProcessor:
         return request.reply(ResponseCode.PULL_NOT_FOUND, remark, ext)
 
     async def drain(self) -> None:
-        """See DeferredReplies."""
+        """Wait for the pulls whose messages are being read from the disk; those that wait for a quota are not
+        answered."""
         await self._later.drain()
 
 
