@@ -66,7 +66,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the names for users, without what this module imports for itself."""
+    """Return the public names, without the imports of this module."""
     return sorted(__all__)
 
 

@@ -51,7 +51,7 @@ class ConfigError(MaxQError):
 
 
 class ConfigUpdateRefusedError(ConfigError):
-    """A live update that was not made; `refused` are the names of the settings that stood in the way."""
+    """A live update that was refused; `refused` has the names of the settings that prevented it."""
 
     response_code = 16  # NO_PERMISSION, what RocketMQ answers for its black list
 
@@ -61,7 +61,7 @@ class ConfigUpdateRefusedError(ConfigError):
 
 
 class StoreError(MaxQError):
-    """The store cannot do what was asked."""
+    """The store cannot carry out a call."""
 
 
 class StoreRefusedError(StoreError):
@@ -69,7 +69,7 @@ class StoreRefusedError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """A running store cannot go on, for what the disk did not take may be lost; the message says what to do."""
+    """A running store cannot continue, because data that the disk refused may be lost; the message says what to do."""
 
 
 class ReplicationGapError(StoreError):
@@ -107,7 +107,7 @@ class LedgerMismatchError(StoreError):
 
 
 class LogRangeNotServedError(StoreError):
-    """A master did not send a range of its log, or sent something else; the message says which."""
+    """A master did not send a requested range of its log, or sent other bytes; the message names the range."""
 
 
 class MessageIllegalError(StoreError):
@@ -122,7 +122,7 @@ class MessageIllegalError(StoreError):
 
 
 class BrokerEndedError(MaxQError):
-    """A broker was told to end while it started; what it had opened is closed."""
+    """A broker was told to end while it started; everything it had opened is closed."""
 
 
 class ProtocolError(MaxQError):
@@ -130,11 +130,11 @@ class ProtocolError(MaxQError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This program asked for something that the protocol cannot carry."""
+    """This program used a value that the protocol cannot carry."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that is not the protocol; the connection cannot go on."""
+    """The peer sent bytes that violate the protocol; the connection must be closed."""
 
 
 class MissingFieldError(RemoteProtocolError):
@@ -156,7 +156,7 @@ class RemotingError(MaxQError):
 
 
 class RemotingConnectError(RemotingError):
-    """No connection could be made. `is_refused`: the machine answers, and nobody listens at that port."""
+    """A connection could not be made. `is_refused` means that the host answers and the port is closed."""
 
     refresh_route = True
 
@@ -228,7 +228,7 @@ class ClientError(MaxQError):
 
 
 class RequestRefusedError(MaxQError):
-    """A server will not do what a request asks; the message is the remark of the answer."""
+    """A server refuses a request; the message is the remark of the answer."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -254,7 +254,7 @@ class FilterEvaluationError(MaxQError):
 
 
 class PipelineError(MaxQError):
-    """The pipeline on Spark cannot do what was asked; the message names the option or file, and what would do."""
+    """The pipeline on Spark cannot carry out a call; the message names the option or file, and the remedy."""
 
 
 class DataLossError(PipelineError):

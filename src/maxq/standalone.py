@@ -209,7 +209,7 @@ class StandaloneServer:
             ) from error
 
     async def shutdown(self) -> None:
-        """End both, the broker first; what it acknowledged is on disk on return."""
+        """End both, the broker first; on return everything that it acknowledged is on disk."""
         if self._broker is not None:
             await self._broker.shutdown()
             self._broker = None

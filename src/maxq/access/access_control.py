@@ -105,7 +105,7 @@ class AccessControl:
         return PolicyJudge(rules, self.tables)
 
     def stand_before(self, server: RemotingEndpoint) -> None:
-        """Let the guard, if there is one, judge the requests of `server` and note what becomes of them."""
+        """Check the requests of `server` with the guard, if there is one, and audit their outcomes."""
         if self.guard is not None:
             server.guard = self.guard
             server.on_outcome = self.guard.outcome
@@ -223,7 +223,7 @@ def _first_user(text: str) -> User | None:
 
 
 def _object(text: str, name: str) -> dict[str, Any]:
-    """Parse a JSON object; errors show nothing of the text, because secrets stand in it."""
+    """Parse a JSON object; errors do not quote the text, because it contains secrets."""
     try:
         value = json_dialect.loads(text)
     except RemoteProtocolError:

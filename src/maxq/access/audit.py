@@ -67,7 +67,7 @@ class Audit:
         )  # fmt: skip
 
     def note_outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Say what became of a request that was allowed and worked off, if it is one that changes something.
+        """Log the outcome of a request that was allowed and processed, if it is one that changes data.
 
         Args:
             response: its answer; None if it has none.

@@ -110,8 +110,8 @@ class AuthAdmin:
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, _ONLY_SUPER.format("update"))
 
     def _binds(self, request: RemotingCommand) -> bool:
-        """Return whether rules bind the sender. Where requests are not signed, nobody is known and everybody may do
-        everything."""
+        """Return whether access rules apply to the sender. They do not where requests are unsigned: every sender is
+        unknown there and may do everything."""
         return self._is_super is not None and not self._is_super(request)
 
     def _may_read_passwords(self, request: RemotingCommand) -> bool:

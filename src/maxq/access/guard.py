@@ -57,8 +57,8 @@ class Guard:
             self.audit.note_outcome(connection, command, response)
 
     def also(self, connection: Connection, command: RemotingCommand, sent_to: str) -> RemotingCommand | None:
-        """Return the refusal of a request that turned out to concern a record which was sent to this topic; None if the
-        client may go on. For processors."""
+        """Return the refusal of an accepted request that turned out to concern a record of this topic; None if the
+        client may continue. Called by processors."""
         session = self.session(connection)
         refused = self._judge.judge_also(command, session, need_of_record(command.code, sent_to))
         return None if refused is None else self._refuse(connection, command, refused, session)
@@ -66,8 +66,8 @@ class Guard:
     def implied(
         self, connection: Connection, command: RemotingCommand, does: RemotingCommand
     ) -> RemotingCommand | None:
-        """Return the refusal of a request that turned out to do what the request `does` would do; None if its sender
-        may make that one, too. For processors."""
+        """Return the refusal of an accepted request that turned out to have the effect of the request `does`; None if
+        its sender may make that request, too. Called by processors."""
         session = self.session(connection)
         asked = RemotingCommand(does.code, {**does.ext, ACCESS_KEY: command.ext.get(ACCESS_KEY, "")}, does.body)
         refused = self._judge.judge_again(asked, session, self.rules)
@@ -79,8 +79,8 @@ class Guard:
         return self._judge.rules
 
     def again(self, connection: Connection, command: RemotingCommand, since: object) -> RemotingCommand | None:
-        """Return the refusal of a request that was let through when the rules were `since`, and then waited; None if it
-        may go on."""
+        """Return the refusal of a request that was accepted when the rules had version `since`, and then waited; None
+        if it may continue."""
         if since is self.rules:
             return None
         session = self.session(connection)
@@ -123,7 +123,7 @@ class Guard:
         )
 
     def session(self, connection: Connection) -> Session:
-        """Returns what this connection may do by the present rules."""
+        """Return the session of this connection: what it may do by the present rules."""
         rules = self._judge.rules
         session = cast(Session | None, connection.attributes.get(_SESSION))
         if session is None or session.rules is not rules:

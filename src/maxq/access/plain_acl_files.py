@@ -67,8 +67,8 @@ class PlainAclFiles:
         raise ConfigError(f"{self._main} or a file in {self._folder} changed each time that it was read; try again")
 
     def _take(self, seen: _Seen) -> bool:
-        """Read the files that `seen` shows; they count from now on. False, and nothing is changed: somebody wrote one
-        of them meanwhile, and may have half of it written. Blocks; ConfigError as of `load`."""
+        """Load the files that `seen` describes and make them the rules in force. Returns False, without a change, if
+        one of them was written meanwhile and may be incomplete. Blocks; raises ConfigError as `load` does."""
         if not seen:
             raise ConfigError(
                 f"aclEnable is true, and neither {self._main} nor a file in {self._folder} is there: nobody could ask "
@@ -200,7 +200,7 @@ class PlainAclFiles:
             await TABLES.run(self._rewrite, path, change, stable)
 
     async def _until_stable(self) -> _Seen:
-        """Returns what is seen of the files when nobody writes them: they are those that count, or two looks have seen
+        """Return the state of the files once nobody writes them: it equals the loaded state, or two reads have found
         the same.
 
         Raises:
@@ -216,7 +216,8 @@ class PlainAclFiles:
         raise ConfigError(f"{self._main} or a file in {self._folder} is being written all the time; try again later")
 
     def _rewrite(self, path: PurePath, change: _Change, stable: _Seen) -> None:
-        """Rewrite the file as it is on the disk, not as it was read once: somebody may be editing it."""
+        """Rewrite the file from its present content on the disk, not from what was loaded: a person may be editing
+        it."""
         tree = parse_yaml(self._disk.read(path), str(path)) if self._disk.exists(path) else {}
         read_plain_acl([(str(path), tree)])  # somebody's edit that is no such file is not built upon
         if self._fingerprint() != stable:

@@ -102,7 +102,7 @@ class Session:
             _remember(self.repeated, _name(code, names[0], names[1:]), key)
 
     def remember_read(self, access_key: str, topic: str) -> None:
-        """Remember that whoever signs with this key may read messages of `topic`."""
+        """Remember that requests signed with this key may read messages of `topic`."""
         if "\0" in access_key or "\0" in topic:
             return
         if len(self.read) >= _MOST_REMEMBERED:
@@ -114,7 +114,7 @@ class Session:
         return b"%b\0%b" % (signed.access_key, topic) in self.read
 
     def admits(self, code: int, signed: Signed, *fields: bytes) -> bool:
-        """Return whether such a request was let through before, and this one, which has no body, is signed by the same
+        """Return whether such a request was allowed before, and this one, which has no body, is signed by the same
         user.
 
         Args:
@@ -150,8 +150,8 @@ class Judge(Protocol):
         ...
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
-        """Judge again a request that was let through when the rules were `since`. Its signature was right then, and
-        still is if the secret is the same. Returns None if it may go on."""
+        """Judge a request again that was allowed when the rules had version `since`. Its signature was valid then, and
+        still is if the secret is the same. Returns None if it may continue."""
         ...
 
     def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
@@ -160,7 +160,7 @@ class Judge(Protocol):
         ...
 
     def judge_also(self, command: RemotingCommand, session: Session, need: Need) -> Refused | None:
-        """Judge what a request that was let through turned out to concern. Returns None if it may go on."""
+        """Judge the further resource that an allowed request turned out to concern. Returns None if it may continue."""
         ...
 
     def is_super(self, command: RemotingCommand) -> bool:

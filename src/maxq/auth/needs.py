@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How to tell from a request what it needs, in words for the manual and as a function."""
+    """How to derive what a request needs, as words for the manual and as a function."""
 
     words: str
     needs: Callable[[_Asked], list[Need]]
@@ -78,8 +78,8 @@ class Row(NamedTuple):
 def needs_of(
     code: int, ext: Mapping[str, str], body: bytes, *, cluster_name: str = "", strict: bool = True
 ) -> list[Need] | None:
-    """Return all needs of a request, each of which must be met. None: the table does not know the code, so the request
-    is refused.
+    """Return all needs of a request, each of which must be met. None means that the table has no such code, so the
+    request is refused.
 
     Args:
         ext: header fields.
@@ -151,9 +151,8 @@ def _topic_and_group(actions: tuple[Action, ...]) -> Rule:
 
 
 def _popped(asked: _Asked) -> list[Need]:
-    """Require the topic that was popped and the group that popped it; a retry topic of that group for a topic, in
-    either spelling, stands for both. The older spelling may name another group's retry topic, which the processors
-    check."""
+    """Require the popped topic and the popping group; a retry topic of that group for a topic, in either spelling,
+    stands for both. The older spelling may name another group's retry topic, which the processors check."""
     name, of = asked.ext.get("topic", ""), asked.ext.get("consumerGroup", "")
     own = f"{RETRY_PREFIX}{of}"
     if of and name.startswith((f"{own}+", f"{own}_")):

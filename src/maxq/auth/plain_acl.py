@@ -141,7 +141,7 @@ def read_account(tree: Any) -> PlainAccount:
 
 
 def check_permissions(lines: Iterable[str]) -> None:
-    """Hold `name=PERM` lines that somebody wants to store against what a file may say.
+    """Check that `name=PERM` lines of a request are valid in a file of ACL 1.0.
 
     Raises:
         ConfigError: names the line.

@@ -115,8 +115,8 @@ class PlainJudge:
 
 
 def _is_signed(command: RemotingCommand, key: SigningKey) -> bool:
-    """Return whether the signature is right. Brokers with ACL 1.0 leave the flag of queries out of what is signed,
-    whatever the client's version; newer clients sign it."""
+    """Return whether the signature is right. Brokers with ACL 1.0 exclude one flag of queries from the signed content,
+    for clients of every version; newer clients sign it."""
     signature = command.ext.get(SIGNATURE, "").encode("utf-8", "replace")
     versions = (MQVersion.V4_9_3, MQVersion.V5_0_0) if UNIQUE_KEY_QUERY in command.ext else (MQVersion.V5_0_0,)
     body = command.body_bytes

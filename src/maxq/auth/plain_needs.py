@@ -107,7 +107,7 @@ def plain_needs_of(
 
 
 def is_for_administrators(need: Need) -> bool:
-    """Return whether the request changes something and is no part of consuming (as committing an offset is)."""
+    """Return whether the request changes data and is not part of consuming, as committing an offset is."""
     return Action.SUB not in need.actions and bool(_CHANGES.intersection(need.actions))
 
 

@@ -160,7 +160,7 @@ def is_in_range(address: str, wanted: str) -> bool:
 
 
 def is_address_or_network(text: str) -> bool:
-    """Returns whether the text may stand in `sourceIps`."""
+    """Return whether the text is valid in `sourceIps`."""
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -169,7 +169,7 @@ def is_address_or_network(text: str) -> bool:
 
 
 def problem_with(policies: Sequence[Policy]) -> str | None:
-    """Return what is wrong with policies that somebody wants to store, in Java's words; None if nothing is."""
+    """Return the fault of policies that a request wants to store, in Java's words; None if they are valid."""
     if not policies:
         return "The policies is empty."
     for policy in policies:

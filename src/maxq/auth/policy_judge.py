@@ -42,8 +42,8 @@ class PolicyRules:
 
 
 class PolicyJudge:
-    """Judges requests by the policies of ACL 2.0. One per server. Authentication is always on: an access key that
-    nobody checks is no identity."""
+    """Judges requests by the policies of ACL 2.0. One per server. Authentication is always on, because an unchecked
+    access key identifies nobody."""
 
     def __init__(self, rules: PolicyRules, tables: AccessTables) -> None:
         self._rules = rules

@@ -43,7 +43,7 @@ _TYPES: Final = {name.lower(): kind for kind, name in _NAMES.items()}
 
 
 class Resource(NamedTuple):
-    """A thing that is asked for (always literal), or a pattern that a policy gives."""
+    """A requested resource, which is always literal, or the pattern of a policy."""
 
     type: ResourceType
     name: str  # empty for ANY patterns
@@ -87,7 +87,7 @@ class Resource(NamedTuple):
 
 
 def topic(name: str) -> Resource:
-    """Make the resource of a topic, whatever its name."""
+    """Make the resource of a topic, of any name."""
     return Resource(ResourceType.TOPIC, name)
 
 

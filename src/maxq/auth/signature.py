@@ -45,8 +45,8 @@ def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -
 
 
 def unsigned(ext: Mapping[str, str]) -> dict[str, str]:
-    """Return header fields without those of the signature. A signature covers values, and neither the names of their
-    fields nor the request code: whoever has it can make other requests of it."""
+    """Return header fields without those of the signature. A signature covers values, but neither the names of the
+    fields nor the request code: the holder of one can use it for other requests."""
     return {name: value for name, value in ext.items() if name not in (ACCESS_KEY, SECURITY_TOKEN, SIGNATURE)}
 
 

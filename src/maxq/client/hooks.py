@@ -72,7 +72,8 @@ class SendMessageHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """Called before a send, which it may refuse: the sender gets what it raises, and no other broker is tried."""
+    """Called before a send, which it may refuse by raising: the sender gets the exception, and no other broker is
+    tried."""
 
     def check_forbidden(self, context: SendMessageContext) -> None: ...
 
@@ -235,7 +236,7 @@ class FilterMessageContext:
 
 
 class FilterMessageHook(Protocol):
-    """Called with the messages of each pull before anybody else sees them."""
+    """Called with the messages of each pull before the consumer gets them."""
 
     def filter_message(self, context: FilterMessageContext) -> None: ...
 

@@ -43,7 +43,7 @@ class MessageFeed:
     # --- the thread ---
 
     def put(self, message: Message) -> bool:
-        """Give one message. Waits while too many wait to be taken. False: nobody takes any more."""
+        """Add one message. Waits while the feed is full. Returns False if the reader has ended."""
         self._messages.append((next(self._numbers), message))
         if self._waiting:
             self._wake_soon()
@@ -94,7 +94,7 @@ class MessageFeed:
         return taken
 
     def give_up(self) -> None:
-        """Have `put` return, for nobody takes any more. Any thread may call this."""
+        """End the feed and wake `put`, because the reader has ended. Any thread may call this."""
         self._is_closed = True
         self._has_room.set()
 

@@ -60,8 +60,8 @@ def check_consumer_group(group: str) -> None:
 
 def check_types(message: Message) -> None:
     """Check the types of the fields of a message that is about to be sent, except its properties, which
-    `encode_properties` checks. A body that is not `bytes` but holds bytes (bytearray, memoryview) is replaced by a
-    copy, which nobody changes while it is on its way.
+    `encode_properties` checks. A bytes-like body (bytearray, memoryview) is replaced by a copy, so that later
+    changes do not matter.
 
     Raises:
         MessageRefusedError: a field is of another type; names field, type and remedy.

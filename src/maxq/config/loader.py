@@ -79,7 +79,7 @@ def _rows_by_name(config: type) -> dict[str, list[Setting]]:
 
 
 def _ignored(rows: Sequence[tuple[Setting, Value]], source: str) -> str:
-    """Return the sentence about a setting without effect that was given something other than the default."""
+    """Return the sentence about a setting without effect that was given another value than its default."""
     if any(row.acted for row, _ in rows):
         return ""
     row, value = rows[0]

@@ -63,7 +63,7 @@ class Settings:
         return texts(self.configs(), secrets=secrets)
 
     def on_change(self, listener: Callable[[list[Change]], None]) -> None:
-        """Call `listener` with the changes after each live update that moved something."""
+        """Call `listener` with the changed settings after each live update that changed any."""
         self._listeners.append(listener)
 
     def update(self, mapping: Mapping[str, str], *, source: str = "live update") -> list[Change]:

@@ -122,7 +122,7 @@ class Comparison(Node):
 
 @cython.cclass
 class OperandTextTest(Node):
-    """CONTAINS, STARTSWITH or ENDSWITH on something that is no property."""
+    """CONTAINS, STARTSWITH or ENDSWITH on an operand that is not a property."""
 
     _operand = cython.declare(Operand)
     _kind = cython.declare(cython.int)

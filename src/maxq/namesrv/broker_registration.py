@@ -54,7 +54,8 @@ class MinBrokerIdChange(NamedTuple):
 
 
 class RegisterBrokerResult(NamedTuple):
-    """What a slave is told of its master, and which other brokers must hear of the registration."""
+    """The answer to a slave's registration about its master, and the brokers that must be notified of the
+    registration."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

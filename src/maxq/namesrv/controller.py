@@ -159,7 +159,7 @@ def _access_control(settings: NamesrvSettings, disk: Disk, clock: Clock) -> Acce
 
 
 class _BrokerHousekeeping:
-    """Forgets a broker whose connection ends at once, whatever ended it."""
+    """Forgets a broker as soon as its connection ends, for any reason."""
 
     def __init__(self, routes: RouteInfoManager, notify: Callable[[Iterable[MinBrokerIdChange]], None]) -> None:
         self._routes = routes

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class MinBrokerIdNotifier:
-    """Sends what RouteInfoManager wants to be told; a broker that cannot be reached is left out."""
+    """Sends the notices that RouteInfoManager returns; a broker that cannot be reached is skipped."""
 
     def __init__(self, client: RemotingClient) -> None:
         self._client = client

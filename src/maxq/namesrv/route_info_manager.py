@@ -230,8 +230,8 @@ class RouteInfoManager:
     def _take_topics(
         self, new: RegistrationRequest, group: BrokerData, live: BrokerLiveInfo, *, changed: bool
     ) -> Generator[None, None, bool]:
-        """Enter the topics, unless the broker is forgotten or registers anew meanwhile. Returns whether nobody else
-        changed the tables."""
+        """Add the topics, unless the broker is removed or registers anew meanwhile. Returns whether the tables had no
+        other changes."""
         key, is_alone = BrokerAddrInfo(new.cluster_name, new.broker_addr), True
         read_only = new.broker_id != MASTER_ID and group.enable_acting_master
         for _ in _in_steps(self._entries(new, changed=changed, read_only=read_only)):
@@ -369,7 +369,8 @@ class RouteInfoManager:
     def _removals(
         self, name: str, topics: Iterable[str], mappings: Iterable[tuple[str, TopicQueueMappingInfo]]
     ) -> Iterator[None]:
-        """Remove what a broker name had, one topic between two yields, but for what it announces anew meanwhile."""
+        """Remove the topics of a broker name, yielding to the loop after each, except topics that it registers anew
+        meanwhile."""
         for topic in topics:
             yield
             if topic not in self._announced.get(name, ()):
@@ -547,15 +548,15 @@ def _copy(group: BrokerData) -> BrokerData:
 
 
 def _show_acting_master(broker: BrokerData) -> None:
-    """Let the smallest id of a group that lost its master stand in as id 0."""
+    """Show the broker with the smallest id as id 0 in a group that lost its master."""
     if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:
         smallest = min(broker.broker_addrs)
         broker.broker_addrs[MASTER_ID] = broker.broker_addrs.pop(smallest)
 
 
 def _min_broker_id_change(addrs: dict[int, str], *, offline: str | None, ha: str | None) -> MinBrokerIdChange:
-    """Make the notice about a broker group. After a loss all that are left hear of it; after a gain, all but the new
-    one."""
+    """Make the notice about a change in a broker group. After a loss all remaining brokers get it; after a gain, all
+    but the new one."""
     smallest = min(addrs)
     everyone = offline is not None or len(addrs) == 1
     targets = tuple(addr for i, addr in addrs.items() if everyone or i != smallest)

@@ -31,7 +31,8 @@ def register(
     store: str | Sequence[str] = (),
     options: Mapping[str, str] | None = None,
 ) -> Views | None:
-    """Register the formats `rocketmq`, `rocketmq-store` and `rocketmq-cluster`, and set what they need.
+    """Register the formats `rocketmq`, `rocketmq-store` and `rocketmq-cluster`, and set the session options that they
+    need.
 
     Args:
         namesrv: name servers, host:port separated by ';': every topic becomes a view, and so do `topics`, `offsets` and

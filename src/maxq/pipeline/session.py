@@ -116,7 +116,7 @@ def _settings(app_name: str, master: str | None, driver_memory: str, java_option
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Give a session what the formats need, whoever made it; returns it."""
+    """Set the options that the formats need in any session, and return it."""
     for name, value in NEEDED.items():
         spark.conf.set(name, value)
     if not is_remote():  # Spark Connect: the session is in another process
@@ -127,8 +127,8 @@ def prepare(spark: SparkSession) -> SparkSession:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Let a local session's workers run this Python, unless it was told another. Spark takes the first `python3` on
-    PATH, which is this one only where its environment is activated."""
+    """Make a local session's workers run this Python, unless another one is configured. Spark takes the first `python3`
+    on PATH, which is this one only in an activated environment."""
     context = spark.sparkContext
     is_told = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
     if _is_local(context.master) and not is_told:
@@ -137,8 +137,9 @@ def _use_this_python(spark: SparkSession) -> None:
 
 
 def _write_from_any_thread() -> None:
-    """Let `df.write.save` make its session the active one of its thread, as `createDataFrame` does: Spark looks for
-    formats written in Python there alone, and a thread that was not the first has none (DATA_SOURCE_NOT_FOUND)."""
+    """Make `df.write.save` set its session as the active one of its thread, as `createDataFrame` does: Spark looks up
+    formats written in Python only in the active session, which threads other than the first lack
+    (DATA_SOURCE_NOT_FOUND)."""
     save = DataFrameWriter.save
     if hasattr(save, "__wrapped__"):
         return
@@ -154,7 +155,7 @@ def _write_from_any_thread() -> None:
 
 
 def _add_rule(spark: SparkSession) -> None:
-    """Let the session's queries read only the columns that they use, and what their conditions leave.
+    """Make the session's queries read only the columns that they use and the rows that their conditions select.
 
     The rule is spark/NarrowReads.java. Sessions without it read all columns of all rows; results are the same.
     """

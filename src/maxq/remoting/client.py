@@ -78,7 +78,7 @@ class RemotingClient(RemotingEndpoint):
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Send a request to `host:port` and wait for the response, whatever its code.
+        """Send a request to `host:port` and wait for the response, with any code.
 
         Raises:
             RemotingConnectError: no connection within the time (or connectTimeoutMillis).

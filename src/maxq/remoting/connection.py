@@ -128,7 +128,7 @@ class Endpoint(Protocol):
         ...
 
     def plain_allowed(self) -> bool:
-        """Tell whether a connection may go on without TLS."""
+        """Return whether a connection may continue without TLS."""
         ...
 
     def trusts_balancer(self, address: str) -> bool:
@@ -330,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def request(self, command: RemotingCommand, on_reply: Callable[[RemotingCommand | None], None]) -> int:
         """Send a request without a task and a timer of its own. `on_reply` is called with the response, or with None
-        when the connection breaks; whoever asks watches the time, and calls `forget`.
+        when the connection breaks; the caller checks the time-out and calls `forget`.
 
         Returns:
             The request's opaque.
@@ -509,7 +509,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def leave_batched_reads(self) -> None:
-        """Let the transport read this connection again."""
+        """Make the transport read this connection again."""
         if self._socket >= 0:
             self._drop_socket()
             if self._transport is not None and not self._transport.is_closing():

@@ -59,8 +59,8 @@ class RequestAuthority(Protocol):
 
 
 class ConnectionListener(Protocol):
-    """Hears what happens to connections. A connection that falls silent is closed after `on_idle`; `on_close` comes
-    last, whatever the reason."""
+    """Called on events of connections. A connection that falls silent is closed after `on_idle`; `on_close` comes last,
+    for every reason."""
 
     def on_connect(self, connection: Connection) -> None: ...
 
@@ -88,7 +88,7 @@ class RemotingEndpoint:
         request_limit: int,
     ) -> None:
         """See connection.Endpoint for the limits; all are in bytes except `request_limit`. `unfinished_limit` bounds
-        what all connections keep of unfinished frames; one frame is always taken."""
+        the memory for unfinished frames of all connections; one frame is always accepted."""
         self._clock = clock
         self._one_closed = asyncio.Event()
         self.turn_seconds = _TURN_SECONDS

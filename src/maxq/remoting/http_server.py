@@ -116,7 +116,7 @@ class HttpServer:
                 self._answered.pop(writer, None)
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request. True: the connection goes on."""
+        """Answer one request. Returns True if the connection stays open."""
         request = read_head(head)
         if request is None:
             await self._send(Page("this is an HTTP/1.1 server\n", 400), writer, _HttpOptions(False, False, True))
@@ -263,7 +263,7 @@ async def slices(pieces: Iterator[str | PackedText], clock: Clock) -> AsyncItera
 
 
 async def _give_way(clock: Clock) -> None:
-    """Let the loop turn; if others have work to do, longer than a turn."""
+    """Yield to the event loop; for longer than one turn if other tasks are busy."""
     began_ns = clock.monotonic_ns()
     await asyncio.sleep(0)
     if clock.monotonic_ns() - began_ns >= _BUSY_NS:

@@ -106,7 +106,7 @@ def receive(
 
 
 def untaken(table: cython.longlong[::1], count: cython.Py_ssize_t):
-    """Return the arrivals of which something was not taken."""
+    """Return the arrivals that were not read to their end."""
     found: list = []
     number: cython.Py_ssize_t
     for number in range(count):

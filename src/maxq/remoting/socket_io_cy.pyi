@@ -38,7 +38,7 @@ def receive(
     """
 
 def untaken(table: array[int], count: int) -> list[int]:
-    """Return the arrivals of which something was not taken."""
+    """Return the arrivals that were not read to their end."""
 
 def send(answers: bytearray, table: array[int], connections: Sequence[Receiving]) -> None:
     """Send each connection its A_ROWS answers, which follow each other in `answers`; what a socket does not take at

@@ -21,8 +21,8 @@ def unacknowledged(descriptor: int) -> int:
 
 
 def reset(transport: asyncio.WriteTransport) -> None:
-    """End a connection at once. A transport's own `abort` drops what it holds itself; what the system has taken to
-    send, megabytes perhaps, would be kept for as long as a peer that does not read keeps its end open."""
+    """End a connection at once. A transport's own `abort` drops only its own buffer; data that the system has accepted,
+    perhaps megabytes, would be kept for as long as a peer that does not read keeps its end open."""
     own = transport.get_extra_info("socket")
     if own is not None and (transport.get_write_buffer_size() or unacknowledged(own.fileno())):
         with contextlib.suppress(OSError):  # it is closed already

@@ -46,7 +46,7 @@ class TlsChannel:
         return count
 
     def encrypt(self, buffers: Sequence[bytes | memoryview]) -> bytes:
-        """Return the ciphertext of these buffers, and whatever else waits to be sent."""
+        """Return the ciphertext of these buffers, and all other output that waits to be sent."""
         for buffer in buffers:
             if len(buffer):
                 self._object.write(buffer)

@@ -47,7 +47,7 @@ class Threads:
         return await ended(self.start(work, *args))
 
     def end(self) -> None:
-        """Let the threads end when their work is done. Does not wait. Later work gets new threads."""
+        """End the threads after their present work. Does not wait. Later work gets new threads."""
         with self._choosing:
             executor, self._executor = self._executor, None
         if executor is not None:

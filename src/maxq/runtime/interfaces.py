@@ -113,7 +113,7 @@ class MappedRegion(ABC):
         return False
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of [start, end) that may hold something: holes of a sparse file are left out."""
+        """Return the parts of [start, end) that may hold data: holes of a sparse file are left out."""
         return [(start, end)]
 
     def load(self, start: int, end: int) -> None:
@@ -125,13 +125,13 @@ class MappedRegion(ABC):
         """
 
     def is_resident(self, start: int, end: int) -> bool:
-        """Return True if all of [start, end) is in memory; False, too, if nobody can tell."""
+        """Return True if all of [start, end) is in memory; False also if that is unknown."""
         return False
 
     def touch_by_page(self) -> None:
-        """Let the first touch of a page bring that page alone, for a writer of small parts of an empty file: a hint. By
-        itself the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device reads
-        8 MiB ahead."""
+        """Make the first access to a page load that page alone, for a writer of small parts of an empty file: a hint.
+        By default the kernel reads ahead, and zeroes as much of a fresh file: 16 MiB in one fault where the device
+        reads 8 MiB ahead."""
 
     def flush_at_once(self) -> bool:
         """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was

@@ -19,7 +19,7 @@ _REMEMBERED: Final = 1_000
 
 
 class PassedOver:
-    """Counts, for one service, things that were skipped because work on them failed.
+    """Counts, for one service, the items that were skipped because their processing raised an error.
 
     Attributes:
         count: failures since the start.
@@ -32,12 +32,12 @@ class PassedOver:
         self.reasons: dict[str, str] = {}
 
     def __call__(self, thing: str, *place: object) -> "_Attempt":
-        """Return a context for the work on one thing, which is named `thing % place`. It ends any Exception but
-        StoreFailedError, which must stop the broker. `attempt.failed` tells whether it did."""
+        """Return a context for the processing of one item, whose name is `thing % place`. It suppresses any Exception
+        but StoreFailedError, which must stop the broker. `attempt.failed` tells whether there was one."""
         return _Attempt(self, thing, place)
 
     def note(self, thing: str, error: Exception) -> None:
-        """Note a failure. The same failure of the same thing is logged once."""
+        """Note a failure. The same failure of the same item is logged once."""
         self.count += 1
         reason = str(error) if isinstance(error, (MaxQError, OSError)) else f"{type(error).__name__}: {error}"
         if self.reasons.pop(thing, None) != reason:
@@ -49,7 +49,7 @@ class PassedOver:
 
 
 class _Attempt:
-    """The context of one attempt: if it fails, PassedOver names and counts the thing that it concerned."""
+    """The context of one attempt: if it fails, PassedOver names and counts its item."""
 
     __slots__ = ("_owner", "_place", "_thing", "failed")
 

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Cause(StrEnum):
-    """Why something is refused. The first four words are RocketMQ's."""
+    """Why a request is refused. The first four words are RocketMQ's."""
 
     TIMEOUT_CLEAN_QUEUE = "TIMEOUT_CLEAN_QUEUE"  # waited too long behind other requests
     PCBUSY_CLEAN_QUEUE = "PCBUSY_CLEAN_QUEUE"  # an append took too long
@@ -89,7 +89,7 @@ class Refusals:
             self.oneway_dropped += 1
 
     def heard(self, remark: str | None, *, oneway: bool) -> None:
-        """Count a request that was answered with something else than success, if it is a refusal."""
+        """Count a request whose answer was no success, if it is a refusal."""
         cause = None if not remark else cause_of(remark)
         if remark and cause is not None:
             self.count(cause, remark, oneway=oneway)

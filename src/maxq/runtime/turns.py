@@ -25,7 +25,7 @@ class Turns:
         self._ends = self._time() + TURN_SECONDS
 
     async def rest(self) -> None:
-        """Let the loop do what waits, if this turn has lasted TURN_SECONDS; otherwise return at once."""
+        """Yield to the event loop if this turn has lasted TURN_SECONDS; otherwise return at once."""
         if self._time() >= self._ends:
             await asyncio.sleep(0)
             self._ends = self._time() + TURN_SECONDS

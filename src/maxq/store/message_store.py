@@ -160,7 +160,8 @@ class MessageStore:
         self._parts.services.on_failed = callback
 
     async def shutdown(self) -> None:
-        """End the services, make everything durable, remove the abort file (kept if something could not be written)."""
+        """Stop the services, make everything durable and remove the abort file. The abort file stays if a write
+        failed."""
         await self._life.shutdown()
 
     def close(self) -> None:

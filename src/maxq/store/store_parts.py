@@ -47,7 +47,8 @@ _PREPARE_STEP = 16 << 10
 
 
 class StoreServices:
-    """Runs the loops of a store's parts as tasks. A loop that fails is reported to whoever can stop the process.
+    """Runs the background loops of a store's parts. A loop that fails is reported to the supervisor, which can stop the
+    process.
 
     Attributes:
         tasks: those that run.
@@ -169,7 +170,8 @@ class StoreParts:
         return True
 
     def dispatch_all(self) -> None:
-        """Dispatch whatever readers may see by now; a member of a DLedger group first takes up what it appended."""
+        """Dispatch all records that readers may see. A member of a DLedger group first takes over the entries it has
+        appended."""
         if self.ledger is not None:
             self.ledger.appended()
         self.dispatch_visible()

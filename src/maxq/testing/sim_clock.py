@@ -28,13 +28,13 @@ class SimClock:
         return self._now_ns
 
     def advance_ns(self, duration_ns: int) -> None:
-        """Advance virtual time. The loop does this; tests without a loop may."""
+        """Advance virtual time. The loop does this; tests without a loop may call it."""
         if duration_ns < 0:
             raise ValueError(f"time does not go back: {duration_ns} ns")
         self._now_ns += duration_ns
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Let virtual time pass."""
+        """Advance virtual time by `duration_ms`."""
         self.advance_ns(duration_ms * 1_000_000)
 
     def jump_wall_ms(self, delta_ms: int) -> None:

@@ -60,7 +60,7 @@ class PowerLoss(SystemExit):
 
 
 def _alone(method: Callable[Concatenate["SimDisk", P], T]) -> Callable[Concatenate["SimDisk", P], T]:
-    """Let one operation run at a time, whatever the thread."""
+    """Make one operation run at a time, whichever thread calls it."""
 
     @wraps(method)
     def whole(self: "SimDisk", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -135,8 +135,8 @@ class SimDisk:
     # -- failures to order --
 
     def cut_power_after(self, operations: int, *, process_only: bool = False) -> None:
-        """Let the power go in the middle of things, `operations` mutating steps from now; with `process_only` the
-        process is killed there, and the system lives and keeps all it had written."""
+        """Cut the power after `operations` more mutating steps; with `process_only` only the process is killed there,
+        and the system keeps everything written."""
         self._countdown = operations
         self._countdown_kills = process_only
 
@@ -186,8 +186,8 @@ class SimDisk:
         return {path: inode.written_back() for path, inode in self._files.items()}
 
     def tear_heads(self, pattern: str, most: int, rng: SimRng) -> int:
-        """Let files whose path matches, after a loss of power, have everything that was written to them except their
-        first bytes, at most `most`, which are as they were durable.
+        """Make files whose path matches lose, in a loss of power, only the unsynced changes to their first bytes, at
+        most `most`; all other writes to them survive.
 
         Returns:
             How many files are torn so; those of which nothing was missing there are as they were.
@@ -207,7 +207,7 @@ class SimDisk:
         return torn
 
     def fail_flush(self, pattern: str, times: int = 1) -> None:
-        """Let the next `times` syncs of files whose path matches the pattern fail with EIO.
+        """Make the next `times` syncs of files whose path matches the pattern fail with EIO.
 
         As on Linux the kernel then forgets that the pages were dirty: a later sync succeeds and does not write them,
         unless they were modified again.
@@ -517,8 +517,7 @@ class SimDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key)
 
     def _sync_may_fail(self, path: str, inode: SimFile) -> None:
-        """Let a sync fail by chance. It has then lost everything that was dirty, not only the part that it was asked
-        for."""
+        """Fail a sync by chance. All dirty pages of the file are then lost, not only the part that was to be synced."""
         number = self._flush_error(path)
         if number:
             for page in inode.dirty_pages():

@@ -99,7 +99,7 @@ class SimFile:
         self.durable[begin : begin + len(content)] = content
 
     def lose_page(self, page: int) -> None:
-        """Let a sync of this page have failed: the kernel takes the page for clean now."""
+        """Mark this page as one whose sync failed: the kernel then takes it for clean."""
         content = bytes(self.live[page * PAGE : (page + 1) * PAGE])
         if content != self.durable[page * PAGE : (page + 1) * PAGE]:
             self.lost_pages[page] = content

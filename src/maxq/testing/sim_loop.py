@@ -35,11 +35,11 @@ _MANY_TIMERS: Final = 100  # from so many on, those that were cancelled are take
 
 
 class SimDeadlockError(RuntimeError):
-    """Nothing is ready and no timer is set: whatever the simulation waits for can never come."""
+    """Raised when no task is ready and no timer is set: the simulation can never continue."""
 
 
 class SimTimeLimitError(RuntimeError):
-    """The simulation went on for longer, or in more steps, than it was given."""
+    """Raised when the simulation exceeds its limit of virtual time or steps."""
 
 
 class _SimFuture(asyncio.Future[T]):
@@ -161,7 +161,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.clock.monotonic_ns() / 1e9
 
     def _run_once(self) -> None:
-        """Run one step, as `BaseEventLoop` does: let time pass until something is due, and run what is ready."""
+        """Run one step, as `BaseEventLoop` does: advance time to the next timer, and run what is ready."""
         self._forget_cancelled()
         self._steps_left -= 1
         if self._steps_left < 0:

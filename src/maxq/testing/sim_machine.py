@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MachineDiedError(Exception):
-    """Raised when a machine's process died before it finished what it was asked for."""
+    """Raised when a machine's process died before it finished a call."""
 
 
 class MachineClock:
@@ -48,7 +48,7 @@ class MachineClock:
         return self._clock.monotonic_ns() * self.rate // 1000
 
     def jump_wall_ms(self, delta_ms: int) -> None:
-        """Let this machine's wall time jump, either way."""
+        """Change this machine's wall time by `delta_ms`, in either direction."""
         self._offset_ms += delta_ms
 
 
@@ -135,7 +135,7 @@ class SimMachine:
         self.data_lost_ms.append(self.clock.monotonic_ms())
 
     async def pause(self, seconds: float) -> None:
-        """Let the process stand still; the system continues to receive for it, as far as windows allow."""
+        """Stop the process for a while; the system continues to receive for it, as far as windows allow."""
         process = self.process
         process.pause()
         await asyncio.sleep(seconds)

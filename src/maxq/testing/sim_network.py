@@ -126,8 +126,8 @@ class SimNetwork:
                 server.close()
 
     def restart_host(self, address: str) -> None:
-        """Restart the host. It does not know connections from before: it resets them when TCP retransmits what the host
-        did not acknowledge, or when something new is written."""
+        """Restart the host. It has lost its connections: it resets them when TCP retransmits unacknowledged data, or at
+        the next write."""
         if address not in self._down:
             return
         self._down.discard(address)
@@ -145,7 +145,7 @@ class SimNetwork:
     # -- links --
 
     def set_link(self, source: str, target: str, settings: LinkSettings, *, both_ways: bool = True) -> None:
-        """Let the link behave like this from now on; what is under way comes no later for it."""
+        """Set the link's behaviour from now on; packets under way are not delayed by it."""
         self._links[source, target] = settings
         if both_ways:
             self._links[target, source] = settings
@@ -155,13 +155,13 @@ class SimNetwork:
                     end.hasten()
 
     def partition(self, source: str, target: str, *, both_ways: bool = True) -> None:
-        """Let nothing pass from source to target (and back) until `heal`."""
+        """Drop all packets from source to target (and back) until `heal`."""
         self._cuts.add((source, target))
         if both_ways:
             self._cuts.add((target, source))
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """End partitions: all, or those between two hosts. What was under way goes on."""
+        """End partitions: all, or those between two hosts. Packets under way are delivered."""
         if source is None or target is None:
             self._cuts.clear()
         else:
@@ -225,7 +225,7 @@ class SimNetwork:
         return self._next_port
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[SimTransport, Any]:
-        """Connect by a TCP handshake: refused when nobody listens, a timeout when no packet passes."""
+        """Connect by a TCP handshake: refused if the port is closed, a time-out if no packet passes."""
         here = _current_host.get()
         there = here if host in (LOOPBACK, "localhost") else host
         await asyncio.sleep(self._handshake_delay(here, there))
@@ -266,6 +266,6 @@ class SimNetwork:
         self._transports.pop(id(transport), None)
 
     def forget(self) -> None:
-        """Break reference cycles when the simulation is over."""
+        """Break reference cycles after the simulation."""
         self._transports.clear()
         self._listeners.clear()

@@ -45,13 +45,13 @@ class SimProcess:
         self.is_running = False
 
     def resume(self) -> list[asyncio.Handle]:
-        """Let the process run again. Returns what has to be scheduled now."""
+        """Continue the process. Returns what has to be scheduled now."""
         self.is_running = not self.is_dead
         held, self.held = self.held, []
         return held
 
     def die(self) -> None:
-        """Let the process die: nothing of it ever runs again."""
+        """Kill the process: none of its code ever runs again."""
         self.is_running = False
         if not self.ended.done():
             self.ended.set_result(None)
@@ -62,8 +62,8 @@ class SimProcess:
             self._on_power_loss()
 
     def bury(self) -> list[asyncio.Handle]:
-        """Release what is left of the process when the simulation is over, so that it can be cancelled like everything
-        else. Returns what has to be scheduled now."""
+        """Release the rest of the process after the simulation, so that it can be cancelled like everything else.
+        Returns what has to be scheduled now."""
         self.ended = self.ended.get_loop().create_future()
         self._on_power_loss = _nothing
         return self.resume()

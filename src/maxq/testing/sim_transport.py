@@ -95,7 +95,8 @@ class SimTransport(asyncio.Transport):
     # -- life --
 
     def open(self, protocol: Any) -> None:
-        """Attach the protocol and tell it; also of a connection that was lost before anybody accepted it."""
+        """Attach the protocol and call its `connection_made`; also for a connection that was lost before it was
+        accepted."""
         self._protocol = protocol
         protocol.connection_made(self)
         if self._lost:

@@ -129,12 +129,12 @@ class Operations:
         return request.reply(body=json_dialect.dumps(body))
 
     async def load(self) -> None:
-        """See Feature."""
+        """Implements `Feature.load`."""
         self._quotas.load()
         self.retention.load()
 
     def start(self) -> None:
-        """See Feature."""
+        """Implements `Feature.start`."""
 
         def interval() -> float:
             return self._settings.store.clean_resource_interval / 1000
@@ -142,7 +142,7 @@ class Operations:
         self._tasks.every("retention by topic", interval, self.retention.look, first=0)
 
     async def shutdown(self) -> None:
-        """See Feature."""
+        """Implements `Feature.shutdown`."""
         await self._tasks.stop()
         self._quotas.close()
 

@@ -103,7 +103,7 @@ class DLedgerBroker:
     def follow(
         self, change_to_master: Callable[[], Awaitable[None]], change_to_slave: Callable[[int], Awaitable[None]]
     ) -> None:
-        """Let the broker's role follow that of its member from now on."""
+        """Change the broker's role with that of its member from now on."""
         assert self._roles is not None, "it has started"
         self._roles.start(change_to_master, change_to_slave, self._refuse_writes)
 
@@ -113,8 +113,8 @@ class DLedgerBroker:
         self._store.update_config(settings.store)
 
     async def leave(self) -> None:
-        """Give the leadership to another member if one can lead, and stop following changes of role. The member itself
-        goes on."""
+        """Hand the leadership to another member if one can lead, and ignore later changes of role. The member itself
+        keeps running."""
         if self._roles is not None:
             if self.member is not None:
                 await self.member.resign()

@@ -61,7 +61,7 @@ class QuorumAcknowledgement(Acknowledgement):
         self._quorum: Quorum | None = None
 
     def set_quorum(self, quorum: Quorum) -> None:
-        """Let sends wait for `quorum` from now on."""
+        """Set how many members must have a message before its send is acknowledged."""
         self._quorum = quorum
 
     def refusal(self) -> str | None:

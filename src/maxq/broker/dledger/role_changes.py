@@ -49,8 +49,8 @@ class DLedgerRoleChangeHandler:
         change_to_slave: Callable[[int], Awaitable[None]],
         refuse_writes: Callable[[], None],
     ) -> None:
-        """Apply the changes heard so far and from now on. With `refuse_writes` nothing is stored until the broker
-        becomes master again."""
+        """Apply the role changes received so far and all later ones. With `refuse_writes` nothing is stored until the
+        broker becomes master again."""
         self._refuse_writes = refuse_writes
         self._change_to_master = change_to_master
         self._change_to_slave = change_to_slave

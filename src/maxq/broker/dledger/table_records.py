@@ -121,8 +121,8 @@ class TableRecords:
         self._is_unsaid = True
 
     def _offsets_now(self) -> dict[str, dict[int, int]]:
-        """Return what this member's table says of the noted queues. If this member did not lead when they were set, or
-        could not write, the groups may have gone on since."""
+        """Return this member's present offsets of the noted queues. If this member did not lead when they were set, or
+        could not write, the groups may have committed more since."""
         found: dict[str, dict[int, int]] = {}
         for key, queue_ids in self._set_offsets.items():
             topic, group = split_key(key)
@@ -167,8 +167,8 @@ class TableRecords:
     # --- all members --------------------------------------------------------------------------------------------------
 
     def dispatched(self, message: MessageExt) -> None:
-        """Apply a committed record of the tables. A leader's own records tell what it did already and may be older
-        than its tables."""
+        """Apply a committed record of the tables. A leader ignores its own records: they repeat changes that its tables
+        have already, and may be older."""
         if self._waiting is not None:
             self._waiting.append(message)
             return

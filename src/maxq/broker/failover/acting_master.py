@@ -139,7 +139,8 @@ class ActingMasterService:
     # --- going online -----------------------------------------------------------------------------------------------
 
     async def go_online(self) -> None:
-        """Prepare if asked to, start what this broker answers for, register. Failures are logged, not raised."""
+        """Prepare if requested, start the services that this broker is responsible for, and register. Failures are
+        logged, not raised."""
         own_id = self.group.own_id
         if self.is_isolated and not self._settings.broker.skip_pre_online:
             seen = await self._pre_online.run()

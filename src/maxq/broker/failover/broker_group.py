@@ -64,7 +64,7 @@ class BrokerGroup:
         return self.min_broker_id, self.min_broker_addr
 
     def on_online(self, min_broker_id: int, min_broker_addr: str) -> None:
-        """Take over what this broker found out when it went online."""
+        """Adopt the group's lowest broker id and its address, as found when this broker went online."""
         self.min_broker_id, self.min_broker_addr = min_broker_id, min_broker_addr
 
     def on_members(self, members: Mapping[int, str]) -> MinBrokerChange | None:

@@ -45,7 +45,7 @@ class ConsumerOffsetOwnership:
             )
 
     def stop(self) -> None:
-        """Let the master's offsets count again: the copies that follow replace those here."""
+        """Give the ownership of the offsets back to the master: the copies that follow replace those here."""
         self._offsets.owns_offsets = False
 
 

@@ -93,8 +93,8 @@ class GroupApi:
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
 
     async def sign_of(self, master: str) -> Sign:
-        """Ask a master for a sign of life (906), for half a second. A connection that breaks meanwhile is made again:
-        where nobody listens any more, that is refused."""
+        """Ask a master whether it is alive (906), with a time-out of half a second. A connection that breaks is made
+        once more, because a refused connection proves that the port is closed."""
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         try:
             async with asyncio.timeout(_LIVING_ANSWERS_S):

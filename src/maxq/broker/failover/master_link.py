@@ -24,7 +24,7 @@ class HALink(Protocol):
     """The replication service as the failover services use it (HAService)."""
 
     def update_master_ha_address(self, address: str) -> None:
-        """Copy from `host:port` from now on; with an empty text, from nobody."""
+        """Copy from `host:port` from now on; an empty text stops the copying."""
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
         """Wait up to that time: on a master until the slave at `host` copies, on a slave until this broker itself
@@ -39,7 +39,7 @@ class MetadataSync(Protocol):
         """`host:port`; empty while none is known."""
 
     def set_master_address(self, address: str) -> None:
-        """Copy from `host:port` from now on; with an empty text, from nobody."""
+        """Copy from `host:port` from now on; an empty text stops the copying."""
 
 
 class MasterFlushOffset:
@@ -70,7 +70,7 @@ class MasterFlushOffset:
             self.reset(offset)
 
     def reset(self, offset: int) -> None:
-        """Take `offset` whatever was there; durable with the next flush of the checkpoint."""
+        """Set the offset to `offset`, even if it is lower; it is durable with the next flush of the checkpoint."""
         log.info("masterFlushedOffset of the checkpoint is %d now, it was %d",
                  offset, self._checkpoint.master_flushed_offset)  # fmt: skip
         self._checkpoint.master_flushed_offset = offset

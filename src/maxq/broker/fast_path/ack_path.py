@@ -110,8 +110,8 @@ class AckPath:
 
     @staticmethod
     def _may(guard: Guard, connection: Connection, ext: dict[str, Any]) -> bool:
-        """Returns whether the guard has allowed such an ack on this connection, and this one is signed by the same
-        user."""
+        """Return whether the guard has allowed such an ack on this connection before, and this one is signed by the
+        same user."""
         try:
             signed = _Signed(ext.get(ACCESS_KEY, "").encode(), ext.get(SIGNATURE, "").encode(), signed_content(ext))
             fields = ext["consumerGroup"].encode(), ext["topic"].encode()
@@ -197,7 +197,7 @@ def _loads(buffer: bytearray, start: int, end: int) -> Any:
 
 
 def _opaque(header: Any) -> int | None:
-    """Returns the opaque of a request that wants an answer; None for any other request or an unreadable header."""
+    """Return the opaque of a request that expects a response; None for a oneway request or an unreadable header."""
     if type(header) is not dict or header.get("flag", 0) != 0:
         return None
     opaque = header.get("opaque")

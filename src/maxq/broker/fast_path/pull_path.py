@@ -96,8 +96,8 @@ class PullPath:
                 table[row + A_TAKEN] = self(connection, arrivals.buffer, table[row + A_TAKEN], table[row + A_END])
 
     def _may(self, connection: Connection, plan: PullPlan) -> bool:
-        """Return whether the guard has let such a pull through on this connection, this one is signed by the same user,
-        and nobody limits what that user reads."""
+        """Return whether the guard has allowed such a pull on this connection before, this one is signed by the same
+        user, and that user has no read quota."""
         scanner = self._scanner
         if scanner.code == RequestCode.LITE_PULL_MESSAGE and not plan.broker.lite_pull_message_enable:
             return False

@@ -121,7 +121,7 @@ class PullPlans:
 
 
 def plan_key(header: PullMessageRequestHeader) -> bytes:
-    """Returns the key that PullScanner reads from such a request."""
+    """Return the key that PullScanner reads from this request's header."""
     fields = (
         header.consumer_group,
         header.topic,

@@ -108,8 +108,8 @@ class SendBackPath:
         )
 
     def _may_give_back(self, connection: Connection) -> bool:
-        """Returns whether the guard has allowed such a request on this connection, and this one is signed by the same
-        user."""
+        """Return whether the guard has allowed such a request on this connection before, and this one is signed by the
+        same user."""
         guard = self._guard
         scanner = self._scanner
         return guard is None or guard.session(connection).admits(
@@ -127,8 +127,9 @@ class SendBackPath:
         return _Group(name, config, topic.encode())
 
     def _take(self, connection: Connection, group: _Group) -> bytes:
-        """Store the copy of what the scanned frame gives back; the topic that was first sent to, empty if the
-        processor must see it: because of what it is, or because the guard has not let this client read the topic."""
+        """Store the copy of a message that the scanned frame gives back. Returns the message's original topic; an empty
+        text if the processor must handle the request, because of the request's form or because the guard has not
+        allowed this client to read the topic."""
         scanner, copy, config = self._scanner, self._copy, group.config
         record = self._store.select_one_message(scanner.offset)
         if record is None or not copy.read(record):

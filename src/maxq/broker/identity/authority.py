@@ -232,7 +232,7 @@ class Authority:
         return ask() if self._own.broker_id == MASTER_ID or self._is_active() else None
 
     def before(self, request: RemotingCommand) -> RemotingCommand | None:
-        """Returns the answer that refuses `request` before anything is done; None to go on."""
+        """Return the response that refuses `request` before it is processed; None to process it."""
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if promise is Promise.NOTHING:
             return None
@@ -246,8 +246,8 @@ class Authority:
         return None
 
     async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
-        """Return the answer to send in place of `response`: another one if `response` would be a promise that this
-        broker may not give any more. What is in the log stays there whoever leads."""
+        """Return the response to send instead of `response`: a refusal if `response` would be a promise that this
+        broker may no longer give. Records already in the log stay there under any leader."""
         promise = PROMISES.get(request.code, Promise.NOTHING)
         if response.code != ResponseCode.SUCCESS or promise in (Promise.NOTHING, Promise.LOG):
             return response

@@ -167,7 +167,8 @@ class PullRequestHoldService:
                 self._store.watch(*key)
 
     def notify_all(self) -> None:
-        """Answer every parked pull (a role changed, a master is back): the answer says where to go on."""
+        """Answer every parked pull, because a role changed or a master is back: the answer names the broker to read
+        from next."""
         pulls = [held for parked in self._by_queue.values() for held in parked]
         self._try_turn(pulls, 0, lambda: None, last=True)
 
@@ -183,8 +184,8 @@ class PullRequestHoldService:
     # ---- answering --------------------------------------------------------------------------------------------
 
     def _try_in_turns(self, key: QueueKey) -> None:
-        """Try all pulls that wait for a queue, in as many turns of the loop as it takes. What grows meanwhile is looked
-        at in one more round when this one is over."""
+        """Try all pulls that wait for a queue, in as many turns of the loop as that takes. Messages that arrive
+        meanwhile are tried in one more round."""
         if key not in self._by_queue:
             return
         if key in self._again:

@@ -61,8 +61,8 @@ def is_system_group(group: str) -> bool:
 
 
 def forget_deleted(topics: TopicConfigManager, *instruments: Counter | Histogram) -> None:
-    """Let the instruments forget topics that no longer exist, whenever topics are deleted: what was still under way for
-    a topic deleted earlier may have counted it again. The first label is the topic."""
+    """Drop the time series of deleted topics at each deletion, including series that late requests have created again.
+    The first label is the topic."""
 
     def changed(_: list[TopicConfig], deleted: list[str]) -> None:
         if deleted:

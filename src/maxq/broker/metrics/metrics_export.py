@@ -38,7 +38,7 @@ class MetricsExport:
         self._fails = False
 
     def start(self) -> None:
-        """Begin. ConfigError: the settings of OTLP lack something, or the package is not installed."""
+        """Start exporting. Raises ConfigError if the OTLP settings are incomplete, or the package is not installed."""
         broker = self._broker
         if broker.metrics_in_delta and broker.metrics_exporter_type == LOG:
             raise ConfigError(f"metricsInDelta=true with metricsExporterType={LOG}: the log has totals, use {OTLP}")

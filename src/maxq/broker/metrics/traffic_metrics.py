@@ -105,7 +105,7 @@ class TrafficMetrics:
         )
 
     def _sample(self) -> Iterator[None]:
-        """Make the blocks anew in which something has changed, once for all metrics of a scrape."""
+        """Rebuild the blocks that have changed, once for all metrics of a scrape."""
         table, kept = self._topics.topic_config_table, self._blocks
         tails = list(self._store.topics.values())
         blocks: list[_Block] = []

@@ -165,9 +165,9 @@ class CheckPointBuffer:
         return point.key in self._live
 
     def add(self, points: list[tuple[PopCheckPoint, int, int]]) -> int:
-        """Add the check points of one request, with reviveQid and next_begin each, in one record of the journal.
-        Returns the physical offset behind it, 0 if there is none, NOT_NOTED if it could not be written: the messages
-        must not be given out then, and come again when their invisible time is over."""
+        """Add the check points of one request, with reviveQid and next_begin each, in one journal record. Returns the
+        physical offset behind it, 0 if there is none, NOT_NOTED if it could not be written: then the messages must
+        not be given out, and they become visible again after their invisible time."""
         if not self._live:
             self.on_filled()
         added = [self._insert(self._number(), *point) for point in points]
@@ -176,7 +176,7 @@ class CheckPointBuffer:
         return end
 
     def noted_end(self) -> int:
-        """See PopJournal."""
+        """Implements `PopJournal.noted_end`."""
         return self.journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
@@ -224,7 +224,8 @@ class CheckPointBuffer:
         return end
 
     def take_away(self, point: PopCheckPoint) -> None:
-        """End a check point that was added and whose receipt is given to nobody: its messages are not done."""
+        """End a check point that was added but whose receipt is not given to a consumer: its messages are not
+        acknowledged."""
         live = self._live.get(point.key)
         if live is not None:
             self.in_flight[live.queue] -= (live.full & ~live.point.bit_map).bit_count()
@@ -364,8 +365,8 @@ class CheckPointBuffer:
         return marked
 
     def leave_to_twins(self, live: LiveCheckPoint) -> None:
-        """The time of `live` is over, or it is handed over: its messages that somebody else holds for longer are left
-        to that one, and the journal is told."""
+        """End `live`, whose time is over or which is handed over. Its messages that another check point keeps invisible
+        for longer are left to that one, and the journal notes it."""
         left = 0
         for twin in live.twins:
             if not (twin.ended or live.ended) and twin.slot >= live.slot:
@@ -518,7 +519,7 @@ class CheckPointBuffer:
         self.finish([live for live in self._live.values() if live.queue in gone])
 
     def queues(self) -> set[QueueKey]:
-        """Return the queues of which something is kept here."""
+        """Return the queues that have check points here."""
         return {live.queue for live in self._live.values()} | set(self._cursors)
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:

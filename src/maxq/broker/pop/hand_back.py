@@ -166,8 +166,8 @@ class HandBackProcessor(RequestProcessor):
         return {RequestCode.MAXQ_HAND_BACK_POPS: self.answer}
 
     async def answer(self, connection: Connection, request: RemotingCommand) -> None:
-        """Answers when what this slave knows, and what the master asks next, how far delayed and timer messages are, is
-        all that was done: messages whose time is over may be on their way to another group."""
+        """Answer when everything that this slave knows is safe, and so is the progress of delayed and timer messages,
+        for which the master asks next: messages whose time is over may be on their way to another group."""
         self._give_way()
         await self._rest()
         connection.send(request.reply(body=self._hand_back(request.ext.get("returnId", ""))))

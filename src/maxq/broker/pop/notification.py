@@ -63,7 +63,7 @@ class NotificationProcessor(RequestProcessor):
     # --- notification ------------------------------------------------------------------------------------------------
 
     def notification(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Answer hasMsg at once if there are messages, later when some arrive, or false when the time is over."""
+        """Answer hasMsg at once if there are messages, later when some arrive, or false after the wait time."""
         if not request.ext.get("bornTime"):
             request.ext["bornTime"] = str(self._clock.wall_ms())
         header = NotificationRequestHeader.decode(request.ext)

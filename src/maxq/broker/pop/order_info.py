@@ -176,8 +176,8 @@ class ConsumerOrderInfoManager(PersistentManager):
 
     def commit_and_next(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, committed: int) -> int:
         """Acknowledge a message. Returns the offset to commit, NO_COMMIT for an ack of an earlier delivery, ILLEGAL for
-        a message that was not given out. Of an unknown delivery only the first message behind `committed` counts,
-        because nobody knows whether the messages before another one were acknowledged."""
+        a message that was not given out. Of an unknown delivery only the first message behind `committed` is
+        accepted, because whether the messages before a later one were acknowledged is unknown."""
         info = self.get(topic, group, queue_id)
         if info is None:
             return offset + 1 if offset == max(committed, 0) else NO_COMMIT
@@ -221,7 +221,7 @@ class ConsumerOrderInfoManager(PersistentManager):
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> None:
-        """Forget deliveries of deleted topics and groups, and those that nobody consumed for a day."""
+        """Remove deliveries of deleted topics and groups, and those without activity for a day."""
         oldest_ms = now_ms - _KEPT_MS
         for key, table in list(self._table.items()):
             queues = self._is_there(*_split(key))

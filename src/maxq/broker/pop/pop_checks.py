@@ -140,8 +140,8 @@ class PopChecks:
     def message(
         self, connection: Connection, topic: str, group: str, queue_id: int, offset: int, *, may_be_end: bool
     ) -> None:
-        """Check that there is such a message, and that the group may name it. `may_be_end`: the offset behind the last
-        message is valid too."""
+        """Check that the message exists and that the group may name it. With `may_be_end` the offset behind the last
+        message is valid, too."""
         self.retry_topic(topic, group)
         config = self.topic(topic)
         if not 0 <= queue_id < config.read_queue_nums:

@@ -221,7 +221,8 @@ class PopMessageProcessor(RequestProcessor):
         return last
 
     def _go_on(self, ask: PopAsk, found: PopFound) -> None:
-        """Continue a pop in one of the next turns, because what it looked at did not match and there is more."""
+        """Continue a pop in a later turn of the loop, because the messages examined so far did not match and there are
+        more."""
         if found.passed and found.rest_num > 0:
             self._polling.poke(ask.topic.topic_name, ask.group.group_name, ask.queue_id)
 
@@ -241,5 +242,5 @@ class PopMessageProcessor(RequestProcessor):
 
     async def drain(self) -> None:
         """Wait for the pops whose messages are being read from the disk; those that wait for a quota are not answered.
-        Messages that the disk does not give are given out again when their invisible time is over."""
+        Messages that could not be read become visible again after their invisible time."""
         await self._later.drain()

@@ -142,7 +142,7 @@ class PopReviveService:
             self._noted.setdefault(queue_id, {})[at] = offset
 
     def oldest_needed(self) -> int:
-        """Return the queue offset of the first journal record that concerns something above the committed offsets; -1
+        """Return the queue offset of the first journal record that concerns a message above the committed offsets; -1
         if there is none."""
         return min((next(iter(queue.done.values())) for queue in self._queues if queue.done), default=-1)
 
@@ -184,9 +184,9 @@ class PopReviveService:
         return done
 
     async def _shown_until(self) -> int:
-        """Return the wall-clock time, in ms, up to which acks that the timer was to deliver can be read here; 0:
-        unknown. What is delivered is not seen before it is as safe as the settings promise, and after a pause the
-        timer may have made up for seconds by then."""
+        """Return the wall-clock time, in ms, up to which acks that the timer delivers can be read here; 0 if unknown. A
+        delivery is readable only once it is as safe as the settings promise, and after a pause the timer may be
+        seconds behind."""
         until_ms, end = self._delivered_until(), self._store.appended_offset
         for _ in range(_SHOWN_TRIES):
             if self._store.confirm_offset >= end:

@@ -121,8 +121,8 @@ class PopService:
         return None
 
     def is_as_in(self, reign: int) -> bool:
-        """Return whether what this broker took for a pop when `reign` was this number may be given out now. It may not
-        if another broker has taken over since, or may have."""
+        """Return whether messages that this broker read for a pop in reign number `reign` may be given out now. They
+        may not if another broker has taken over since, or may have."""
         return self.reign == reign and self.not_ready() is None
 
     async def ready(self) -> None:
@@ -172,8 +172,8 @@ class PopService:
         return hand_back.encode(self._read_end, self._buffer, self._orders, self._store.max_physical_offset)
 
     def gives_way(self) -> str | None:
-        """Return why this slave, which acts as master, promises nothing now (its master took over what it kept); None
-        if it does."""
+        """Return why this slave, which acts as master, may promise nothing at the moment (its master has taken over its
+        pop state); None if it may."""
         if not self._held_until_ms:  # which ends when this broker begins to act once more
             return None
         return "its master comes back, and has taken what was promised here"
@@ -208,8 +208,8 @@ class PopService:
             self._revive.stop()
 
     async def shutdown(self) -> None:
-        """Hand over what is open, so that whoever starts on this store, Java too, finds it; what the journal keeps Java
-        gives again. `stop` came before."""
+        """Hand over all open check points, so that the next broker on this store, Java's too, finds them; a Java broker
+        delivers again the messages that only the journal knows. `stop` must have been called."""
         self.stop()
         await asyncio.sleep(0)
         if self._knows and self._journal.may_write:
@@ -290,8 +290,8 @@ class PopService:
         self._ready.set()
 
     def _is_held(self) -> bool:
-        """Return whether this broker waits for a master to take over what it handed back, or until it is sure that it
-        is the active broker. Another broker may have been told acks of what looks open here."""
+        """Return whether this broker waits for a master that takes over its check points, or until it is sure of its
+        active role. Another broker may hold acks of check points that look open here."""
         return self._held_until_ms > 0 or self._acting.doubt() is not None
 
     async def _held_for_long(self) -> None:
@@ -370,7 +370,8 @@ class PopService:
             await self._save()
 
     async def _settle(self) -> None:
-        """See CheckPointBuffer.settle; with ASYNC_FLUSH the log would be long in coming."""
+        """Settle acknowledged check points as `CheckPointBuffer.settle` does; with ASYNC_FLUSH the log may become
+        durable late."""
         if not self._buffer.is_settled:
             await self._store.marks.make_final(self._store.marks.mark())
             self._buffer.settle()
@@ -417,8 +418,8 @@ class PopService:
         await self._hand_over([live for live in old if live.point.revive_time > soon_ms and not live.has_twins])
 
     async def _hand_over(self, lives: list[LiveCheckPoint]) -> None:
-        """Write check points to the revive topic, with their open messages only. Not of twins, which would be two
-        messages there: the journal keeps them until their time is over."""
+        """Write check points to the revive topic, with their open messages only. Messages that are in two check points
+        are left out, because they would be two messages there: the journal keeps them until their time is over."""
         for start in range(0, len(lives), _A_TURN):
             done: list[LiveCheckPoint] = []
             for live in lives[start : start + _A_TURN]:

@@ -40,7 +40,7 @@ ReadElsewhere = Callable[[str, str, int, int], Awaitable[MessageExt | None]]
 
 
 class RetryWriter:
-    """Writes messages whose time is over to the retry topic, for one broker."""
+    """Writes messages whose invisible time is over to the retry topic, for one broker."""
 
     def __init__(
         self,
@@ -158,8 +158,8 @@ class RetryWriter:
         )  # fmt: skip
 
     async def _make_retry_topic(self, point: PopCheckPoint) -> str:
-        """Make the retry topic of a check point and return its name. A new topic is on the disk before a message is in
-        it: nobody would read a topic that a kill made unknown."""
+        """Make the retry topic of a check point and return its name. A new topic is durable before it gets a message,
+        because nobody would read a topic that a crash removed from the table."""
         topic = point.topic
         if not is_retry_topic(topic):
             topic = retry_topic_v1(point.topic, point.group)

@@ -45,7 +45,8 @@ class ReviveRecordWriter:
         return REVIVE_TOPIC_PREFIX + self._own.cluster
 
     async def put_check_point(self, point: PopCheckPoint, revive_qid: int) -> PutMessageResult:
-        """Write the check point to the revive topic, so that its messages come back when its time is over."""
+        """Write the check point to the revive topic, so that its messages become visible again after its invisible
+        time."""
         deliver_ms = min(point.revive_time, self._latest_ms()) - ACK_INTERVAL_MS
         result = await self._store(point.encode(), CK_TAG, point.unique_key, revive_qid, deliver_ms)
         self.counts.put[point.group, point.topic, "CK", result.status.name] += 1

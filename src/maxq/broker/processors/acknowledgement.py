@@ -47,8 +47,9 @@ class ReplicaAcks(Protocol):
         ...
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
-        """Call `done(True)` when the replicas that are asked for have everything below `end_offset`, `done(False)`
-        after slaveTimeout. False: they have, or nobody is asked for, and `done` is not called."""
+        """Call `done(True)` when the required replicas have everything below `end_offset`, or `done(False)` after
+        slaveTimeout. Returns False without a call of `done` if they have it already, or if no replica is
+        required."""
         ...
 
 
@@ -76,8 +77,9 @@ class Acknowledgement:
         return self._store.waits_for_disk or (self._replicas is not None and self._replicas.asks())
 
     def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:
-        """Tell `done` what a producer whose message ends at `end_offset` is told: SUCCESS, FLUSH_DISK_TIMEOUT or
-        FLUSH_SLAVE_TIMEOUT, which wins over the disk's; the message is stored in any case. `sample` hears of both.
+        """Call `done` with the result of a send whose message ends at `end_offset`: SUCCESS, FLUSH_DISK_TIMEOUT or
+        FLUSH_SLAVE_TIMEOUT; the latter wins over the disk's. The message is stored in each case. `sample` gets the
+        times of disk and replicas.
 
         Returns:
             False: SUCCESS, now, and `done` is not called.
@@ -94,8 +96,8 @@ class Acknowledgement:
         return both.flushed is None or both.copied is None
 
     def without_waiting(self) -> None:
-        """A producer that waits for neither disk nor replicas (WAIT=false) is told now: what it sent outlives this
-        process from here on, as with ASYNC_FLUSH."""
+        """Acknowledge at once a send that waits for neither disk nor replicas (WAIT=false): from here on the message
+        survives a crash of this process, as with ASYNC_FLUSH."""
         self._store.write_buffered()
 
     def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":

@@ -75,7 +75,7 @@ def admin_processors(
     ha_runtime_info: Callable[[], HARuntimeInfo],
     topic_route: TopicRouteSource,
 ) -> list[RequestProcessor]:
-    """Make the processors of admin requests that nobody calls otherwise. No code is answered by two of them.
+    """Make the processors of admin requests that no other part calls. Each code has one processor.
 
     Args:
         ha_runtime_info: says how replication stands.

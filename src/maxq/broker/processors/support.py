@@ -48,7 +48,7 @@ def body_reply(request: RemotingCommand, body: JsonBody, ext: dict[str, str] | N
 
 
 def refuse_if(remark: str | None, code: int = ResponseCode.INVALID_PARAMETER) -> None:
-    """Raise RequestRefusedError with `code` when a validation had something to say."""
+    """Raise RequestRefusedError with `code` unless the validation's remark is empty."""
     if remark is not None:
         raise RequestRefusedError(code, remark)
 
@@ -91,8 +91,8 @@ def page_of(
     version: DataVersion,
     broker: BrokerConfig,
 ) -> dict[str, T]:
-    """Return the part of a metadata table (topics, groups) that a request wants: all of it, unless it names a start and
-    a count.
+    """Return the requested part of a metadata table (topics, groups): all of it, unless the request names a start and a
+    count.
 
     A reader whose `dataVersion` is not the table's starts again from the first name.
     """

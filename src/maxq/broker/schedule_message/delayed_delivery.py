@@ -43,8 +43,7 @@ _LATER: Final = (PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED, PutMessageStat
 
 
 class Undelivered(NamedTuple):
-    """Raised when a message was not delivered. `is_final`: it was given up for what it is; else it is to be tried again
-    later."""
+    """Raised when a message was not delivered. `is_final` means that it never can be; otherwise it is retried later."""
 
     reason: str
     is_final: bool

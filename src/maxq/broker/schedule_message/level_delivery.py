@@ -36,7 +36,7 @@ _SLOW_SLICE: Final = 16
 
 
 class FastPath(Protocol):
-    """See FastPathDelivery."""
+    """A fast path of delivery, as `FastPathDelivery` describes it."""
 
     def is_possible(self) -> bool: ...
 

@@ -275,8 +275,8 @@ class ScheduleMessageService:
         return self._table.encode(self._known_end()) if self._store.ledger is None else self._written
 
     def _known_end(self) -> int:
-        """Return the physical offset up to which the table knows of all deliveries. A slave that acts stores none
-        itself: its log grows when the master is back, and may have delivered before the slave hears of it."""
+        """Return the physical offset up to which the table knows all deliveries. An acting slave stores no deliveries
+        itself: its log grows when the master is back, which may have delivered before the slave knows of it."""
         return self._store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
@@ -291,7 +291,7 @@ class ScheduleMessageService:
             await self._persist()
 
     async def _persist(self) -> None:
-        """Write the table of this moment as soon as what it calls delivered can no longer be lost."""
+        """Write the table as soon as the deliveries it names can no longer be lost."""
         store = self._store
         state, end, mark = self._table.state(), self._known_end(), store.marks.mark()
         text = self._table.encode(end)

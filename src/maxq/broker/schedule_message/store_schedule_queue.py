@@ -35,7 +35,7 @@ class StoreScheduleQueue:
         return units[0] if units and units[0][2] != DAMAGED_TAGS_CODE else None
 
     def units(self, offset: int, most: int) -> list[tuple[int, int, int] | None]:
-        """See ScheduleQueue."""
+        """Implements `ScheduleQueue.units`."""
         queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
         found = None if queue is None else queue.units_from(offset)
         if queue is None or found is None:

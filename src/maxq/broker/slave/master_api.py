@@ -116,7 +116,8 @@ class MasterApi:
         return await self._table(address, _TOPICS, known)
 
     async def groups(self, address: str, known: DataVersion) -> SubscriptionGroupWrapper | None:
-        """Fetch all subscription groups and what they must not read (201); None if their version is `known`."""
+        """Fetch all subscription groups and the topics that each must not read (201); None if their version is
+        `known`."""
         return await self._table(address, _GROUPS, known)
 
     async def await_change(self, address: str, known: KnownTables, rest_s: float) -> TableChange:

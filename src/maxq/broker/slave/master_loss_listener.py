@@ -30,7 +30,7 @@ class MasterLossListener:
             self._begin_again()
 
     def on_idle(self, connection: Connection) -> None:
-        """Do nothing: the connection is closed next, and `on_close` hears of that."""
+        """Do nothing: the connection is closed next, which calls `on_close`."""
 
     def on_exception(self, connection: Connection) -> None:
-        """Do nothing: the connection is closed next, and `on_close` hears of that."""
+        """Do nothing: the connection is closed next, which calls `on_close`."""

@@ -58,7 +58,7 @@ class ReplicatedConfigFiles:
         self._timer: RunningTimer | None = None
 
     def set_timer(self, timer: RunningTimer) -> None:
-        """Let `timer`, which has taken over both of the timer's files, be asked and told in their place."""
+        """Read and write the timer's two files through `timer` from now on, because it has taken them over."""
         self._timer = timer
 
     def set_delay_offsets(self, now: Callable[[], bytes] | None) -> None:

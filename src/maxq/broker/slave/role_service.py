@@ -99,8 +99,7 @@ class RoleService:
         return self._synchronize.master_address
 
     async def listen(self) -> None:
-        """Listen for slaves, whatever the role. haListenPort 0 is the port above listenPort, or a free one if that is
-        0.
+        """Listen for slaves, in any role. haListenPort 0 is the port above listenPort, or a free one if that is 0, too.
 
         Raises:
             ConfigError: the port is in use.
@@ -150,8 +149,8 @@ class RoleService:
         await self._synchronize.stop()
 
     def registered(self, result: RegisterResult) -> None:
-        """Take over what a name server answered to a registration. What it does not know stays as it was: a master that
-        is gone for a while comes back to the same address, and other name servers may know it still."""
+        """Adopt a name server's answer to a registration. Fields it leaves empty are kept: a master that is away for a
+        while comes back to the same address, and other name servers may still know it."""
         if not self.is_slave:
             return
         if result.master_address:
@@ -172,7 +171,7 @@ class RoleService:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     async def change_to_master(self, role: str = "SYNC_MASTER") -> None:
-        """Take messages from now on, under id 0. The tables go on from the master's copies."""
+        """Accept messages from now on, with broker id 0. The tables continue from the copies of the master's."""
         log.warning("this broker becomes %s (it was %s)", role, self._settings.store.broker_role)
         await self._synchronize.stop()
         self._offsets.slave_commits.forget()

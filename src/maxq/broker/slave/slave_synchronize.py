@@ -145,7 +145,7 @@ class SlaveSynchronize:
         return self._master_address
 
     def set_master_address(self, address: str) -> None:
-        """Ask this master from now on, at once; an empty address: nobody."""
+        """Copy from this master from now on, starting at once; an empty address stops the copying."""
         if address == self._master_address:
             return
         log.info("the master is %s now, was %s", address or "unknown", self._master_address or "unknown")
@@ -180,7 +180,7 @@ class SlaveSynchronize:
             self._watch()
 
     async def stop(self) -> None:
-        """End; what was taken so far stays, and so does what the master is still to be told."""
+        """Stop. The copies taken so far are kept, and so are the commits that the master does not have yet."""
         tasks = [task for task in (self._task, self._watch_task) if task is not None]
         self._task = self._watch_task = None
         for task in tasks:
@@ -399,8 +399,8 @@ class SlaveSynchronize:
             offsets.took_from_master(first)
 
     async def _take_page(self, page: dict[str, Any]) -> None:
-        """Take a page of the master's consumer offsets when the log that it rests on is here: a pop group is beyond a
-        message that nobody acknowledged because the log has a copy of it.
+        """Apply a page of the master's consumer offsets once this log has the records it depends on: a pop group's
+        offset may have passed an unacknowledged message because the log has a copy of it.
 
         Raises:
             RemoteProtocolError: the log is far behind, or these are no offsets; nothing was changed.
@@ -456,9 +456,9 @@ class SlaveSynchronize:
             log.info("%s-%d: what master %s has kept below %d is here", queue.topic, queue.queue_id, address, queue.low)
 
     async def _sync_delay_offsets(self, address: str) -> None:
-        """Copy the master's table of delivery offsets, unless it calls delivered what this log may not have yet: if the
-        master were lost now, nobody would deliver that. The table from before is kept then; the log says what was
-        delivered since."""
+        """Copy the master's table of delivery offsets, unless it covers deliveries that this log may not have yet: if
+        the master were lost then, those messages would not be delivered. The earlier table is kept then; the log has
+        the deliveries since."""
         text = await self._ask(self._api.delay_offsets(address))
         if text and await self._has_log(DelayOffsetSerializeWrapper.decode(text).physical_offset or 0):
             await TABLES.run(self._tables.files.write_delay_offsets, text)

@@ -224,9 +224,8 @@ class BrokerStatsManager:
         self._gets = {key: queues for key, queues in self._gets.items() if key[0] not in groups}
 
     async def _forget_idle(self) -> None:
-        """Forget counters of readers that counted nothing for an hour and are kept by nobody, and those that did not
-        move for a day, because clients can make up group names. What belongs to a topic alone ends with the
-        topic."""
+        """Remove counters of readers that counted nothing for an hour and are not referenced, and those unchanged for a
+        day, because clients can invent group names. Counters of a topic end with the topic."""
         for position, (reader, queues) in enumerate(list(self._gets.items())):
             for queue_id in list(queues):
                 self._forget_if_idle(queues, queue_id)
@@ -275,8 +274,8 @@ class BrokerStatsManager:
             await self._forget_idle()
 
     def _collect_of(self, key: str) -> None:
-        """Move what was counted since the last time into the items of this key, whatever their name: a key names the
-        cluster, or topics, groups and queues, in several orders."""
+        """Move the counts since the last call into the items of this key. A key names the cluster, or topics, groups
+        and queues, in several orders."""
         if key == self._cluster:
             for _ in self._collect_in_turns():
                 pass

@@ -79,7 +79,7 @@ class PersistentManager(ConfigManager):
             self.persist()
 
     def _persist_now(self) -> None:
-        """Write the file; nobody else does."""
+        """Write the file. Only the writing task calls it."""
         super().persist()
 
     def request_persist(self) -> None:
@@ -102,8 +102,8 @@ class PersistentManager(ConfigManager):
         return self._writer
 
     async def persisted(self) -> None:
-        """Return when every change so far is durable, whatever changes meanwhile. OSError if it cannot be written now;
-        it is tried again."""
+        """Return when all changes so far are durable; later changes do not matter. Raises OSError if the file cannot be
+        written now; the write is retried."""
         wanted = self._requested
         while self._written < wanted:
             await asyncio.shield(self._begin(asyncio.get_running_loop()))
@@ -160,8 +160,7 @@ def next_version(version: DataVersion, now_ms: int) -> DataVersion:
 
 
 def object_member(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is something
-    else."""
+    """Return the member of a file that is a map; empty if absent. Raises RemoteProtocolError if it is no map."""
     member = value.get(name)
     if member is None:
         return {}

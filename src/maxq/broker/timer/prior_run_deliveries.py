@@ -49,8 +49,8 @@ class PriorRunDeliveries:
         return found
 
     def take(self, record: TimerRecord) -> bool:
-        """Return whether `record` was delivered. Its copy then counts for no other record, however often this one is
-        met."""
+        """Return whether `record` was delivered. Each copy is matched with one record only, however often it is asked
+        for."""
         if record.physical_offset not in self._delivered:
             if not self._copies.take(record.identity, record.rolls):
                 return False

@@ -59,7 +59,7 @@ class TimedMessages:
         await self.service.shutdown()
 
     def runtime_info(self) -> dict[str, str]:
-        """See TimerStatus."""
+        """Implements `TimerStatus.runtime_info`."""
         return self._status.runtime_info()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:

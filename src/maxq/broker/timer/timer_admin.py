@@ -92,7 +92,8 @@ class TimerAdminProcessor(RequestProcessor):
         return self._answer(request, await self._find(request), "")
 
     async def cancel_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer MAXQ_CANCEL_TIMER_MESSAGE (30062). An administrator may, whatever recallMessageEnable says."""
+        """Answer MAXQ_CANCEL_TIMER_MESSAGE (30062). An administrator may cancel even if recallMessageEnable is
+        false."""
         records = [entry.record for entry in await self._find(request)]
         found = [record for record in records if record is not None and record.delete_key is None]
         if not found:

@@ -76,8 +76,8 @@ class TimerCheckpoints:
             self.rates = ((progress.enqueued - enqueued) / seconds, (progress.dequeued - dequeued) / seconds)
 
     async def write(self, *, dequeues: bool, is_last: bool = False) -> None:
-        """Write the present state, unless it is that of the last checkpoint, or the log may still lose what it rests
-        on.
+        """Write the present state, unless the last checkpoint has the same, or the records it depends on may still be
+        lost.
 
         Args:
             dequeues: this broker delivers, or did until now.
@@ -118,8 +118,8 @@ class TimerCheckpoints:
         )
 
     async def _may_write(self, checkpoint: Checkpoint, mark: LogMark | None) -> bool:
-        """Return whether nothing the checkpoint rests on can be lost any more. `mark`: that of the broker that
-        delivers; the wheel of a broker that does not rests on what it read."""
+        """Return whether all records that the checkpoint depends on are safe. `mark` is that of the broker that
+        delivers; the wheel of another broker depends only on what it has read."""
         store = self._store
         if mark is not None:
             return mark.term == self._progress.term and await store.marks.make_final(mark)

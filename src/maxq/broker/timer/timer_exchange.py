@@ -52,7 +52,7 @@ class TimerExchange:
         return True
 
     def apply(self, *, is_dequeuing: bool) -> None:
-        """Make what has come the timer's own; whoever delivers knows better itself."""
+        """Apply the received state of the timer, unless this broker delivers: then its own state is newer."""
         checkpoint, text = self._checkpoint, self._metrics
         self._metrics = None
         if is_dequeuing:

@@ -53,8 +53,8 @@ _COUNTING: Final = "a timer message in the metrics"
 
 
 class TimerService:
-    """See the module. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for the active one of its
-    group.
+    """The timer of one broker. `load`, `begin` and `shutdown` are for every broker, `start` and `stop` for the active
+    one of its group.
 
     Attributes:
         timer: the state.
@@ -170,7 +170,7 @@ class TimerService:
             self.timer.release()
 
     def wake(self) -> None:
-        """Wake the service, because something has arrived or changed."""
+        """Wake the service, because a message has arrived or a setting has changed."""
         self._poll()
         self._woken.set()
 
@@ -215,7 +215,7 @@ class TimerService:
     # ---- enqueue ----------------------------------------------------------------------------------------------------
 
     async def _enqueue(self, most: int) -> bool:
-        """Put what has come into the wheel, at most `most` messages. True if that was something."""
+        """Put at most `most` received messages into the wheel. Returns whether there were any."""
         self._is_enqueue_stuck = True
         if self._settings.store.timer_stop_enqueue:
             return False
@@ -288,7 +288,7 @@ class TimerService:
         return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
 
     async def _dequeue(self) -> bool:
-        """Deliver a part of a slot that is over. True if there was something to do."""
+        """Deliver a part of a slot whose time is over. Returns whether there was one."""
         if self._work is None:
             if self.rests():
                 return False
@@ -317,7 +317,7 @@ class TimerService:
         return mark.term == self.term and await marks.make_final(mark)
 
     def _tick(self) -> None:
-        """Wait until a slot is over: what was put before that may recall what is in it."""
+        """Wait until the next slot's time is over. All messages put before that may recall messages in it."""
         now = self.timer.write_time_ms
         if now != self._tick_ms:
             self._tick_ms, self._tick_offset = now, self._taken_offset()
@@ -385,9 +385,9 @@ class TimerService:
         return delivered
 
     async def _roll(self, record: TimerRecord, unit: TimerUnit) -> bool:
-        """Put a message that is not due yet into the log again, so that its record does not grow too old there. Where
-        this broker may not write, the wheel alone carries the message on. It also does so with a message that is due
-        by now and would be read late: its marker, or what it recalls, is in a slot that comes soon."""
+        """Append a message that is not due yet to the log again, so that retention does not delete its record. Where
+        this broker may not write, the wheel alone keeps the message. The same holds for a message that is due by now
+        and would be read late: its marker, or the message it recalls, is in a slot that comes soon."""
         if not self._own.is_master:
             return self.timer.move(record, 0)
         is_read_late = self._is_enqueue_stuck and record.out_ms < self.timer.write_time_ms

@@ -58,7 +58,8 @@ class EndTransactionProcessor(RequestProcessor):
     def end_transaction(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand] | None:
-        """End a transaction. Returns None if nobody waits, or if the request says "unknown", which has no answer."""
+        """End a transaction. Returns None if the request expects no response, or if it says "unknown", which has
+        none."""
         header = EndTransactionRequestHeader.decode(request.ext)
         refusal = self._refusal()
         if refusal is not None:
@@ -82,7 +83,8 @@ class EndTransactionProcessor(RequestProcessor):
     def _refusal_of(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader
     ) -> RemotingCommand | None:
-        """Refuse clients that may not send the transaction's message, whatever topic the request names, if any."""
+        """Refuse clients that may not send to the transaction's topic; the topic that the request names does not
+        matter."""
         if self._guard is None:
             return None
         topic = self._transactions.topic_of(header)
@@ -103,8 +105,8 @@ class EndTransactionProcessor(RequestProcessor):
     async def _end_when_ready(
         self, connection: Connection, request: RemotingCommand, header: EndTransactionRequestHeader, since: object
     ) -> RemotingCommand:
-        """End the transaction when the store is ready for it, if the account that asked may still do so. The request
-        was let through when the access rules were at `since`."""
+        """End the transaction when the store is ready for it, if the account of the request may still do so. The access
+        rules had version `since` when the request was accepted."""
         await self._checks.ready()
         if self._guard is not None:
             refused = self._guard.again(connection, request, since) or self._refusal_of(connection, request, header)

@@ -77,7 +77,7 @@ def copy_of(half: MessageExt, check_times: int | None = None) -> MessageExtBroke
 
 
 def given_up(half: MessageExt) -> MessageExtBrokerInner:
-    """Make what remains of a transaction that nobody decided."""
+    """Make the message that records an abandoned transaction."""
     properties = {**half.properties, _ORIGIN: str(origin_of(half))}
     return _inner(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, properties)
 

@@ -131,7 +131,7 @@ class OpMessages:
         return any(finished.queue_offset == queue_offset for finished in self._waiting)
 
     def due_in_ms(self) -> int:
-        """Return in how many ms `write_due` has something to do; 0: now."""
+        """Return in how many ms `write_due` must be called; 0: now."""
         interval = self._config().transaction_op_batch_interval
         if not self._waiting:
             return interval

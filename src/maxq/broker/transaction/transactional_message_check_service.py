@@ -133,8 +133,9 @@ class TransactionalMessageCheckService:
         return self._settings.store.broker_role == "SLAVE"
 
     def stop(self) -> None:
-        """Another one does, or this one goes away: ends that come from now on wait until it is active again. Those
-        that came are written down, as far as what they rest on is flushed; the others are known by their messages."""
+        """Stop: another broker takes over, or this one shuts down. Transaction ends that arrive from now on wait until
+        it is active again. Ends received before are recorded as far as the records they depend on are flushed; the
+        others follow from the messages themselves."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -259,8 +260,8 @@ class TransactionalMessageCheckService:
         return _Next.ON, _Question(connection, copy)
 
     def _producer_of(self, half: MessageExt) -> Connection | None:
-        """Return the connection of a member of the producer's group that may send such a message, because the member is
-        shown it."""
+        """Return the connection of a member of the producer's group that may send such a message, because the check
+        shows it the message."""
         group = half.properties.get(const.PROPERTY_PRODUCER_GROUP, "")
         return self._producers.get_available_channel(group, lambda member: self._may_see(member, half))
 
@@ -282,7 +283,8 @@ class TransactionalMessageCheckService:
         return self._store.time.now_ms() - half.store_timestamp > reserved_ms
 
     def _leave(self, half: MessageExt, end: int) -> _Next:
-        """Let a half message wait: where it is, unless too much comes behind it."""
+        """Keep a half message waiting, in its place, unless too many others follow it; then it is written anew at the
+        end."""
         if half.queue_offset != self._transactions.ledger.low or end - half.queue_offset < MOST_BEHIND:
             return _Next.ON
         refusal = self._transactions.move_up(half)

@@ -365,8 +365,9 @@ class TransactionalMessageService:
         return copy
 
     def move_up(self, half: MessageExt) -> Refusal | None:
-        """Write the first open half message again, so that the progress goes on. That passes its old place, so no op
-        message names it: Java, should it take over, would let one end a message that is inside its immunity time."""
+        """Write the first open half message again at the end, so that the check's progress can pass its old place. No
+        op message names the old place: a Java broker that takes over would otherwise end a message within its
+        immunity time."""
         copy = self._copied(half, None)
         return copy if isinstance(copy, Refusal) else None
 
@@ -386,8 +387,8 @@ class TransactionalMessageService:
         )
 
     def give_up(self, half: MessageExt) -> bool:
-        """Move a half message that nobody decided to TRANS_CHECK_MAX_TIME_TOPIC; False: it could not be stored now. One
-        that cannot ever be stored there stays where it is, and is given up all the same."""
+        """Move a half message to TRANS_CHECK_MAX_TIME_TOPIC after its last check. Returns False if it could not be
+        stored now. One that can never be stored there stays in its place and is abandoned all the same."""
         self._topics.create_topic_in_send_message_back_method(TRANS_CHECK_MAX_TIME_TOPIC, 1, PERM_READ | PERM_WRITE, 0)
         result = self._put(given_up(half), hooks=False)
         if isinstance(result, Refusal):
@@ -408,7 +409,7 @@ class TransactionalMessageService:
         self.ledger.finish(offset, TransactionOutcome.GIVEN_UP)
 
     def resume(self, message: MessageExt) -> Refusal | None:
-        """Let the producer of a transaction that was given up be asked again, from the first time on."""
+        """Make the producer of an abandoned transaction be asked again, starting with the first check."""
         origin = origin_of(message)
         if self.ledger.is_open(self.ledger.standing_for(message.queue_offset if _is_half(message) else -1, origin)):
             return None  # it is being asked already
@@ -442,8 +443,7 @@ class TransactionalMessageService:
 
 
 def is_its_own_fault(refusal: Refusal) -> bool:
-    """Return whether this message can never be stored because of what it is; False if no message can be stored at the
-    moment."""
+    """Return whether the message itself can never be stored; False if no message can be stored at the moment."""
     return refusal.code == ResponseCode.MESSAGE_ILLEGAL
 
 

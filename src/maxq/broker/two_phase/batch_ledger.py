@@ -186,7 +186,7 @@ class BatchLedger:
             delivery.piece, delivery.messages, delivery.step_end = entry["piece"], entry["messages"], end_offset
 
     def snapshot(self, now_ms: int) -> list[dict[str, Any]]:
-        """Return application entries that give the same state, without writers that were not heard of for 30 days."""
+        """Return application entries that give the same state, without writers inactive for 30 days."""
         return [
             {"kind": APPLICATION, "application": name, "state": application.to_json()}
             for name, application in self.applications.items()

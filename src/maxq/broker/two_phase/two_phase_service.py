@@ -143,8 +143,8 @@ class TwoPhaseService:
     async def deliver(
         self, name: str, batch: int, runs: Any, check: Callable[[Staged], None] = lambda staged: None
     ) -> Delivered:
-        """Deliver this broker's part of a decided batch, or go on with that. Returns after some seconds at most; ask
-        again until it is done.
+        """Deliver this broker's part of a decided batch, or continue a delivery. Returns after some seconds at most;
+        call again until it is done.
 
         Args:
             check: raises RequestRefusedError if who asks may not send what a staged request holds.

@@ -25,8 +25,7 @@ class Outcomes(Generic[Answer]):
     failures: dict[str, str] = field(default_factory=dict)
 
     def report(self, sentence: Callable[[str], str], **facts: Any) -> Report:
-        """Report something that was done on each address: mqadmin's sentence for each that did it, and the facts for
-        --json."""
+        """Report success on each address: mqadmin's sentence for each one, and the facts for --json."""
         done = list(self.answers)
         text = "".join(f"{sentence(address)}\n" for address in done)
         columns = {"broker": "#Broker", "done": "#Done"}

@@ -51,7 +51,7 @@ async def reset_offset_by_time(
     offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="Instead of -s, with -b and -q.")] = None,
     cluster: Cluster = None,
 ) -> Report:
-    """Let a consumer group go on at a time; with -b and -q in one queue only, with -o too at that offset."""
+    """Set a consumer group to a time; with -b and -q in one queue only, with -o too to that offset."""
     clock = SystemClock()
     wall_ms = LATEST if timestamp == _TO_THE_END else parse_time(timestamp, clock)
     if broker is not None and queue is not None:
@@ -79,7 +79,7 @@ async def _reset_queue(admin: Admin, group: str, queue: MessageQueue, wall_ms: i
 async def skip_accumulated_message(
     admin: Admin, group: Group, topic: Topic, force: Force = "true", cluster: Cluster = None
 ) -> Report:
-    """Let a consumer group go on at the end of every queue."""
+    """Set a consumer group to the end of every queue."""
     offsets = await admin.offsets.reset_by_time(group, topic, LATEST, force=is_true("-f", force), cluster=cluster)
     return Report(_COLUMNS, _offset_rows(offsets))
 

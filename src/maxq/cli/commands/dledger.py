@@ -167,8 +167,8 @@ def bless(
     lost: Annotated[str, typer.Option(help="Members whose stores are gone for good, joined by ','.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Let the member --id, which has forgotten something and is stopped, count as complete again. Only for a group in
-    which no majority could give it back: it is refused while one could."""
+    """Declare the member --id, which has lost acknowledged entries and is stopped, complete again. Only for a group in
+    which no majority can restore them: it is refused while one could."""
     group, members = _group(context)
     stopped = stopped_member(context.obj.base_dir, context.obj.id)
     with stopped.locked():

@@ -68,7 +68,7 @@ def _selection(begin: str | None, end: str | None, key: str | None, msg_id: str 
 
 
 def letter_object(letter: MessageExt) -> dict[str, Any]:
-    """Return all fields of a dead letter; what it was before it died is in originTopic and originMsgId."""
+    """Return all fields of a dead letter; its original topic and id are in originTopic and originMsgId."""
     return {
         **message_object(letter),
         "originTopic": origin_topic(letter),

@@ -237,8 +237,8 @@ async def _produce(source: _Source, namesrv: str, group: str, in_flight: int, se
 
 @contextmanager
 def _first_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C in the block call `stop`; later ones end the command as elsewhere. Yields a function that
-    tells whether one came."""
+    """Call `stop` at the first Ctrl-C in the block; later ones end the command as usual. Yields a function that returns
+    whether one came."""
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -409,7 +409,7 @@ async def _ack(consumer: SimpleConsumer, out: LineWriter[MessageExt]) -> None:
 
 
 async def _start_where_wanted(consumer: LitePullConsumer, config: LitePullConsumerConfig) -> None:
-    """Seek in queues where the group has no offset, because a broker lets new groups read young topics from the start,
+    """Seek in queues where the group has no offset, because a broker makes new groups read young topics from the start,
     whatever the client asks for."""
     if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return

@@ -276,7 +276,7 @@ def serve(
 
 
 def _say(text: str) -> None:
-    """Print `text`. A server goes on without whoever reads it."""
+    """Print `text`. If standard output is closed, the server continues."""
     try:
         print(text, flush=True)
     except OSError:

@@ -180,7 +180,7 @@ def _print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def _errors_to_stderr() -> Iterator[None]:
-    """Let refusals end with status 2 and one line on standard error."""
+    """Make refusals end the command with status 2 and one line on standard error."""
     try:
         yield
     except BrokenPipeError:

@@ -129,7 +129,7 @@ async def inspect_transaction(admin: Admin, transaction: Transaction, store: Sto
 
 @command(app, "resume", summary="Have the producer asked again.")
 async def resume_transaction(admin: Admin, transaction: Transaction) -> Report:
-    """Let the producer of a transaction that was given up be asked again, from the first time on."""
+    """Make the producer of an abandoned transaction be asked again, starting with the first check."""
     msg_id = await admin.transactions.resume(transaction)
     return done_report(f"transaction {transaction} is open again", transactionId=transaction, msgId=msg_id)
 

@@ -63,7 +63,7 @@ def need_stores(paths: Sequence[str]) -> None:
 
 
 def need_archive(path: str) -> None:
-    """Look before Spark starts whether something was archived there. Raises ConfigError."""
+    """Check before Spark starts that there is an archive. Raises ConfigError."""
     from maxq.pipeline.archive.folder import ArchiveFolder
 
     ArchiveFolder(path).existing()

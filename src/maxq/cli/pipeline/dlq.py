@@ -85,7 +85,7 @@ def show_letters(
     master: Master = None,
     driver_memory: DriverMemory = DRIVER_MEMORY,
 ) -> None:
-    """Dead letters, what they were and why they died, as far as it is known."""
+    """Show dead letters, their original messages and, where known, why they died."""
     config = _config(group, namesrv, option, topic, begin, end, key, tag, where, tries)
     from maxq.pipeline.jobs.dlq import check_groups, dlq_counts, dlq_letters
 

@@ -51,7 +51,7 @@ _SCRIPTS = {"bash": BASH, "zsh": ZSH}
 
 
 class Suggestion(NamedTuple):
-    """A word, and what it is for."""
+    """A word that completes the line, and its description."""
 
     word: str
     help: str = ""

@@ -47,7 +47,7 @@ def ended_by_ctrl_c(spark: Any) -> Iterator[None]:
 @contextmanager
 def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
     """End the Java process that is starting at Ctrl-C, in a block of the main thread that starts Spark, so that the
-    block fails. A Java process whose Python ends earlier stays.
+    block raises. A Java process whose Python parent ends first would stay.
 
     Raises:
         KeyboardInterrupt: in place of that failure, or after a block that came to its end all the same.
@@ -91,7 +91,7 @@ class _Interrupt:
         self._ending.start()
 
     def wait(self) -> None:
-        """Wait until what it ends has ended: waiting for a stream returns before the call that stops it."""
+        """Wait until the interrupted call has returned: waiting for a stream ends before the call that stops it."""
         if self.has_come:
             self._ending.join()
 

@@ -81,7 +81,7 @@ def pairs_report(values: Mapping[str, Any], value: Mapping[str, Any] | None = No
 
 
 def done_report(sentence: str, **facts: Any) -> Report:
-    """Report that something was done: mqadmin's sentence, and its facts for --json."""
+    """Report success: mqadmin's sentence, and its facts for --json."""
     columns = {name: f"#{name}" for name in facts}
     return Report(columns, [list(facts.values())], value={"done": sentence, **facts}, text=sentence + "\n")
 

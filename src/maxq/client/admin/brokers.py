@@ -112,7 +112,7 @@ class BrokerAdmin:
         return _object(response, address) if response.body_bytes else None
 
     async def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
-        """Let a group read so many cold bytes a second (2001)."""
+        """Limit a group to so many cold bytes a second (2001)."""
         body = format_properties({group: str(threshold)}).encode()
         await self._api.call(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, body)
 

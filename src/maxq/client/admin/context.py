@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class AdminContext:
-    """Calls of an operator. Nothing is cached: an operator wants to see what is there now."""
+    """Calls of an operator. Nothing is cached, because an operator wants the present state."""
 
     def __init__(self, api: MQClientAPI, name_servers: list[str], clock: Clock) -> None:
         self.api = api

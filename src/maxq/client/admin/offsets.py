@@ -66,7 +66,7 @@ class OffsetAdmin:
     async def reset_by_time(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None
     ) -> dict[MessageQueue, int]:
-        """Let a group go on at a store time, LATEST for the end (222); brokers that know no such reset get the offsets
+        """Set a group to a store time, LATEST for the end (222); on brokers without that request the offsets are
         committed directly.
 
         Returns:
@@ -96,7 +96,7 @@ class OffsetAdmin:
         return MessageQueue(topic, await self._context.broker_name_of(topic, broker), queue_id)
 
     async def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
-        """Let a group go on at one offset of one queue (222); returns the new offset."""
+        """Set a group to one offset of one queue (222); returns the new offset."""
         address = await self._context.address_of(queue)
         table = await self._reset(address, group, queue.topic, queue_id=queue.queue_id, offset=offset)
         return table.get(queue, offset)

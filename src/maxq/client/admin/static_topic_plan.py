@@ -63,7 +63,7 @@ def leaders(parts: Mapping[str, BrokerPart]) -> dict[int, str]:
 
 
 def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan | None:
-    """Plan what a command has left to do that ended in the middle. None: the parts agree.
+    """Plan the rest of a command that ended in the middle. None: the parts agree.
 
     A queue is led by whoever has the longest chain of it; a place that one broker knows is the place.
 

@@ -98,7 +98,7 @@ class TopicAdmin:
         return sorted(TopicList.decode(response.body_bytes).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Return where a topic is (105). Raises NoRouteError if nobody knows it."""
+        """Return the route of a topic (105). Raises NoRouteError if no name server knows it."""
         return await self._context.route(topic)
 
     async def clusters(self, topic: str) -> list[str]:

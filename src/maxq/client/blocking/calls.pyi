@@ -227,7 +227,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
     def receive(
         self, max_messages: int = 32, invisible_ms: int | None = None, *, wait_ms: int | None = None
     ) -> list[MessageExt]:
-        """Return some messages, which nobody else gets for `invisible_ms`.
+        """Return some messages, which are invisible to all other consumers for `invisible_ms`.
 
         Args:
             max_messages: at most so many, 32 or fewer.
@@ -339,7 +339,7 @@ class BrokerCalls(Part[BrokerAdmin]):
         table.
         """
     def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
-        """Let a group read so many cold bytes a second (2001)."""
+        """Limit a group to so many cold bytes a second (2001)."""
     def remove_cold_data_flow_control(self, address: str, group: str) -> None:
         """Give the group the common threshold again (2002)."""
     def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
@@ -626,7 +626,7 @@ class OffsetCalls(Part[OffsetAdmin]):
     def reset_by_time(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True, cluster: str | None = None
     ) -> dict[MessageQueue, int]:
-        """Let a group go on at a store time, LATEST for the end (222); brokers that know no such reset get the offsets
+        """Set a group to a store time, LATEST for the end (222); on brokers without that request the offsets are
         committed directly.
 
         Returns:
@@ -639,7 +639,7 @@ class OffsetCalls(Part[OffsetAdmin]):
             ClientError: the topic is not on that broker; lists where it is.
         """
     def reset_queue(self, group: str, queue: MessageQueue, offset: int) -> int:
-        """Let a group go on at one offset of one queue (222); returns the new offset."""
+        """Set a group to one offset of one queue (222); returns the new offset."""
     def clone(self, source_group: str, target_group: str, topic: str) -> dict[MessageQueue, int]:
         """Set a group's offsets to those of another group, queue by queue (43 and 15), and return them. Queues in which
         the other group has no offset are left alone: consume statistics (208, mqadmin) call that 0, and the group would
@@ -736,7 +736,7 @@ class TopicCalls(Part[TopicAdmin]):
     def system_names(self, address: str) -> list[str]:
         """Return the names of one broker's own topics (305), sorted."""
     def route(self, topic: str) -> TopicRouteData:
-        """Return where a topic is (105). Raises NoRouteError if nobody knows it."""
+        """Return the route of a topic (105). Raises NoRouteError if no name server knows it."""
     def clusters(self, topic: str) -> list[str]:
         """Return the clusters that have the topic, sorted."""
     def stats(self, topic: str, *, via: str | None = None) -> TopicStatsTable:

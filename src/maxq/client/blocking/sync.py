@@ -120,7 +120,7 @@ class _Started(Face[Client], ABC):
             self._shut_down(self._lives)
 
     def _shut_down(self, life: int) -> None:
-        """End a client that has been started `life` times; one that was started again meanwhile goes on."""
+        """End a client that has been started `life` times; one that was started again meanwhile keeps running."""
         with self._life:
             if self._is_starting:  # a signal handler has interrupted the start, which ends with it
                 self._is_unwanted = True
@@ -205,8 +205,8 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
         return future
 
     def send_many(self, messages: Iterable[Message], *, in_flight: int = 512) -> list[SendResult]:
-        """Send many messages, each in a request of its own, many at a time. `messages` is drawn in this thread, so it
-        may wait; what it gave is sent, also if it then fails."""
+        """Send many messages, each in a request of its own, many at a time. `messages` is iterated in this thread, so
+        it may block; the messages it yields are sent, even if it raises later."""
         client = self._running
         check_messages(messages)
         check_number("in_flight", in_flight, low=1)
@@ -314,8 +314,8 @@ class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]
         await self._client.shutdown(self._await_termination_ms)
 
     def shutdown(self, await_termination_ms: int | None = None) -> None:
-        """Leave the group and end the threads. A second call waits for the first. A listener that calls it only begins
-        it: it waits for that call, and commits what it did.
+        """Leave the group and end the threads. A second call waits for the first. Called by a listener, it only starts
+        the shutdown, which waits for that listener call and commits its result.
 
         Args:
             await_termination_ms: how long listener calls under way get to end; None: await_termination_when_shutdown.

@@ -183,7 +183,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     # --- calls on threads ---
 
     def submit_to_executor(self, work: Callable[[], None]) -> None:
-        """Let a thread of the listener's executor do some work. Raises RuntimeError if the executor takes no more."""
+        """Run `work` on a thread of the listener's executor. Raises RuntimeError if the executor is closed."""
         executor = self._caller.executor
         assert executor is not None, "only services with an executor have CallThreads"
         executor.submit(work)

@@ -111,8 +111,8 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
             self._runners[process_queue] = runner
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Give a queue up. True once no listener call of it is under way, so that another client may go on with the
-        queue."""
+        """Give a queue up. Returns True once no listener call for it is under way, so that another client may continue
+        with the queue."""
         lock = self._consume_locks.get(process_queue)
         if lock is None:
             return True

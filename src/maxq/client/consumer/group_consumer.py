@@ -69,8 +69,8 @@ class GroupConsumer(ABC, Generic[Config]):
         """Join the group."""
 
     async def shutdown(self) -> None:
-        """Leave the group. It is completed even if whoever waits for it is cancelled, who is cancelled then; a second
-        call waits for the first. The consumer may be started again."""
+        """Leave the group. If the caller is cancelled, the shutdown is still completed, and then the cancellation is
+        raised; a second call waits for the first. The consumer may be started again."""
         await self._ending.run(self._shut_down)
 
     @abstractmethod
@@ -215,7 +215,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     async def do_rebalance(self) -> bool:
-        """Take and give up queues. True if this member holds exactly what it should."""
+        """Take and give up queues. Returns True if this member holds exactly its share."""
 
     @abstractmethod
     async def persist_consumer_offset(self) -> None:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ListenerCaller:
-    """Calls one listener, and turns whatever comes of a call into a ConsumeResult.
+    """Calls one listener and turns each outcome into a ConsumeResult.
 
     Args:
         listener: plain function or coroutine function.

@@ -60,7 +60,7 @@ class FetchBuffer:
         self._arrival.set()
 
     def wake(self) -> None:
-        """Let those who wait look again, because a queue was resumed."""
+        """Wake all waiting tasks, because a queue was resumed."""
         self._arrival.set()
 
     def take(self) -> Fetched | None:
@@ -79,7 +79,8 @@ class FetchBuffer:
         return found
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until something changes, after which `take` may find something. False after `timeout_s` seconds."""
+        """Wait until new messages or a resumed queue may let `take` succeed. Returns False after `timeout_s`
+        seconds."""
         self._arrival.clear()
         try:
             async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation
@@ -89,7 +90,7 @@ class FetchBuffer:
         return True
 
     def clear(self) -> None:
-        """Drop all pulls, and have whoever waits look again."""
+        """Drop all pulls and wake the waiting tasks."""
         self._fetched.clear()
         self.message_count = 0
         self._arrival.set()

@@ -103,8 +103,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         self._rebalance = RebalanceImpl(instance, self._config, self.group, self._offsets, self)
 
     async def shutdown(self, *, is_finished: bool = True) -> None:
-        """Leave the group; with auto_commit, what is done is committed first. It is completed even if whoever waits for
-        it is cancelled, who is cancelled then; a second call waits for the first. The consumer may be started again.
+        """Leave the group; with auto_commit, finished messages are committed first. If the caller is cancelled, the
+        shutdown is still completed, and then the cancellation is raised; a second call waits for the first. The
+        consumer may be started again.
 
         Args:
             is_finished: what the last poll gave out is done. Who leaves `async with` by an exception has not done it.
@@ -270,15 +271,16 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return list(fetched.messages)  # the caller may change it
 
     def take_back(self, owner: object) -> None:
-        """Let the next poll give out again what the last one gave to `owner`, which was interrupted before that."""
+        """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could
+        use it."""
         fetched = self._given_out.pop(owner, None)
         if fetched is not None:
             self._buffer.put_back(fetched)
 
     def _finish_for(self, owner: object) -> None:
         """Count as done what `owner` got last, and what tasks got that have ended since (`asyncio.wait_for` makes a
-        task of each poll). What a failed task got is not done, and comes again after a new start or to another member;
-        so does what a thread got that has ended since, for nobody sees how it ended."""
+        task of each poll). What a failed task got is not done: it is delivered again after a new start or to another
+        member. The same holds for what an ended thread got, because how it ended is unknown."""
         ended = 0
         for other in list(self._given_out):
             if other is owner:
@@ -299,7 +301,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             )  # fmt: skip
 
     def _has_failed(self, owner: object) -> bool:
-        """Tell whether `owner` is a task that ended by an exception or was cancelled: what it got last is not done."""
+        """Return whether `owner` is a task that ended by an exception or was cancelled: what it got last is not
+        done."""
         if not (isinstance(owner, asyncio.Task) and owner.done()):
             return False
         why = None if owner.cancelled() else owner.exception()
@@ -528,8 +531,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return self._manual is None and not self._broadcasting
 
     async def _go_where_another_is(self, assigned: AssignedQueue) -> None:
-        """Continue where another member has committed, if it has taken over the queue while this member heard nothing
-        of the queue's broker for long."""
+        """Continue at the offset that another member has committed, if it took the queue over while this member could
+        not reach the queue's broker."""
         queue = assigned.queue
         committed = await self._offsets.stored(queue)
         if committed > self._offsets.highest(queue):

@@ -104,14 +104,14 @@ class PullingConsumer(GroupConsumer[Config]):
                 self._assignment_waiters.discard(waiter)
 
     async def _rebalance_round(self) -> bool:
-        """Take and give up queues; True if this member holds exactly what it should."""
+        """Take and give up queues. Returns True if this member holds exactly its share."""
         try:
             return await self._rebalance.do_rebalance()
         finally:
             self._look_at_assignment()
 
     def _look_at_assignment(self) -> None:
-        """Let whoever waits for an assignment look again."""
+        """Wake the tasks that wait for an assignment."""
         for waiter in self._assignment_waiters:
             if not waiter.done():
                 waiter.set_result(None)

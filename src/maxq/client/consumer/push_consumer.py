@@ -221,7 +221,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._wanted[topic] = build_subscription_data(topic, "*", sub_version=self._clock.wall_ms())
 
     async def shutdown(self, await_termination_ms: int | None = None) -> None:
-        """Leave the group: begin no more listener calls, wait for those under way, commit what they did, unregister.
+        """Leave the group: start no more listener calls, wait for those under way, commit their results, unregister.
 
         It is completed even if whoever waits for it is cancelled (who is cancelled then, and no more calls are waited
         for); a second call waits for the first. The consumer may be started again. A listener that asks for it only
@@ -324,7 +324,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         return set(self._wanted)
 
     async def do_rebalance(self) -> bool:
-        """Make one round of rebalance. True if this member holds exactly what it should."""
+        """Make one round of rebalance. Returns True if this member holds exactly its share."""
         if self._instance is None or self._paused:
             return True
         if self._pops is not None:
@@ -498,7 +498,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         return info
 
     async def consume_directly(self, message: MessageExt, broker_name: str) -> ConsumeMessageDirectlyResult:
-        """Let the listener consume this one message now (CONSUME_MESSAGE_DIRECTLY)."""
+        """Pass this one message to the listener now (CONSUME_MESSAGE_DIRECTLY)."""
         message.broker_name = broker_name
         self._caller.show_own_topics([message])
         started_ms = self._clock.monotonic_ms()

@@ -84,7 +84,7 @@ class AllocateMessageQueueAveragelyByCircle(AllocateMessageQueueStrategy):
 
 
 class AllocateMessageQueueByConfig(AllocateMessageQueueStrategy):
-    """CONFIG: this member gets a fixed list of queues, whoever else is there."""
+    """CONFIG: this member gets a fixed list of queues, independent of other members."""
 
     name = "CONFIG"
 

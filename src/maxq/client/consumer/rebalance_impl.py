@@ -91,7 +91,7 @@ class RebalanceImpl:
         return self._lock.locked()
 
     async def do_rebalance(self) -> bool:
-        """Make one round over all topics. True if this member holds exactly what it should."""
+        """Make one round over all topics. Returns True if this member holds exactly its share."""
         async with self._lock:
             if self._is_closed:
                 return True

@@ -120,7 +120,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     async def receive(
         self, max_messages: int = MAX_MESSAGES, invisible_ms: int | None = None, *, wait_ms: int | None = None
     ) -> list[MessageExt]:
-        """Return some messages, which nobody else gets for `invisible_ms`.
+        """Return some messages, which are invisible to all other consumers for `invisible_ms`.
 
         Args:
             max_messages: at most so many, 32 or fewer.

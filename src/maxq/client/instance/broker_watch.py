@@ -113,7 +113,7 @@ class BrokerWatch:
         return before
 
     def _judge(self, address: str, connection: Connection, quiet: _Quiet, now_ms: int) -> int:
-        """Ask a broker that is silent for something small, or leave it. Returns when to look again, monotonic ms."""
+        """Send a small request to a silent broker, or do nothing yet. Returns when to check again, in monotonic ms."""
         if quiet.asked_ms is None:
             due_ms = quiet.since_ms + (ANSWER_MS if quiet.is_fresh else PARKED_MS)
             if now_ms < due_ms:

@@ -20,7 +20,7 @@ _calls: Final[ContextVar[tuple["ClientShutdown", ...]]] = ContextVar("maxq-calls
 
 
 class ClientShutdown:
-    """The starts and shutdowns of one client. A shutdown is completed whatever happens to whoever asked for it.
+    """The starts and shutdowns of one client. A shutdown is completed even if its caller is cancelled.
 
     Args:
         what: the client, for errors and the log: "producer of group P".
@@ -75,7 +75,7 @@ class ClientShutdown:
             await self.wait(hurry)
 
     async def complete(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do `work`, a shutdown, because the start that asks has failed. A shutdown that waits for this start does it
+        """Run the shutdown `work` because the calling start has failed. A shutdown that waits for this start runs
         afterwards."""
         if self._task is None:
             self._begin(work)

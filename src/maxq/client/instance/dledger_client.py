@@ -60,7 +60,7 @@ class DLedgerClient:
         await self._remoting.close()
 
     async def metadata(self, peer: str) -> MetadataReply:
-        """Ask one member what it knows of the group and of itself.
+        """Return one member's view of the group and of itself.
 
         Raises:
             RemotingError: it cannot be reached, or does not answer.
@@ -117,7 +117,7 @@ class DLedgerClient:
         return reply.entries[0] if reply.entries else None
 
     async def transfer(self, transferee: str) -> None:
-        """Let the leader hand over to a member; returns when that member leads.
+        """Make the leader hand over to a member; returns when that member leads.
 
         Raises:
             DLedgerError: it lags too far behind, is not there, or did not become leader.

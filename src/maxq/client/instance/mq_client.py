@@ -71,7 +71,7 @@ class ConsumerInner(Protocol):
         ...
 
     async def do_rebalance(self) -> bool:
-        """Take and give up queues. True if the consumer holds exactly what it should."""
+        """Take and give up queues. Returns True if the consumer holds exactly its share."""
         ...
 
     async def persist_consumer_offset(self) -> None: ...
@@ -166,7 +166,7 @@ class MQClientInstance:
     # --- members ---
 
     def register_producer(self, group: str) -> None:
-        """Enter a producer group, which brokers then hear of.
+        """Add a producer group, which the next heartbeats announce to brokers.
 
         Raises:
             ClientError: it does already.
@@ -191,7 +191,7 @@ class MQClientInstance:
         return self._transaction_checkers.get(group)
 
     def register_consumer(self, consumer: ConsumerInner) -> None:
-        """Enter a consumer, which brokers then hear of.
+        """Add a consumer, which the next heartbeats announce to brokers.
 
         Raises:
             ClientError: its group has one here already.
@@ -238,7 +238,7 @@ class MQClientInstance:
         await self.routes.update_all({topic for consumer in self._consumers.values() for topic in consumer.topics()})
 
     def refresh_route_soon(self, topic: str) -> None:
-        """Ask for the route of a topic whose brokers are not where it says, and do so again while this is called."""
+        """Ask soon for the route of a topic whose brokers are not where it says; repeats as long as this is called."""
         self._wrong_routes.add(topic)
         if self.started_at_ms and topic not in self._refreshing:
             task = asyncio.create_task(self._refresh_while_wrong(topic), name=f"maxq-route-{topic}")
@@ -353,7 +353,7 @@ class MQClientInstance:
         raise failure
 
     async def find_consumer_ids(self, topic: str, group: str) -> list[str] | None:
-        """Return the members of a group, as a random broker of the topic says; None if nobody can tell."""
+        """Return the members of a group according to a random broker of the topic; None if no broker answers."""
         route = self.routes.table.get(topic)
         if route is None or not route.broker_datas:
             try:

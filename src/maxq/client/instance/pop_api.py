@@ -42,8 +42,8 @@ _POPPED = (
 
 
 class PopAPI:
-    """Pops for one consumer group (name on the wire). Only masters, or brokers that stand in for them, are asked. Every
-    call raises RemotingError, BrokerError and ClientError as they come."""
+    """Pops for one consumer group (name on the wire). Only masters and acting masters are asked. Every call raises
+    RemotingError, BrokerError and ClientError unchanged."""
 
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         self._instance = instance
@@ -62,7 +62,8 @@ class PopAPI:
         order: bool = False,
         attempt_id: str | None = None,
     ) -> PopResult:
-        """Ask for messages that nobody else gets for `invisible_ms`. Queue id -1 means any queue of that broker.
+        """Ask for messages, which are then invisible to other consumers for `invisible_ms`. Queue id -1 means any queue
+        of that broker.
 
         Args:
             poll_ms: how long the broker may keep the request while there is nothing.

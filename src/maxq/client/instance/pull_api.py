@@ -53,7 +53,8 @@ class PullAPIWrapper:
         unit_mode: bool,
         connect_broker_by_user: int | None,
     ) -> None:
-        """`connect_broker_by_user`: the id of the broker that every pull asks, whatever answers suggest."""
+        """`connect_broker_by_user` is the id of the broker that every pull asks, in spite of other suggestions in
+        answers."""
         self._instance = instance
         self._group = group
         self._hooks = hooks

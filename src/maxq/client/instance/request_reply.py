@@ -32,7 +32,7 @@ class PendingRequests:
         self._futures.pop(correlation_id, None)
 
     def on_reply(self, message: MessageExt) -> bool:
-        """Give a reply to whoever waits for it. False: nobody does."""
+        """Give a reply to the waiting request. Returns False if none waits for it."""
         future = self._futures.get(message.properties.get(const.PROPERTY_CORRELATION_ID, ""))
         if future is None or future.done():
             return False

@@ -78,8 +78,8 @@ class TopicRoutes:
                     table.pop(topic, None)
 
     async def update_route(self, topic: str) -> bool:
-        """Ask the name server for one topic. One that is sent to by the route of its template, and still does not
-        exist, gets the template's route of now: its brokers may have another master since.
+        """Ask the name server for one topic. A topic that does not exist yet and is sent to by the route of its
+        template gets the template's present route, because its brokers may have another master since.
 
         Returns:
             True if the route is another one than before.
@@ -232,7 +232,7 @@ class TopicRoutes:
 
 class SharedLookups(Generic[Result]):
     """Lookups under way, by key. When a broker dies, or a topic is new, hundreds of sends want the same route at the
-    same moment: one asks, and the others wait for its answer or its failure."""
+    same moment: one asks, and the others share its answer or its failure."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Result]] = {}

@@ -112,7 +112,7 @@ class MessagePreparer:
         return len(message.body) + len(property_text(message).encode())
 
     def snapshot(self, message: Message) -> Message:
-        """Give a message its unique id, and return what it is at this moment, for it travels later."""
+        """Give a message its unique id, and return a copy, because it is sent later and may be changed meanwhile."""
         if message.uniq_key is None:
             message.properties[const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX] = self._ids.next()
         return Message(message.topic, message.body, dict(message.properties), message.flag)

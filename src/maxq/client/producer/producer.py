@@ -60,8 +60,8 @@ class _Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes at once, if they are free and nobody waits. When all are free, more than the limit is
-        given."""
+        """Take `size` bytes at once, if they are free and no caller waits. If nothing is in use, a size above the limit
+        is granted, too."""
         if self._waiting or not self._fits(size):
             return False
         self._taken += size
@@ -151,9 +151,9 @@ class Producer:
         return replace(config, send_message_hooks=(*config.send_message_hooks, hook))
 
     async def shutdown(self) -> None:
-        """Leave: what waits for a batch is sent, brokers are told, connections closed. It is completed even if whoever
-        waits for it is cancelled, who is cancelled then; a second call waits for the first. The producer may be started
-        again."""
+        """Leave: waiting batches are sent, brokers are told, connections closed. If the caller is cancelled, the
+        shutdown is still completed, and then the cancellation is raised; a second call waits for the first. The
+        producer may be started again."""
         await self._ending.run(self._shut_down)
 
     async def _shut_down(self) -> None:
@@ -250,7 +250,7 @@ class Producer:
         return wire
 
     def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult] | None:
-        """Let a message wait for others (`auto_batch`). None: it is to be sent by itself."""
+        """Add a message to a batch that waits for more (`auto_batch`). Returns None if it must be sent by itself."""
         accumulator = self._accumulator
         if accumulator is None:
             return None

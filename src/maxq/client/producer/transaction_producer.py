@@ -127,7 +127,7 @@ class TransactionProducer(Producer):
         self._end_hooks = EndTransactionHooks((*config.end_transaction_hooks, *traces))
 
     async def start(self) -> None:
-        """See Producer.start. From the first send on brokers may ask for transactions."""
+        """Start as Producer.start does. From the first send on brokers may ask for the state of transactions."""
         await super().start()
 
     async def _start(self) -> None:
@@ -135,8 +135,8 @@ class TransactionProducer(Producer):
         self._running().instance.set_transaction_checker(self.group, self._on_check)
 
     async def shutdown(self) -> None:
-        """See Producer.shutdown. What brokers still want to know they ask others of the group. A check of the listener
-        that asks for it only begins it."""
+        """Shut down as Producer.shutdown does. Brokers ask other members of the group for open transactions. Called
+        within a check of the listener, it only starts the shutdown."""
         await super().shutdown()
 
     async def _shut_down(self) -> None:
@@ -215,8 +215,8 @@ class TransactionProducer(Producer):
         message: Message,
         state: LocalTransactionState,
     ) -> None:
-        """Tell the master of the half message's queue, whoever it is by now; a connection that breaks meanwhile is not
-        tried again, for a message that is committed twice is there twice."""
+        """Send the end of a transaction to the present master of the half message's queue. It is not repeated if the
+        connection breaks, because a message that is committed twice exists twice."""
         sender = self._running()
         ext = {**header.encode(), "bname": queue.broker_name}
 
@@ -267,7 +267,7 @@ class TransactionProducer(Producer):
     async def _call(
         self, method: Callable[..., Answer | Awaitable[Answer]], *args: Any
     ) -> tuple[LocalTransactionState, str | None]:
-        """Return the state that a method of the listener gives, and the text of what it raised."""
+        """Return the state that a method of the listener returns, and the text of its exception."""
         try:
             answer: object
             if self._executor is not None and not inspect.iscoroutinefunction(method):

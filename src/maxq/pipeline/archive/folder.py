@@ -206,7 +206,7 @@ class ArchiveFolder:
         return [path for name in self._names("") if name.startswith("topic=") for path in self._files(name)]
 
     def exists(self, path: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the file exists."""
         return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def delete(self, path: str) -> None:
@@ -245,7 +245,7 @@ class ArchiveFolder:
 
 
 class ArchiveRun:
-    """A run that writes. `removed`: what it found of dead runs."""
+    """A run that writes. `removed` lists what it deleted of runs that had died."""
 
     def __init__(self, folder: ArchiveFolder, name: str) -> None:
         self.folder = folder

@@ -73,7 +73,8 @@ class RedriveConfig:
 
     @property
     def what(self) -> str:
-        """Name the work in the record: whatever the selection, letters of the same groups are sent once."""
+        """Name the work in the record, independent of the selection, because letters of the same groups are sent
+        once."""
         return f"redrive {json.dumps(sorted(self.letters.groups))}"
 
 

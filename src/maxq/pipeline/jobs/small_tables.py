@@ -25,7 +25,7 @@ Rows = list[dict[str, Any]]
 
 
 def rows_of(frame: DataFrame, most: int | None = None) -> Rows:
-    """Return the first `most` rows; timestamps are milliseconds since 1970, whatever the session's time zone."""
+    """Return the first `most` rows; timestamps are milliseconds since 1970, in every session time zone."""
     columns = [
         F.unix_millis(field.name).alias(field.name) if isinstance(field.dataType, TimestampType) else F.col(field.name)
         for field in frame.schema.fields

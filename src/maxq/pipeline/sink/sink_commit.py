@@ -183,7 +183,7 @@ class Brokers:
         return answer
 
     def _patiently(self, attempt: Callable[[], T | str], what: str) -> T:
-        """Call `attempt` until it returns something else than the reason why it cannot."""
+        """Call `attempt` until it returns a result instead of the reason why it cannot."""
         end_ms = self._client.clock.monotonic_ms() + self._limit_ms
         while True:
             try:
@@ -248,7 +248,7 @@ def find_coordinator(
 
 
 def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str, dict[str, str]]:
-    """Ask each MaxQ broker what it knows of the application: `batch` and `coordinator`."""
+    """Ask each MaxQ broker for its state of the application: `batch` and `coordinator`."""
     known: dict[str, dict[str, str]] = {}
     for broker in names:
         answer = brokers.ask(broker, RequestCode.MAXQ_STAGED_DECISION, {"application": name.application})
@@ -268,7 +268,7 @@ def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
 
 
 def _note(brokers: Brokers, broker: str, name: BatchName, coordinator: str) -> str:
-    """Let a broker note which broker decides, and return the one that it has noted."""
+    """Make a broker note which broker decides, and return the one that it has noted."""
     ext = {"application": name.application, "coordinator": coordinator}
     answer = brokers.ask(broker, RequestCode.MAXQ_CLAIM_STAGED, ext)
     _check(answer, broker)

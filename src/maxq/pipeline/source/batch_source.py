@@ -25,7 +25,7 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 @dataclass(frozen=True)
 class Conditions:
-    """The rows that a query wants; None: no limit. Offsets and times (ms) are first and one past the last.
+    """The rows that a query selects; None means no limit. Offsets and times (ms) are first and one past the last.
 
     Attributes:
         hint: a condition that all wanted rows meet, for brokers that can use it to send less.

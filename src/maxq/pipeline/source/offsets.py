@@ -120,7 +120,7 @@ def ranges_between(
 
 
 def limit_rows(start: Mapping[MessageQueue, int], latest: Mapping[MessageQueue, int], limit: int) -> Offsets:
-    """Limit a trigger to at most `limit` rows from `start` on, of each queue in proportion to what it has.
+    """Limit a trigger to at most `limit` rows from `start` on, divided among the queues in proportion to what each has.
 
     Exactly `limit` rows if there are so many; what rounding leaves over goes to the queues it took most from.
     """

@@ -224,7 +224,7 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
 
 
 def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
-    """Log where slaves told the ends of queues that a read goes up to: what they have not copied yet is not read."""
+    """Log which queue ends were reported by slaves: messages that these have not copied yet are not read."""
     away = sorted(queue for queue, one in seen.items() if not one.is_master)
     if away:
         log.warning(

@@ -91,7 +91,7 @@ def _name_of(executable: Path) -> str:
 
 
 def _is_ours(script: Path, text: str) -> bool:
-    """Whether it is there, as we write it and nobody else's."""
+    """Return whether the file exists with exactly our content."""
     try:
         return script.stat().st_uid == os.getuid() and os.access(script, os.X_OK) and script.read_text() == text
     except OSError:

@@ -77,7 +77,7 @@ def _readable(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _hide_traceback() -> None:
-    """Let Spark's worker report the error that is raised without a traceback. The worker ends with it, so no other
-    error is shortened."""
+    """Make Spark's worker report the raised error without a traceback. The worker ends with that error, so no other one
+    is affected."""
     if _is_worker():
         os.environ[_HIDE_TRACEBACK] = "1"

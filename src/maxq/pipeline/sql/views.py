@@ -184,7 +184,8 @@ class Views:
     # --- queries ---
 
     def sql(self, text: str) -> DataFrame:
-        """Run a query as `spark.sql` does, over the topics that exist now, whoever made views of their names meanwhile.
+        """Run a query as `spark.sql` does, over the topics that exist now, even if another session has replaced views
+        of the same names.
 
         Raises:
             PipelineError: a table that is neither a topic nor one of ours nor Spark's; names near ones.

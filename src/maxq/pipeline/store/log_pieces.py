@@ -89,7 +89,7 @@ class Corruption:
 
 
 def usual_piece_bytes(total: int, *, narrow: bool = False) -> int:
-    """Return the size of a piece in bytes where nobody asked for another one.
+    """Return the default size of a piece in bytes.
 
     Args:
         total: bytes to be read.
@@ -207,7 +207,7 @@ class PieceReader:
                 position = self._behind_damage(region, position, stop)
 
     def _behind_damage(self, region: MappedRegion, position: int, stop: int) -> int:
-        """Return where the file goes on behind a damaged place, or its size if it does not."""
+        """Return the position at which the file continues behind damage, or its size if it does not."""
         piece, view = self._piece, region.view
         good = -1
         if stop != rc.STOP_ZERO or holds_data(region, position, piece.size):  # much faster than to look for a record

@@ -56,7 +56,7 @@ def dead_letters(messages: DataFrame, most_tries: int | None = None) -> DataFram
 
 
 def redriven(letters: DataFrame, topic: str | None) -> DataFrame:
-    """Return what is sent for dead letters: the message as it was, with no tries counted and a unique key of its own.
+    """Return the messages to send for dead letters: the original message with reconsumeTimes 0 and a new unique key.
 
     Args:
         letters: as dead_letters gives them.

@@ -83,8 +83,8 @@ class BlockingConnection:
         return len(self._requests)
 
     def receive_head(self) -> tuple[RemotingCommand, int]:
-        """Receive the next answer to a request of this connection but for its body, which is to be taken with
-        `receive_body`. What comes besides is passed over: requests of the server, and answers that nobody waits for.
+        """Receive the next answer to a request of this connection without its body, which `receive_body` returns.
+        Requests of the server and answers without a waiting request are skipped.
 
         Returns:
             The answer, and the body's size in bytes.

@@ -72,7 +72,7 @@ class PullSettings:
 
     @property
     def selects(self) -> bool:
-        """Whether the broker leaves out what nobody wants. That looks the same as what the broker does not have."""
+        """Return whether the broker filters the messages. A filtered message then looks like a missing one."""
         return self.expression != "*" or self.hint is not None
 
 
@@ -187,8 +187,8 @@ class RangePull:
                 tries += 1
 
     def give_back(self, chunk: Chunk) -> None:
-        """Let `chunks` continue where the last chunk began, at other brokers first: that chunk was a slave's, and not
-        whole."""
+        """Make `chunks` continue where the last chunk began, with other brokers first, because that chunk came from a
+        slave and was incomplete."""
         self.position = chunk.first
         self._is_given_back = True
 

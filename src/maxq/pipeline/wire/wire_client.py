@@ -157,8 +157,8 @@ class WireClient:
         return found
 
     def lend(self, address: str) -> BlockingConnection:
-        """Return a connection on which nobody else asks until it is given to `take_back`, or closed, for whoever has
-        requests under way while other questions are asked. Raises RemotingConnectError."""
+        """Return a connection for exclusive use until it is given to `take_back` or closed, for a caller with requests
+        under way while others ask questions. Raises RemotingConnectError."""
         self.connection(address)
         return self._connections.pop(address)
 
@@ -193,7 +193,7 @@ class WireClient:
         return [(addresses[broker_id], broker_id == MASTER_ID) for broker_id in sorted(addresses, key=rank)]
 
     def ask(self, address: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
-        """Ask one server one question, and return its answer, whatever the code.
+        """Send one request to one server and return its answer, whatever the code.
 
         Raises:
             RemotingError, RemoteProtocolError: there is none.
@@ -306,8 +306,8 @@ class WireClient:
         return route
 
     def _asked_again(self, code: int, ext: dict[str, str]) -> RemotingCommand | None:
-        """Ask the name servers for something that is known already. None: what is known must do. Name servers that did
-        not answer are left alone for a while; that they are away, and that they are back, is logged once."""
+        """Ask the name servers again for data that is known already. None means that the known data must suffice. Name
+        servers that did not answer are skipped for a while; their loss and their return are logged once each."""
         if self.clock.monotonic_ms() < self._name_servers_silent_until_ms:
             return None
         try:
@@ -334,8 +334,8 @@ class WireClient:
         return ClusterInfo.decode(answer.body_bytes)
 
     def topics(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches. Those of the system and retry topics are among them only if they
-        are named outright."""
+        """Return the topics whose whole name matches the pattern. Topics of the system and retry topics are included
+        only if the pattern is their exact name."""
         now_ms = self.clock.monotonic_ms()
         kept = self._topics
         if kept is None or now_ms - kept[0] >= self._route_age_ms:
@@ -447,7 +447,7 @@ class WireClient:
         return found, failed
 
     def max_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
-        """Return the offset behind the newest message of each queue, and the queues that nobody answered for."""
+        """Return the offset behind the newest message of each queue, and the queues for which no broker answered."""
         return self._offsets(Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue)) for queue in queues)
 
     def incarnations(self, topic: str) -> dict[str, int]:
@@ -615,8 +615,8 @@ class WireClient:
         return failed
 
     def introduce(self, group: str, queues: Iterable[MessageQueue]) -> None:
-        """Let brokers make the group and its retry topic, by which tools find its progress, as if a member came and
-        left.
+        """Make brokers create the group and its retry topic, by which tools find its progress, by a heartbeat and an
+        unregistration.
 
         Brokers that cannot be reached are passed over.
         """
@@ -633,7 +633,7 @@ class WireClient:
 
 
 def _readable(connections: Iterable[BlockingConnection], patience_ms: int) -> list[BlockingConnection]:
-    """Wait for connections on which something comes, or that end, and return them; more may follow."""
+    """Wait for connections that have data or have ended, and return them; others may follow."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ, connection)

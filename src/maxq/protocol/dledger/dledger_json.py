@@ -37,8 +37,9 @@ def dump(members: Json) -> bytes:
 
 
 def load(data: bytes | memoryview | None) -> Json:
-    """Decode the members of a body. Raises RemoteProtocolError for no body, no JSON object, or one that would take long
-    to read: members ask for no signature, so nobody may keep the loop busy with what no member sends."""
+    """Decode the members of a body. Raises RemoteProtocolError if there is no body, if it is no JSON object, or if its
+    form would take long to read: these requests need no signature, so an unknown sender must not be able to keep the
+    loop busy."""
     if data is None or not len(data):
         raise RemoteProtocolError("a DLedger frame without body")
     text = bytes(data)

@@ -108,8 +108,8 @@ class PushType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLedgerEntry:
-    """One entry of the log. `size` is 48 + length of the body, `pos` its first byte in the data stream; CRCs are 0
-    where nobody computed them and take no part in comparison."""
+    """One entry of the log. `size` is 48 + length of the body; `pos` is the position of its first byte in the data
+    stream. CRCs are 0 if they were not computed; comparisons ignore them."""
 
     magic: int = ENTRY_MAGIC
     size: int

@@ -19,7 +19,7 @@ from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 
 
 class HardState(NamedTuple):
-    """What a member promised and must not forget: durable before anybody hears of it (S3).
+    """The term and vote of a member. They are durable before any message that depends on them is sent (S3).
 
     Attributes:
         term: the current term (Java's currTerm).
@@ -176,8 +176,8 @@ class Ledger(Protocol):
         ...
 
     def truncate(self, index: int) -> None:
-        """Make entry `index` the last one; what was behind it cannot come back, whatever happens (S7). Blocks, and is
-        durable on return.
+        """Delete all entries behind entry `index`; a crash or a loss of power cannot bring them back (S7). Blocks, and
+        is durable on return.
 
         Raises:
             LedgerMismatchError: `index` is below the committed index (S8) or the log's begin; nothing changed.

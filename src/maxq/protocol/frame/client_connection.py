@@ -123,7 +123,7 @@ class ClientConnection(Generic[Waiter]):
     # --- who waits ---
 
     def answered(self, command: RemotingCommand) -> Waiter | None:
-        """Return who waits for this answer, and forget it; None: nobody does."""
+        """Return the waiter of this answer and remove it from the table; None if no caller waits."""
         return self._waiters.pop(command.opaque, None)
 
     def forget(self, opaque: int) -> None:

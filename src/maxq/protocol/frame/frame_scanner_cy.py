@@ -359,7 +359,8 @@ class FrameScanner:
 
 @cython.cclass
 class OneFrameScanner(FrameScanner):
-    """Reads the one frame at a place, and keeps what it was signed with; subclasses say what they take of it."""
+    """Reads the one frame at a place and keeps the bytes that its signature covers; subclasses define which fields they
+    read."""
 
     def __init__(self):
         self.signed = False

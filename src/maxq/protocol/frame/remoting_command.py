@@ -77,7 +77,7 @@ class RemotingCommand:
 
     @property
     def body_length(self) -> int:
-        """Return the bytes of the body, whatever its form."""
+        """Return the bytes of the body, whether it is one buffer or a list of buffers."""
         body = self.body
         if body is None:
             return 0

@@ -138,7 +138,7 @@ class PullScanner(OneFrameScanner):
 
 @cython.cclass
 class EndScanner(OneFrameScanner):
-    """Reads one END_TRANSACTION (37) that nobody waits for and that answers no check."""
+    """Reads one oneway END_TRANSACTION (37) that is not the answer to a check."""
 
     commit_or_rollback = cython.declare(cython.longlong, visibility="public")
     commit_log_offset = cython.declare(cython.longlong, visibility="public")
@@ -225,7 +225,7 @@ class EndScanner(OneFrameScanner):
 
 @cython.cclass
 class SendBackScanner(OneFrameScanner):
-    """Reads one CONSUMER_SEND_MSG_BACK (36) that somebody waits for."""
+    """Reads one CONSUMER_SEND_MSG_BACK (36) that expects a response."""
 
     group = cython.declare(bytes, visibility="public")
     offset = cython.declare(cython.longlong, visibility="public")

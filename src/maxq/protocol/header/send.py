@@ -46,7 +46,8 @@ class SendMessageRequestHeader(CommandHeader):
 
     @classmethod
     def decode_v2(cls, ext: Mapping[str, str]) -> "SendMessageRequestHeader":
-        """Decode the short form. A full name stands in for an absent letter, as some clients send them."""
+        """Decode the short form. A field whose one-letter name is absent is read from its full name, as some clients
+        send it."""
         full = dict(ext)
         for letter, name in V2_LETTERS.items():
             if letter in ext:

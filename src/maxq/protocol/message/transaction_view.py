@@ -94,7 +94,7 @@ def verdict(open_keys: set[str], forms: Sequence[MessageExt]) -> Verdict:
 
 
 def is_final(message: MessageExt) -> bool:
-    """Returns whether this is the message that consumers get, or will get when its delay is over."""
+    """Return whether consumers get this message, now or when its delay is over."""
     return transaction_type(message.sys_flag) == MessageSysFlag.TRANSACTION_COMMIT
 
 

@@ -61,7 +61,7 @@ class BareServer:
 
     def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:
         """Set the failure listener, called as `listener(service, error)`. It should end the process, because a member
-        that cannot write must not go on."""
+        that cannot write must not serve."""
         self._on_failure = listener
         self.store.set_service_failed(listener)
 

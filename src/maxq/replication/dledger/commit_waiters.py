@@ -65,5 +65,5 @@ class CommitWaiters:
                 waiter.done(DLedgerResponseCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def next_deadline_ms(self) -> int | None:
-        """Returns when `expire` has something to do; None if nobody waits."""
+        """Return the time of the next deadline, in ms; None if there is no waiter."""
         return min((waiter.deadline_ms for waiter in self._waiting), default=None)

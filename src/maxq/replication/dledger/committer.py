@@ -20,7 +20,7 @@ class Committer:
     """
 
     def __init__(self, store: Ledger, fail: Callable[[BaseException], None]) -> None:
-        """`fail(error)` is called when a commit of `soon` found that the store cannot go on."""
+        """`fail(error)` is called when a deferred commit meets an error after which the store cannot be used."""
         self.waiters = CommitWaiters()
         self._store = store
         self._fail = fail
@@ -41,13 +41,13 @@ class Committer:
         self.waiters.committed(self._store.committed_position)
 
     def soon(self, index: int) -> None:
-        """Commit everything up to `index` after what this turn of the loop has already begun."""
+        """Commit everything up to `index` in the next turn of the event loop."""
         if self._due < 0:
             asyncio.get_running_loop().call_soon(self._tell)
         self._due = index
 
     def finish(self) -> None:
-        """Carry out now what `soon` has deferred, before something that depends on it."""
+        """Carry out a commit that `soon` has deferred, before an operation that depends on it."""
         if self._due >= 0:
             self.at_once(self._due)
 

@@ -80,7 +80,7 @@ def dledger_config(
     heart_beat_time_interval_ms: int = HEART_BEAT_TIME_INTERVAL_MS,
     shared: tuple[str, ...] = (),
 ) -> DLedgerConfig:
-    """Build the settings from texts as they stand in settings files.
+    """Build the settings from the texts of a settings file.
 
     Args:
         peers: `id-host:port` joined by `;`.

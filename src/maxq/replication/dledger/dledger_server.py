@@ -165,7 +165,7 @@ class DLedgerServer:
         await self.client.close()
 
     def set_role_listener(self, listener: RoleListener) -> None:
-        """Set the listener that hears of every change of role, term or leader, in order, on the loop."""
+        """Set the listener of changes of role, term or leader. It is called in order, on the event loop."""
         self._role_listeners.append(listener)
 
     def set_commit_listener(self, listener: Callable[[int], None]) -> None:
@@ -174,8 +174,8 @@ class DLedgerServer:
         self._committer.add_listener(listener)
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
-        """Set the callback that is called as `callback(name, error)` when this member cannot go on because its disk
-        refuses. The process should then stop."""
+        """Set the callback `callback(name, error)` for errors of this member's disk. The member cannot continue then,
+        and the process should stop."""
         self._on_failure = callback
 
     # --- what a client or the broker may ask --------------------------------------------------------------------------
@@ -202,8 +202,9 @@ class DLedgerServer:
         return self.node.append_refusal(self._clock.monotonic_ms())
 
     def when_committed(self, end_position: int, done: Done) -> bool:
-        """Call `done(SUCCESS)` when the entry that ends at this position of the log is committed, `done(code)` when
-        nobody can say within maxWaitAckTimeMs, or any more. False: it is committed, and `done` is not called."""
+        """Call `done(SUCCESS)` when the entry that ends at this position of the log is committed, or `done(code)` when
+        that is not known after maxWaitAckTimeMs or can no longer become known. Returns False without a call of
+        `done` if the entry is committed already."""
         if self.store.committed_position >= end_position:
             return False
         self.waiters.wait(end_position, self._clock.monotonic_ms() + self.config.max_wait_ack_time_ms, done)
@@ -247,7 +248,7 @@ class DLedgerServer:
                     await self.transfer(max(live, key=self.node.mark))
 
     def status(self) -> dict[str, str]:
-        """Returns the state for operators: role, term, leader, indexes, and what this member knows of each peer."""
+        """Return the state for operators: role, term, leader, indexes, and the progress of each peer."""
         status = {key: str(value) for key, value in self.node.status().items()}
         for link in self._links.values():
             status[f"{link.peer}.connected"] = str(link.is_connected).lower()
@@ -284,8 +285,8 @@ class DLedgerServer:
             self._hear(self.node.peer_lost, peer)
 
     def _own_appended(self, first: int, last: int) -> None:
-        """Note an append from within it: the core hears of it when this turn of the loop is over, or before anything
-        else that it hears."""
+        """Note an append that the core itself caused. The core is told at the end of this turn of the event loop, or
+        before its next other input."""
         if self._appended is None:
             self._appended = first, last
             asyncio.get_running_loop().call_soon(self._tell_appended)
@@ -305,8 +306,8 @@ class DLedgerServer:
         self._hear(self.node.durable, index)
 
     def _hear(self, hear: Callable[[*Ts, int], None], *args: *Ts) -> None:
-        """Let the core hear something, and do what it wants then. It reads and writes the log meanwhile: a member whose
-        own disk refuses that cannot go on, whoever caused it."""
+        """Give one input to the core and carry out its outputs. An error of this member's own disk stops the member,
+        whichever input caused the access."""
         try:
             self._before_input()
             hear(*args, self._clock.monotonic_ms())
@@ -379,8 +380,8 @@ class DLedgerServer:
             link.keep(self.config.group, self.config.self_id)
 
     def _append_barrier(self) -> None:
-        """Append the first entry of a leader's term. Without room on the disk it is appended later, unless another
-        member leads by then: the core sees to that."""
+        """Append the first entry of a leader's term. Without room on the disk the core retries later, as long as this
+        member leads."""
         try:
             self.store.append(self.store.barrier())
         except OSError as error:
@@ -430,8 +431,8 @@ class DLedgerServer:
         self._late_timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._check_late)
 
     def _check_late(self) -> None:
-        """Handle what is late: requests without answer, senders without quorum. Also tell store and core what they must
-        know of each other: what retention must leave alone, and whether there is room."""
+        """Handle what is late: requests without answer, senders without quorum. Also tell the store which files
+        retention must keep, and tell the core whether the disk has room."""
         now_ms = self._clock.monotonic_ms()
         for link in self._links.values():
             link.expire(now_ms)

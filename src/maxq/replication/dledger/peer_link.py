@@ -152,8 +152,8 @@ class PeerLink:
             self._on_lost(self.peer)
 
     def expire(self, now_ms: int) -> None:
-        """Answer None to requests whose time is over. A connection that was silent all the time is given up, because a
-        new one is the first to work after a cut has healed. Call this now and then."""
+        """Answer None to requests whose time-out is over. A connection that received nothing in all that time is
+        closed, because only a new one works at once after a network cut has healed. Call this periodically."""
         late = [request_id for request_id, (_, deadline_ms, _) in self._sent.items() if deadline_ms <= now_ms]
         for request_id in late:
             opaque, _, arrivals = self._sent.pop(request_id)

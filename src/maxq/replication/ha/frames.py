@@ -60,7 +60,8 @@ def encode_report(offset: int) -> bytes:
 
 
 def encode_request(offset: int) -> bytes:
-    """Encode a slave's first message: it wants the log from `offset` on, and to be told the master's name."""
+    """Encode a slave's first message: the offset from which it asks for the log, and a request for the master's
+    name."""
     return REPORT.pack(offset) * 2
 
 

@@ -34,7 +34,7 @@ class AckRule:
         self._in_sync = in_sync
 
     def needed_acks(self) -> int:
-        """Return how many copies a send waits for, the master's included: 1 waits for nobody."""
+        """Return how many copies a send waits for, the master's included; 1 means that it waits for no slave."""
         store = self._settings.store
         if store.broker_role != "SYNC_MASTER":
             return 1
@@ -124,7 +124,7 @@ class GroupTransfer:
         return min((waiting[0].end_offset for waiting in self._lists.values() if waiting), default=None)
 
     def next_deadline_ms(self) -> int | None:
-        """Returns when `on_time` has something to do; None if no sender waits."""
+        """Return the time of the next deadline, in ms; None if no sender waits."""
         return min((waiting[0].deadline_ms for waiting in self._lists.values() if waiting), default=None)
 
     def release(self) -> None:

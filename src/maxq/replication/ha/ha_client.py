@@ -168,7 +168,8 @@ class HAClient:
             self.state = HAConnectionState.READY
 
     def receive_data(self, data: memoryview, now_ms: int) -> bool:
-        """Take what came; `take_report` then has something to say. `data` is changed (TransferParser.receive_runs).
+        """Process received bytes; `take_report` returns the report that follows from them. `data` is changed in place
+        (TransferParser.receive_runs).
 
         Returns:
             False: nothing will come on this connection, make a new one.

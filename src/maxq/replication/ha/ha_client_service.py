@@ -22,9 +22,9 @@ _MISFITS = (ReplicationGapError, ReplicationDamageError, ReplicationDivergedErro
 
 
 class HAClientService:
-    """Connects to the master, keeps the link and connects again: at once after silence or when the master's address
-    changes, else after a tenth of a second, and less and less often, down to once a second, while nobody answers.
-    After bytes that do not fit this log it waits five seconds, unless it has offered the master what that had lost.
+    """Connects to the master, keeps the link and reconnects: at once after silence or a change of the master's address,
+    otherwise after 0.1 s, and up to 1 s after repeated failures. After bytes that do not continue this log it waits
+    5 s, unless this slave has just offered the master records that the master had lost.
 
     Attributes:
         master_address: host:port; empty while there is none to connect to. Change it with `set_master_address`.
@@ -82,7 +82,8 @@ class HAClientService:
             await asyncio.gather(task, return_exceptions=True)
 
     def set_master_address(self, address: str) -> None:
-        """Connect to `address` from now on; empty: to nobody. A connection to another address ends."""
+        """Connect to `address` from now on; an empty string ends the link. A connection to another address is
+        closed."""
         if address != self.master_address:
             log.info("the master's HA address is %s (was %s)", address or "unknown", self.master_address or "unknown")
             self.master_address = address

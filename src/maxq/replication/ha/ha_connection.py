@@ -81,7 +81,7 @@ class LogSource(Protocol):
 
 
 class HAConnection:
-    """The master's side of a replication link: what it knows of one slave. All times are monotonic ms.
+    """The master's side of a replication link, with the state of one slave. All times are monotonic ms.
 
     Attributes:
         client_address: the slave's end of the connection, host:port.
@@ -151,8 +151,9 @@ class HAConnection:
         return min(self.slave_ack_offset, self.next_offset)
 
     def is_of_maxq(self, offset: int) -> bool:
-        """Return whether only a MaxQ slave makes `offset` its first report. MaxQ's slaves want everything there is, or
-        begin with their last record, which this log has; Java's want the last file, or what follows theirs."""
+        """Return whether only a MaxQ slave sends `offset` as its first report. A MaxQ slave asks for the whole log, or
+        begins with its last record, which this log has; a Java slave asks for the last file, or for what follows its
+        own log."""
         low = self._source.min_physical_offset
         return offset == FROM_THE_BEGINNING or offset == low > 0 or self._is_joint(offset)
 
@@ -204,8 +205,8 @@ class HAConnection:
             self._notice = self._preface(wants_name)
 
     def _preface(self, wants_name: bool) -> bytes:
-        """Return what is sent first to a slave that is a MaxQ broker. A slave that wants everything from the first file
-        on, and reports that once, may be a Java broker whose log ends there."""
+        """Return the first bytes to a slave that is a MaxQ broker. They are held back from a slave that asks for the
+        whole log in a single report, because it may be a Java broker whose log ends there."""
         asked = self.slave_request_offset
         self._compares_first = self._is_joint(asked)
         if not self.is_of_maxq(asked):

@@ -21,7 +21,7 @@ _HALF_SECONDS = 1.0
 
 
 class HAConnectionLink(asyncio.Protocol):
-    """Sends when there is something to send and room for it, and hears reports.
+    """Sends data and heartbeats to one slave while the socket takes them, and receives its reports.
 
     It is woken by appends (`push`), by the transport that has room again, and by one timer for heartbeat, housekeeping
     and flow control.
@@ -38,8 +38,8 @@ class HAConnectionLink(asyncio.Protocol):
         on_offer: Callable[["HAConnectionLink", int], None],
         on_closed: Callable[["HAConnectionLink"], None],
     ) -> None:
-        """`admits` returns whether a new connection may stay; one that may not is closed, and no other function hears
-        of it."""
+        """`admits` returns whether a new connection may stay; otherwise it is closed and no other function is called
+        for it."""
         self._admits = admits
         self._is_admitted = False
         self._make_connection = make_connection

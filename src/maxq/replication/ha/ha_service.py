@@ -141,8 +141,9 @@ class HAService:
         self._on_joined = listener
 
     def set_offer_listener(self, listener: Callable[[str], Coroutine[None, None, bool]]) -> None:
-        """`await listener(address)`: a slave whose HA port is `address`, host:port, has what this master's starts have
-        filled. True: some of it is here again; all slaves then connect anew and are told."""
+        """Set the listener `await listener(address)` of a slave's offer to restore ranges that a start of this master
+        has filled; `address` is host:port of the slave's HA port. If it returns True, a range was restored, and all
+        slaves reconnect and are told."""
         self._on_offer = listener
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
@@ -323,8 +324,8 @@ class HAService:
         return self._rule.needed_acks() > 1
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:
-        """Call `done(True)` when enough slaves have everything below `end_offset`, `done(False)` after slaveTimeout.
-        False: they have, or nobody is asked for, and `done` is not called."""
+        """Call `done(True)` when enough slaves have everything below `end_offset`, or `done(False)` after slaveTimeout.
+        Returns False without a call of `done` if they have it already, or if no slave is required."""
         needed = self._rule.needed_acks()
         if needed <= 1 or kth_offset(self._acknowledged(), needed) >= end_offset:
             return False

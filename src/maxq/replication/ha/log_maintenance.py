@@ -69,8 +69,8 @@ class LogMaintenance:
             self._sealed = asyncio.get_running_loop().create_task(self._repair_sealed(), name="repair")
 
     async def offered(self, address: str) -> bool:
-        """Take back what this master's starts have filled from a slave that has it, whose HA port is `address`. Returns
-        whether some of it was restored."""
+        """Restore ranges that this master's starts have filled from a slave that has the records; `address` is the
+        slave's HA port. Returns whether a range was restored."""
         async with self._one_at_a_time:
             try:
                 return await self.repair.take_back(address) > 0

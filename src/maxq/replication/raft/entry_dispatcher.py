@@ -95,7 +95,7 @@ class EntryDispatcher:
             self._compare(now)
 
     def next_tick(self, now: int) -> int:
-        """Returns when `pump` has something to do that no other input causes."""
+        """Return the time at which `pump` must be called although no input has arrived."""
         if self.type is not DispatcherState.WAIT and not self._asked and self._not_before > now:
             return self._not_before
         return self._commit_due() if self.type is DispatcherState.APPEND else _NEVER
@@ -209,8 +209,8 @@ class EntryDispatcher:
             self._push(PushType.COMMIT, (), None, now)
 
     def _commit_due(self) -> int:
-        """Return when to send the commit point again: a follower that was restarted so quickly that nobody noticed has
-        forgotten it. A Java member is told nothing sooner."""
+        """Return when to send the commit index again, for a follower that restarted without being noticed and has lost
+        it. A Java member gets it only at its usual interval."""
         if self._contact.maxq is not None and self._commit_sent < self._state.committed_index:
             return self._last_push_ms + self._config.commit_interval_ms
         return self._last_push_ms + self._config.commit_again_interval_ms

@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class EntryHandler:
-    """Handles pushed entries at one member; what it knows concerns one leader in one term."""
+    """Processes the entries that the leader pushes to one member. Its state belongs to one leader in one term."""
 
     def __init__(self, state: MemberState) -> None:
         self.matched_index = -1
@@ -58,7 +58,7 @@ class EntryHandler:
 
     @property
     def next_tick(self) -> int:
-        """Returns when `tick` has something to do."""
+        """Return the time at which `tick` must be called."""
         if not self._buffer:
             return 1 << 62
         return min(buffered.overdue_ms for buffered in self._buffer.values())
@@ -127,8 +127,8 @@ class EntryHandler:
     # --- amnesia (S10) ---
 
     def _sayable(self) -> int:
-        """Return up to which entry success may be answered. A member that has forgotten something answers nothing by
-        which a leader could count it: only what is committed without it."""
+        """Return the index up to which success may be answered. A member that has lost acknowledged entries answers
+        only for what is committed without it, so that no leader counts it."""
         durable = self._ledger.durable_index
         return min(durable, self._leader_commit) if self._state.is_amnesiac else durable
 
@@ -215,8 +215,8 @@ class EntryHandler:
         self._answer(token, request, _INCONSISTENT)
 
     def _truncate(self, token: object, request: PushRequest) -> None:
-        """Make the entry the last one. What was matched with this leader stays (the order is an old one then), and so
-        does what is committed."""
+        """Make the entry the last one. Entries matched with this leader are kept (the request is an old one then), and
+        so are committed ones."""
         entry, ledger = self._single(request), self._ledger
         if self._has(entry):
             self.matched_index = max(self.matched_index, entry.index)
@@ -242,8 +242,8 @@ class EntryHandler:
                 self._answer(token, request, code)
 
     def _make_room(self, entry: DLedgerEntry) -> DLedgerResponseCode:
-        """Drop what stands in the way of `entry`: the tail behind what is matched, or, if nothing before it is known to
-        be right, the whole log."""
+        """Delete entries that conflict with `entry`: the tail behind the last matched one, or the whole log if no
+        earlier entry is known to match."""
         ledger = self._ledger
         try:
             if self.matched_index == entry.index - 1 >= 0:
@@ -259,8 +259,8 @@ class EntryHandler:
         return _SUCCESS
 
     def _freeze_if_committed(self, entry: DLedgerEntry) -> None:
-        """Stop voting and standing if the leader has another entry where one is committed here (S8). One of the two
-        logs is wrong, and nobody here can know which: the operator is alarmed."""
+        """Stop voting and standing for election if the leader has another entry where one is committed here (S8). One
+        of the two logs is wrong, and this member cannot tell which: the operator is alarmed."""
         state, ledger = self._state, self._ledger
         is_committed = ledger.begin_index <= entry.index <= min(ledger.end_index, state.committed_index)
         if is_committed and not self._has(entry) and not state.frozen:

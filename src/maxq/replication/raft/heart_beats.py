@@ -81,7 +81,7 @@ class HeartBeats:
 
     @property
     def next_tick(self) -> int:
-        """Returns when `tick` has something to do."""
+        """Return the time at which `tick` must be called."""
         return self._next_tick
 
     def _contacts_changed(self) -> None:
@@ -101,19 +101,19 @@ class HeartBeats:
         return now if self._quorum_heard_ms < 0 else self._quorum_heard_ms
 
     def has_lease(self, now: int) -> bool:
-        """Return whether a quorum answered so recently that this leader may take appends and reads. None of those who
-        answered elects another leader before that is over."""
+        """Return whether a quorum answered so recently that this leader may accept appends and reads. No member that
+        answered votes for another leader before the lease ends."""
         return self._config.quorum == 1 or now <= self._quorum_vouched_ms + self._config.lease_ms
 
     def lost(self, peer: str, now: int) -> None:
-        """Forget the answers of `peer`, because its connection broke: they tell nothing of what it does now."""
+        """Forget the answers of `peer`, because its connection broke and its present state is unknown."""
         contact = self.contacts[peer]
         contact.vouched_sent_ms = _NEVER
         contact.next_ms = min(contact.next_ms, now)
         self._contacts_changed()
 
     def is_live(self, peer: str, now: int) -> bool:
-        """Return whether `peer` follows and was heard within the election time-out."""
+        """Return whether `peer` follows this leader and answered within the election time-out."""
         contact = self.contacts[peer]
         return contact.is_in_term and now - contact.heard_sent_ms <= self._config.election_timeout_ms
 
@@ -150,7 +150,7 @@ class HeartBeats:
             self._start_round(now)
 
     def end(self) -> None:
-        """End: this member no longer leads."""
+        """Clear all state when this member stops leading."""
         while self._reads:
             self._state.outbox.put(ReadReady(self._reads.popleft().token, DLedgerResponseCode.NOT_LEADER, -1))
 

@@ -67,7 +67,7 @@ class LeaderElector:
 
     @property
     def next_tick(self) -> int:
-        """Returns when `tick` has something to do."""
+        """Return the time at which `tick` must be called."""
         if self._state.role is Role.LEADER:
             return _NEVER
         if self._state.role is Role.FOLLOWER:
@@ -261,7 +261,7 @@ class LeaderElector:
         return is_over and not self._state.is_new and 1 + followers >= self._config.quorum
 
     def _conclude(self, round_: _Round, now: int) -> None:
-        """End a round in which nobody was elected: wait, and let a member with a longer log stand first."""
+        """End a round that elected no leader: wait, and let a member with a longer log stand first."""
         if round_.is_probe and self._is_probe_won(round_, now):
             self._enter_term(now)
             return
@@ -279,7 +279,7 @@ class LeaderElector:
             self._next_vote_ms += self._config.heart_beat_time_interval_ms
 
     def _tell_who_is_missing(self, round_: _Round, now: int) -> None:
-        """Log why there is no leader: members whose log nobody knows."""
+        """Log why there is no leader: name the members whose log is not known."""
         missing = [peer for peer in self._config.others if round_.results.get(peer) is None]
         if not missing or any(result in _LOG_IS_BEHIND for result in round_.results.values()):
             return  # a member with entries will lead, and this one is given them

@@ -51,7 +51,7 @@ class _HandingOver:
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """The leader wants this member to lead.
+    """State of a member that the leader has asked to take over.
 
     Attributes:
         tokens: of the request, and of copies of it that the network made.
@@ -88,7 +88,7 @@ class LeadershipTransfer:
 
     @property
     def next_tick(self) -> int:
-        """Returns when `tick` has something to do."""
+        """Return the time at which `tick` must be called."""
         due = _NEVER
         if self._handing_over is not None:
             due = min(self._give_up_ms, self._order_ms)
@@ -252,8 +252,8 @@ class LeadershipTransfer:
             self._offer(min(preferred, key=self._lag), now)
 
     def _give_up(self, able: list[str], now: int) -> None:
-        """Let another one lead, if the others are a majority without this member: less could commit nothing either.
-        Who refuses (its disk is full, too) is asked again after another one was."""
+        """Hand the leadership over if the others are a majority without this member; otherwise nobody could commit. A
+        member that refuses (its disk is full, too) is asked again after the next one."""
         if len(able) < self._config.quorum:
             return
         self._asked = min(able, key=lambda peer: (peer == self._asked, self._lag(peer)))

@@ -138,9 +138,8 @@ class RaftNode:
         return status
 
     def promise_refusal(self, now: int) -> DLedgerResponseCode | None:
-        """Return why this member may not act as the leader now; None if it may. Its lease decides: by the rules of its
-        own members nobody else can have been elected before the lease is over, unless the leadership is being handed
-        over."""
+        """Return why this member may not act as the leader at the moment; None if it may. The lease decides: while it
+        lasts, no other member can have been elected, unless a hand-over is under way."""
         leading = self._leading
         if leading is None or not leading.beats.has_lease(now):
             return DLedgerResponseCode.NOT_LEADER
@@ -222,9 +221,8 @@ class RaftNode:
             self._elector.term_stored(state, now)
 
     def link_lost(self, peer: str, now: int) -> None:
-        """Handle that this member's connection to `peer` broke. If the peer follows this member, it may have been
-        restarted. If it leads, it may go on, and relies on what this member answered it: this member keeps
-        following."""
+        """Handle that this member's connection to `peer` broke. A follower may have been restarted. A leader may still
+        lead and relies on this member's answers, so this member keeps following it."""
         self._now = now
         if self._leading is not None and peer in self._leading.beats.contacts:
             self._leading.beats.lost(peer, now)
@@ -281,7 +279,7 @@ class RaftNode:
         self._transfer.role_changed()
 
     def _sender_refusal(self, message: DLedgerMessage, now: int) -> DLedgerResponseCode | None:
-        """Take a leader's message for what it is: adopt its term, follow it, or say why not."""
+        """Check the sender of a leader's message: adopt its term and follow it, or return why not."""
         state, leader = self._state, message.leader_id
         refusal = state.check(message)
         if refusal is not None:

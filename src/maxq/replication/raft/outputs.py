@@ -36,8 +36,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class StoreTerm:
-    """Make term and vote durable, then call `RaftNode.term_stored(state)`. What the core wants sent meanwhile it keeps
-    back by itself. If it fails: stop the member."""
+    """Make term and vote durable, then call `RaftNode.term_stored(state)`. Until then the core holds back its messages.
+    If it fails, stop the member."""
 
     state: HardState
 
@@ -69,8 +69,8 @@ class BarrierWanted:
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """Outcome of `RaftNode.read_index`. SUCCESS: a read is linearizable as soon as what it shows includes `index`,
-    which it does once the Commit outputs before this one are carried out. NOT_LEADER: ask another member."""
+    """Outcome of `RaftNode.read_index`. SUCCESS: a read is linearizable if it sees entries up to `index`, which holds
+    once the Commit outputs before this one are carried out. NOT_LEADER: ask another member."""
 
     token: object
     code: DLedgerResponseCode
@@ -79,7 +79,7 @@ class ReadReady:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """For the operator: something has happened that must not happen."""
+    """A violated invariant that the operator must know of."""
 
     text: str
 

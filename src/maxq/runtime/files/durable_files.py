@@ -103,7 +103,7 @@ class DurableFiles:
         _sync_folders(folders)
 
     def cut(self, path: Path, size: int) -> None:
-        """Let a file end after `size` bytes, as it was before a write that did not end."""
+        """Truncate a file to `size` bytes, its length before a write that was not completed."""
         os.truncate(path, size)
         self.sync(path)
 
@@ -155,7 +155,7 @@ class DurableFiles:
     # --- names ---
 
     def add_name(self, source: Path, target: Path) -> None:
-        """Let a file have another name, or be copied where the file system gives it none."""
+        """Give a file another name, or copy it on a file system without hard links."""
         try:
             os.link(source, target)
         except OSError:
@@ -226,7 +226,7 @@ class SyncedFile:
         self.size = facts.st_size
 
     def set_size(self, size: int) -> None:
-        """Let the file be `size` bytes long; what is new reads as zeros."""
+        """Set the file's length to `size` bytes; new bytes read as zeros."""
         os.ftruncate(self.fd, size)
 
     def sync(self) -> None:
@@ -346,9 +346,9 @@ def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def _exchange(first: Path, second: Path) -> None:
-    """Let two files have each other's names, at once. Where the file system cannot do that, the first one takes the
-    name of the second at once, and that one, by way of a third name, the first's. Where a file has one name only, the
-    second one is gone."""
+    """Exchange the names of two files atomically. On a file system that cannot do that, the first takes the second's
+    name atomically, and the second gets the first's by way of a third name. If a file has only one name there, the
+    second is deleted."""
     names = os.fsencode(first), os.fsencode(second)
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return
@@ -465,5 +465,5 @@ class LoopSyncs:
         return True
 
     def begin(self, fd: int, done: Done) -> bool:
-        """See KernelSync.begin."""
+        """Implements `KernelSync.begin`."""
         return self._kernel.begin(fd, done)

@@ -115,7 +115,7 @@ class _Rows:
         return text
 
     def family(self, rows: Iterable[Row]) -> Iterator[Family | None]:
-        """See Instrument; `rows` are the instrument's."""
+        """Implements `Instrument.family`; `rows` are the instrument's."""
         family = Family(self.name, self._kind)
         bounds = [float(bound) for bound in self.bounds]
         for number, row in enumerate(rows, 1):

@@ -45,7 +45,7 @@ _NO_ROWS = RowsAppended(0, 0, memoryview(b""), 0, 0)
 
 
 class FastPathWriter:
-    """See the module."""
+    """Appends parsed sends to the log and its queues in one pass, without an object for each message."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class FastPathWriter:
         return min(most, _ROW_IN_ENTRY) if config.enable_dleger_commit_log else most
 
     def _would_part(self, rows: Any, first: int) -> bool:
-        """Return whether row `first` is a batch that a new file would begin for although some of its messages fit into
-        the current one. A DLedger log begins a new file only for an entry that does not fit: Java's followers insist
-        on that. MessageWriter puts such a batch into both files."""
+        """Return whether row `first` is a batch that does not fit into the current file as a whole although some of its
+        messages do. A DLedger log begins a new file only for an entry that does not fit, as Java's followers
+        require; MessageWriter splits such a batch over both files."""
         log = self._commit_log
         return (
             isinstance(log, DLedgerCommitLog)

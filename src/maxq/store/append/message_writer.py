@@ -334,9 +334,9 @@ class MessageWriter:
         return None
 
     def _append_in_parts(self, rows: BatchRows, now_ms: int) -> PutMessageResult | None:
-        """Store the batch in a DLedger log: as much at once as the memory in front of the file takes, and in the next
-        file what this one does not take. A DLedger log begins a new file for an entry that does not fit, and for
-        nothing else: Java's followers insist on that. What to answer if it could not be stored, or not to its end."""
+        """Store the batch in a DLedger log in two parts: the messages that fit into the current file, and the rest in
+        the next file. A DLedger log begins a new file only for an entry that does not fit, as Java's followers
+        require. Returns the result of the batch, also if only its first part could be stored."""
         failed = self._room_for_batch(rows.size, rows.count)
         tail, calls = self._commit_log.tail, 0
         while failed is None and rows.done < rows.count:

@@ -412,7 +412,8 @@ class CompactionLog:
         self._replacing = _Replacing(closed, replacement)
 
     def finish(self) -> list[Segment]:
-        """Replace the files. Blocks; readers go on in the old ones. Call it again if it raises OSError.
+        """Replace the old files by the new ones. Blocks; readers continue in the old ones. If it raises OSError, call
+        it again.
 
         Returns:
             The new segments; none if `take_over` has them already.

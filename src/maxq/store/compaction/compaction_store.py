@@ -154,7 +154,8 @@ class CompactionStore:
         return complete
 
     async def run(self) -> None:
-        """Copy, flush and compact until cancelled. A queue whose files the disk refuses waits; the others go on."""
+        """Copy, flush and compact until cancelled. A queue whose files the disk refuses is retried later; other queues
+        continue."""
         while True:
             await asyncio.sleep(_ROUND_MS / 1000)
             await self._round()

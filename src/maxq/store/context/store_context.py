@@ -30,8 +30,8 @@ class StoreIdentity:
 
 
 class StoreContext:
-    """What every part of a store works with. `config` is replaced on a live update, so parts read it each time.
-    Whatever expires does so by `time`."""
+    """What all parts of a store share. `config` is replaced by a live update, so parts read it at each use. All expiry
+    uses `time`."""
 
     __slots__ = (
         "clock", "config", "disk", "flags", "identity", "is_leading", "jobs", "master_address", "root", "time",

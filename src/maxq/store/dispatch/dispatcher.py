@@ -163,8 +163,8 @@ class DispatchService:
             await asyncio.sleep(0)
 
     def _advance_a_turn(self, end: int) -> bool:
-        """Dispatch in pieces until `end`, or until a turn is over: then True. A message may have 16,000 keys, and one
-        batch two million: half a second."""
+        """Dispatch in pieces until `end`, or until the loop's turn has taken too long: then returns True. One message
+        may have 16,000 keys and one batch two million, which takes half a second."""
         clock, dispatcher = self._context.clock, self.dispatcher
         began_ns, piece = clock.monotonic_ns(), _PIECE
         while True:
@@ -180,7 +180,7 @@ class DispatchService:
                 return True
 
     def _stop(self, error: OSError) -> None:
-        """Stop at the record that met the error; all records before it are dispatched."""
+        """Stop at the record that raised the error; all records before it are dispatched."""
         dispatcher = self.dispatcher
         dispatcher.dispatched_offset = max(dispatcher.dispatched_offset, self._commit_log.entry_offset(self._at))
         self._half_done = True
@@ -287,10 +287,9 @@ class DispatchService:
         return True
 
     def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
-        """Return whether a record whose queue offset does not continue its queue can be as its broker wrote it; such a
-        record is left unchanged. It can be if it is a copy, or if it claims to be message 0: then it may be the
-        first of a topic that a Java broker deleted and made again. No broker writes any other number that is not the
-        next one."""
+        """Return whether a record whose queue offset does not continue its queue may be intact; such a record is kept
+        as it is. It may be intact if it is a copy, or if its offset is 0: then it may be the first of a topic that a
+        Java broker deleted and made again. No broker writes another number out of order."""
         if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:
             return True
         return queue_offset == 0 and queue.max_offset > 0

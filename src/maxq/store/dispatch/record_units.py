@@ -58,8 +58,8 @@ def light_places(message: MessageExt) -> list[Place] | None:
 
 
 def batch_unit(message: MessageExt, physical_offset: int, size: int) -> BatchUnit | None:
-    """Return the unit of a BatchConsumeQueue that a record gets: an inner batch, or a single message in such a queue.
-    None for an inner batch without a place."""
+    """Return the BatchConsumeQueue unit of a record: an inner batch, or a single message in such a queue. None for an
+    inner batch without a base offset."""
     base, count = message.queue_offset, 1
     if message.sys_flag & MessageSysFlag.INNER_BATCH:
         base = number_in(message.properties.get(PROPERTY_INNER_BASE, ""))

@@ -106,9 +106,9 @@ class DLedgerCommitLog(CommitLog):
         self.files.prepend([self._of_old(file) for file in old.files])
 
     def _drop_behind_gap(self, durable_index: int, begin_position: int) -> None:
-        """Drop files behind a gap. A loss of power may keep a file that was never flushed and lose the one before it,
-        or its length. Files are flushed in order, so nothing behind such a gap was durable, unless its entries are
-        known to have been: then somebody took a file away, and `load` refuses."""
+        """Delete files behind a gap. A loss of power may keep a file that was never flushed and lose the one before it,
+        or its length. Files are flushed in order, so nothing behind such a gap was durable. If its entries are known
+        to have been durable, a file was removed by hand, and `load` refuses to continue."""
         disk, folder = self._context.disk, self.files.folder
         size = self.files.file_size
         entries = [entry for entry in disk.list(folder) if is_offset_name(entry.name)]
@@ -219,8 +219,9 @@ class DLedgerCommitLog(CommitLog):
         return current.end_offset
 
     def may_continue_at(self, position: int) -> bool:
-        """Return whether the next entry may be at `position`. It may also be at the start of the next file although it
-        would fit into the current one: a leader that found filler behind its last entry went on behind that."""
+        """Return whether the next entry may begin at `position`. It may also begin at the start of the next file
+        although it would fit into the current one, because a leader that found filler behind its last entry
+        continued there."""
         current = self.current
         return position == self.max_offset or (current is not None and position == current.end_offset)
 
@@ -289,8 +290,8 @@ class DLedgerCommitLog(CommitLog):
             self.make_room(size)
 
     def cut(self, offset: int) -> None:
-        """Let the log end at `offset`, behind an entry or at the start of a file; what was behind it is zeros, durably.
-        Blocks. Flushes that are under way keep their mappings."""
+        """Cut the log at `offset`, which is the end of an entry or the start of a file; everything behind it is zeroed
+        durably. Blocks. Flushes under way keep their mappings."""
         end = self.max_offset
         self.write_buffered()
         while self.files.files and self.files.files[-1].file_from_offset >= offset:

@@ -347,7 +347,7 @@ class FileLedger(EntryReader):
             self._cut(position)
 
     def _cut(self, position: int) -> None:
-        """Let the log end at `position`, behind the last entry. Blocks."""
+        """Cut the log at `position`, the end of the last entry. Blocks."""
         self._last_run = None
         with self._changing():
             self._flusher.truncated(position)

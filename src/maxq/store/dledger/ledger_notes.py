@@ -28,7 +28,7 @@ _CHECKPOINT_SECONDS = 3.0
 
 
 class NoteJob(NamedTuple):
-    """What `LedgerNotes.job` wants done: `work` on the executor, then `done` on the loop."""
+    """A job for `LedgerNotes.job`: `work` runs on the executor, then `done` on the event loop."""
 
     work: Callable[[], None]
     done: Callable[[], None]

@@ -42,8 +42,7 @@ class MessageLedger(FileLedger):
     # --- leading ---
 
     def begin_leading(self, term: int) -> None:
-        """See Ledger.begin_leading. Queue offsets continue from the end of the log, whether that is committed or
-        not."""
+        """Implements Ledger.begin_leading. Queue offsets continue from the end of the log, committed or not."""
         super().begin_leading(term)
         self._queues.forget_numbering()
         for queue in self._queues:
@@ -108,7 +107,7 @@ class MessageLedger(FileLedger):
         return bytes(placed)
 
     def reset(self, index: int, position: int) -> None:
-        """See Ledger.reset. The queues lose everything they had and begin with the next message, whatever its queue
+        """Implements Ledger.reset. The queues lose all messages and begin with the next one, at its own queue
         offset."""
         super().reset(index, position)
         with self._changing():

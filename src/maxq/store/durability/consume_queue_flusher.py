@@ -130,8 +130,8 @@ class ConsumeQueueFlusher:
             self.written_down = inventory.dispatched_offset
 
     async def flush_thoroughly_since(self, begun: int) -> None:
-        """Flush as `flush_thoroughly` does, unless such a flush that began after the first `begun` is complete: many
-        who wait share one."""
+        """Flush as `flush_thoroughly` does, unless such a flush that began after the first `begun` has ended:
+        concurrent callers share one."""
         if self._completed <= begun:
             await self.flush_thoroughly()
 

@@ -142,12 +142,12 @@ class CommitLogFlusher:
         self._in_flight.add_done_callback(lambda future: self._job_ended(future, end, timestamp))
 
     def _commit_without_thread(self, piece: Piece, end: int, timestamp: int) -> bool:
-        """Run a group commit without a thread: on the loop if the group is small and the disk quick, else
-        asynchronously in the kernel. A thread costs nine futex calls and a turn of the loop for each group, a third
-        of SYNC_FLUSH (benches/README.md). Returns False if neither is possible at the moment. The loop does not wait
-        if nobody else does (ASYNC_FLUSH), nor in a DLedger leader, because its followers' disks may be quicker. The
-        kernel's worker runs on the loop's processor, where the writes of an interval (ASYNC_FLUSH) would keep it
-        busy; a thread finds another processor."""
+        """Run a group commit without a thread: on the loop if the group is small and the disk fast, otherwise by
+        io_uring in the kernel. A thread costs nine futex calls and a turn of the loop for each group, a third of
+        SYNC_FLUSH (benches/README.md). Returns False if neither is possible at the moment. The loop does not block
+        if no sender waits (ASYNC_FLUSH), nor in a DLedger leader, because its followers' disks may be faster. The
+        kernel's worker runs on the loop's processor, where the periodic writes of ASYNC_FLUSH would keep it busy; a
+        thread finds another processor."""
         file, start, flushed = piece
         size = flushed - start
         job = self._context.jobs.begin() if size <= _MODEST else None

@@ -92,8 +92,8 @@ class StoreCheckpoint:
         self.write()  # the next flush makes it durable
 
     def not_beyond(self, physical_offset: int) -> None:
-        """Lower all offsets to the end of the log after recovery: none may lie behind it, whatever a changed bit or a
-        Java broker left (a file that was never flushed, or that Java wrote, has no CRC)."""
+        """Lower all offsets to the end of the log after recovery. None may lie behind it, whatever a changed bit or a
+        Java broker wrote: a file that was never flushed, or that Java wrote, has no CRC."""
         self.master_flushed_offset = min(self.master_flushed_offset, physical_offset)
         self.confirm_physical_offset = min(self.confirm_physical_offset, physical_offset)
         self.logics_physical_offset = min(self.logics_physical_offset, physical_offset)

@@ -57,7 +57,7 @@ class DiskRoom:
             self.try_again()
 
     def try_again(self) -> None:
-        """Ask for room again if something waits for it."""
+        """Retry the waiting allocations if there are any."""
         flags = self._context.flags
         if flags.has(LOGICS_ERROR):
             self._dispatch()
@@ -73,6 +73,6 @@ class DiskRoom:
 
 
 def lacks_room(error: OSError) -> bool:
-    """Return whether the file system, or the user's quota on it, had no room for what was to be written, so that it may
-    be tried again. A sync that failed for want of room is final, as any failed sync, and returns False."""
+    """Return whether an error means that the file system, or the user's quota on it, was full, so that the operation
+    may be retried. A failed sync is final, also for want of room: returns False."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, SyncFailedError)

@@ -38,7 +38,7 @@ class ExecutorJobs:
             self._is_inline = False
 
     def start(self, work: Callable[[], T], threads: Threads = FILES) -> "asyncio.Future[T] | None":
-        """Run something that blocks off the loop. The caller looks at the future's outcome and never cancels it.
+        """Run a blocking function on an executor. The caller examines the future's outcome and never cancels it.
 
         Returns:
             None if no loop runs, the store is closing, or jobs are done inline.
@@ -72,8 +72,8 @@ class ExecutorJobs:
             future.set_result(None)
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts, threads: Threads = FILES) -> T:
-        """`work(*args)` off the loop. A cancelled caller is cancelled when the work has ended: what it does then, such
-        as letting go of a lock or a mapping, never meets it."""
+        """Run `work(*args)` on an executor. If the caller is cancelled, the cancellation is raised after the work has
+        ended, so that releasing a lock or a mapping afterwards is safe."""
         assert not self.is_closed, "the store is closed: who comes now must look first"
         future = self.start(lambda: work(*args), threads)
         assert future is not None, "a coroutine runs on a loop"

@@ -109,7 +109,8 @@ class MappedFile:
         return self._disk.map(self.path, self.file_size, read_only=True) if region is None else region
 
     def modified_ms(self) -> int:
-        """When the file was last written, ms since 1970; 0 if somebody has removed it, and waits for room. Blocks."""
+        """Return the file's modification time in ms since 1970; 0 if the file was removed meanwhile. Also tries to
+        allocate space that the file lacks. Blocks."""
         try:
             return self._disk.stat(self.path).modified_ms
         except FileNotFoundError:

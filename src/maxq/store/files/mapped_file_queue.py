@@ -92,7 +92,7 @@ class MappedFileQueue:
         return file
 
     def truncate(self, offset: int) -> list[MappedFile]:
-        """Let the sequence end at `offset`: files behind are deleted. Returns the deleted ones. Blocks."""
+        """Cut the sequence at `offset` and delete the files behind it. Returns the deleted ones. Blocks."""
         gone: list[MappedFile] = []
         while self.files and self.files[-1].file_from_offset >= offset:
             file = self.files.pop()

@@ -137,8 +137,8 @@ class IndexService:
         self._reserve.move_to(position)
 
     def roll(self) -> None:
-        """Give the newest file more blocks because the writing end has no room for an entry; if it has them all, go on
-        in a new file.
+        """Extend the newest file because an entry does not fit into its allocated blocks; begin a new file if all of
+        them are allocated.
 
         Raises:
             OSError: there is no room on the disk; the index is as before.

@@ -116,8 +116,8 @@ class CommitLog:
         return self._current
 
     def open_at(self, offset: int) -> None:
-        """Let the log end at `offset` (recovery found that): later files are deleted, what is behind `offset` in its
-        file must be zero already. Writing goes on there."""
+        """Cut the log at `offset`, the end that recovery found: later files are deleted. The bytes behind `offset` in
+        its file must be zero already. Appends continue there."""
         self.files.truncate(offset)
         self._recent = None
         last = self.files.last
@@ -131,8 +131,8 @@ class CommitLog:
             self._write_within(self._reserve_of(last.region, offset - last.file_from_offset))
 
     def buffer_appends(self, is_buffered: bool) -> None:
-        """Let the records of future appends be made in memory and written a group at a time. Without this, the log is a
-        copy: what a slave gets is written as it comes."""
+        """Make the records of future appends in memory and write them a group at a time. Without this call the log is a
+        copy: a slave writes received bytes at once."""
         if is_buffered == (self._write_buffer is not None):
             return
         self.write_buffered()
@@ -143,7 +143,7 @@ class CommitLog:
             self._write_within(self._reserve)
 
     def _attach(self, file: MappedFile, position: int) -> None:
-        """Let records go to `position` of `file` from now on."""
+        """Direct appends to `position` of `file` from now on."""
         if self._write_buffer is None:
             self.tail_view = file.view
         else:
@@ -159,9 +159,9 @@ class CommitLog:
         self.tail.attach(None, offset, 0, 0)
 
     def make_room(self, size: int = 0) -> None:
-        """Make room for a record of `size` bytes, for which the writing end has none: give its file more blocks, `size`
-        bytes or a step; if it has them all, close it with a BLANK record and go on in the next file. So at most two
-        calls make room for `size` bytes.
+        """Make room for a record of `size` bytes that does not fit: allocate more blocks of the current file, `size`
+        bytes or a step; if all are allocated, close the file with a BLANK record and begin the next one. So at most
+        two calls make room for `size` bytes.
 
         Raises:
             OSError: there is no room on the disk, or the file could not be created; the log is as before.
@@ -327,8 +327,8 @@ class CommitLog:
         self.sync(file, position, position + 8)
 
     def sync(self, file: MappedFile, start: int, end: int) -> None:
-        """Make bytes [start, end) of a file of the log durable, for somebody who is not the flusher. Blocks; on the
-        loop's thread, or before a loop runs.
+        """Make bytes [start, end) of a file of the log durable, for a caller other than the flusher. Blocks; runs on
+        the loop's thread, or before a loop runs.
 
         Raises:
             SyncFailedError: the device refuses. The flusher has heard of it: the same sync was one of its bytes.

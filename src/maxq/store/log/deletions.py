@@ -51,8 +51,8 @@ def encode_names(topics: Iterable[str]) -> bytes:
 
 
 def deleted_names(message: MessageExt) -> list[str]:
-    """Return the topics that a record of `DELETED_TOPIC` deletes; an empty list if its body is not such a list, or if
-    it is a message that a Java broker took from a client: those have properties, which every broker adds."""
+    """Return the topics that a `DELETED_TOPIC` record deletes. The list is empty if the body is not such a list, or if
+    the record has properties: then it is a message that a Java broker took from a client."""
     if message.properties.keys() - {PROPERTY_CRC32}:
         log.error("the record at physical offset %d is a client's, and deletes nothing", message.physical_offset)
         return []

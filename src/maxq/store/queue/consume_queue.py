@@ -187,7 +187,8 @@ class ConsumeQueue:
         file.flushed_position = min(file.flushed_position, at)
 
     def place_ext(self, ext: ConsumeQueueExt) -> None:
-        """Find where extension units go on, after a start: behind the newest that a unit knows."""
+        """Set the position of the next extension unit after a start: behind the newest one that a queue unit refers
+        to."""
         high = self.max_offset
         low = max(self.files.min_offset // CQ_STORE_UNIT_SIZE, high - _LOOK_BACK)
         units = (self.unit(at) for at in range(high - 1, low - 1, -1))
@@ -308,8 +309,7 @@ class ConsumeQueue:
         self.forget()
 
     def clear_rest(self) -> None:
-        """Zero the part of the last file that lies behind the end of the queue. Blocks if there is something to
-        zero."""
+        """Zero the part of the last file behind the end of the queue. Blocks if that part is not zero already."""
         last = self.files.last
         position = 0 if last is None else max(0, self.tail.write_offset - last.file_from_offset)
         if last is not None and holds_data(last.region, position, last.file_size):

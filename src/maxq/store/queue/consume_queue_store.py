@@ -301,7 +301,7 @@ class ConsumeQueueStore:
         return [batch for (name, _), batch in self.batch_queues.items() if name == topic]
 
     def forget_topic(self, topic: str) -> None:
-        """Remove a deleted topic from the table unless something was created or stored for it since."""
+        """Remove a deleted topic from the table unless a queue or message of it was created since."""
         tail = self.topics.get(topic.encode())
         batches = self._batches_of(topic)
         if any(batch.next_queue_offset for batch in batches):
@@ -407,7 +407,7 @@ class ConsumeQueueStore:
         return list(self._mapped)
 
     def unflushed(self) -> list[ConsumeQueue]:
-        """Returns the queues that may have something to flush."""
+        """Return the queues that may have unflushed units."""
         return [*self._mapped, *self._resting]
 
     def release(self, queue: ConsumeQueue) -> None:

@@ -47,7 +47,7 @@ class TagFilter(Protocol):
 
 
 class _Pull(NamedTuple):
-    """How much one pull wants; the fields are the arguments of MessageStore.get_message."""
+    """The limits of one pull; the fields are the arguments of MessageStore.get_message."""
 
     max_nums: int
     max_bytes: int

@@ -15,7 +15,7 @@ def encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
 
 
 def decode_ranges(data: bytes) -> set[tuple[int, int]]:
-    """Returns the (start, end) ranges of the file; an empty list if the bytes are not such a file."""
+    """Return the (start, end) ranges of the file; an empty list if the bytes have another form."""
     try:
         found: Any = orjson.loads(data)
         if found["version"] != _VERSION:

@@ -91,8 +91,8 @@ class LogRecovery:
                 file.region.write_again(max(0, start - file.file_from_offset), file.file_size)
 
     def _leave_to_the_master(self, scan: LogScan) -> None:
-        """A slave's log ends before the first damage that a torn write may have left: what follows comes again from
-        the master. Were it filled, this log would be no copy of the master's any more, and lack what that has."""
+        """Cut a slave's log before the first damage that a torn write may have left; the master sends the rest again.
+        If the damage were filled, this log would no longer be a copy of the master's."""
         durable = self._checkpoint.physic_msg_timestamp
         for number, damage in enumerate(scan.damages):
             if damage.store_timestamp >= durable:
@@ -146,8 +146,8 @@ class LogRecovery:
         return 0
 
     def _durable_file(self) -> int:
-        """Return the number of the last file of which something was surely durable. The checkpoint's times alone do not
-        tell: with a clock that was set back, later records have earlier times."""
+        """Return the index of the last file that surely has durable records. The checkpoint's times do not suffice: if
+        the clock was set back, later records have earlier times."""
         durable = 0 if self._inventory is None else self._inventory.dispatched_offset
         files = self._commit_log.files.files
         return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)

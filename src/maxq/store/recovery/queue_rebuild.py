@@ -76,8 +76,8 @@ class QueueRebuild:
 
 
 class _OldUnits:
-    """The units of one queue as they stood in its files. Gaps between files were ruled out when the files were
-    loaded."""
+    """The units of one queue as its old files have them. Loading the files has checked that there are no gaps between
+    them."""
 
     def __init__(self, files: list[MappedFile]) -> None:
         self._files = files

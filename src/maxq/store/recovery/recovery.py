@@ -206,7 +206,7 @@ class Recovery:
         return True
 
     def _cut_queues(self, start: int) -> None:
-        """Let every queue end before the first record at or behind `start`.
+        """Cut every queue before its first unit at or behind the log position `start`.
 
         What the inventory says a queue held is believed, for `_lacking` has compared it; what it does not know is
         younger than `start`. When everything is built anew, it is written over what the files hold.
@@ -226,8 +226,8 @@ class Recovery:
             batch.release()
 
     def _finish_rebuild(self, rebuild: QueueRebuild) -> None:
-        """Delete what old files hold beyond the rebuilt queues. Where only they tell how far a queue was numbered, the
-        inventory does so before they go."""
+        """Delete the units of old files behind the rebuilt queues. If only those units tell the next queue offset, it
+        is noted in the inventory first."""
         self._dispatch.resolver.place_before = None
         self._numbers = rebuild.finish(self._commit_log.min_offset)
         if self._numbers:

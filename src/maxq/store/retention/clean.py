@@ -112,7 +112,7 @@ class CleanService:
             await asyncio.sleep(self._context.config.clean_resource_interval / 1000)
 
     def request(self) -> None:
-        """Delete expired files in the next runs, whatever the hour (executeDeleteFilesManually)."""
+        """Delete expired files in the next runs, at any hour (executeDeleteFilesManually)."""
         self._manual_runs = _MANUAL_RUNS
 
     async def clean(self) -> int:
@@ -139,8 +139,8 @@ class CleanService:
         return math.ceil(100 * usage.used / usable) / 100 if usable > 0 else -1.0
 
     def _check_disk(self) -> tuple[bool, bool]:
-        """Set or clear the disk-full flag. Returns whether to delete what is expired, and whether to delete files
-        whatever their age."""
+        """Set or clear the disk-full flag. Returns two flags: whether to delete expired files, and whether to delete
+        files regardless of age."""
         config = self._context.config
         ratio = max(self.disk_ratios())
         warning = min(90, max(35, config.disk_space_warning_level_ratio)) / 100
@@ -289,8 +289,8 @@ class CleanService:
                 await asyncio.sleep(0)
 
     async def clean_expired_consume_queues(self) -> int:
-        """Delete the files of queues whose last message is gone from the log. Their numbering goes on: no queue offset
-        is given twice. Returns how many."""
+        """Delete the queue files whose last message is gone from the log, and return how many. Queue offsets continue:
+        none is given twice."""
         min_offset = self._commit_log.min_offset
         async with self._queue_flusher.lock:
             if self._context.jobs.is_closed:

@@ -26,8 +26,8 @@ class MovedMessages:
         self._known_from = 0  # position in the timer log
 
     def take(self, moved: tuple[MovedMessage, ...] | None, log_end: int) -> None:
-        """Take over the moved messages that a checkpoint names; None: a Java broker wrote it, and nobody knows which
-        units it delivered.
+        """Adopt the moved messages that a checkpoint lists. None means that a Java broker wrote the checkpoint: which
+        units it delivered is unknown.
 
         Args:
             log_end: of the timer log, now.

@@ -135,7 +135,7 @@ class TimerMessageStore:
     # --- life ---
 
     def load(self) -> None:
-        """Find where the timer was, from whatever files there are. Blocks; the store is loaded.
+        """Restore the timer's position from the files that exist. Blocks; the store must be loaded.
 
         Raises:
             StoreRefusedError: a file has a wrong size, or no file of the timer log may be missing but one is.
@@ -193,8 +193,8 @@ class TimerMessageStore:
         return record is not None and len(record) == unit.size
 
     def _skip_to(self, earliest_ms: int | None) -> None:
-        """Continue where something waits: the slots in between are empty, however long no broker was there. What was
-        not read from the topic yet may belong there, unless it is older than the wheel."""
+        """Skip the empty slots up to the first waiting message, however long the broker was down. Units of the topic
+        that were not read yet may belong to the skipped slots, unless they are older than the wheel."""
         now = self.write_time_ms
         first = now if earliest_ms is None else min(now, earliest_ms)
         if self.topic.queue_offset < self.topic.max_queue_offset:
@@ -219,7 +219,7 @@ class TimerMessageStore:
     # --- enqueue ---
 
     def is_past(self, out_ms: int) -> bool:
-        """Return whether this time is over and its slot holds messages that are due a lap later. The message is then
+        """Return whether this time has passed and its slot holds messages due one lap later. The message is then
         delivered at once.
 
         All else that comes late goes into its slot, and the read time goes back to it: the marker that recalls it may
@@ -331,8 +331,8 @@ class TimerMessageStore:
     # --- dequeue ---
 
     def next_slot(self, most: int) -> Slot | None:
-        """Move the read time over empty slots, for as long as `most` of them take, and return the first that is over
-        and holds something; None if the read time has come to now, or `most` to its end."""
+        """Move the read time over at most `most` empty slots and return the first slot that has passed and holds
+        messages; None if the read time has reached the present, or after `most` slots."""
         now, spent = self.write_time_ms, 0
         if self._is_laps_behind(now) and self.wheel.is_searched(self.read_time_ms):
             self._skip_laps(now, most)
@@ -356,8 +356,8 @@ class TimerMessageStore:
         return now - self.read_time_ms > SLOTS * self.precision_ms
 
     def _skip_laps(self, now: int, most: int) -> None:
-        """Move the read time to the next slot that holds something, when enough calls have looked at `most` slots each
-        to know it."""
+        """Move the read time to the next slot with messages, once repeated calls have examined `most` slots each
+        without finding one."""
         earliest = self.wheel.earliest(self.read_time_ms, most)
         if earliest is not None:
             self.read_time_ms = min(earliest, now)

@@ -129,7 +129,7 @@ class TimerWheel:
         return slot if slot.time_ms == time_ms and slot.last_position >= 0 else EMPTY
 
     def next_time(self, time_ms: int) -> tuple[int, int]:
-        """Return the time of the slot to look at behind that of `time_ms`, and what it cost to find it, in slots (an
+        """Return the time of the slot to examine behind that of `time_ms`, and the cost of finding it, in slots (an
         empty page costs about as much as 8). It is the next slot or, if the slot of `time_ms` begins pages of empty
         slots, the first one behind at most 16 of those pages."""
         page, at = divmod(self.slot_index(time_ms), _SLOTS_PER_PAGE)
@@ -199,7 +199,7 @@ class TimerWheel:
         return int(self._view[start : start + OS_PAGE_SIZE].tobytes() == _NO_SLOTS)
 
     def put(self, slot: Slot) -> None:
-        """Write one slot, over whatever is there."""
+        """Write one slot, replacing its content."""
         page, at = divmod(self.slot_index(slot.time_ms) * SLOT_SIZE, OS_PAGE_SIZE)
         number = slot.time_ms // self.precision_ms
         search = self._search

@@ -87,7 +87,7 @@ class StoreCheck:
         self._levels = delay_levels_ms(files)
 
     def run(self) -> CheckReport:
-        """Read everything once; never writes, never fails on what it finds.
+        """Read every file of the store once and return the findings. Never writes; damage is reported, not raised.
 
         Beside a running broker everything is read a second time if there are faults, and only those are reported that
         were there both times: half an entry, or a header without the entry just made, is no fault.

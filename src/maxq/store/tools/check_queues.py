@@ -187,7 +187,7 @@ class QueueCheck:
         )
 
     def _know(self, topic: str) -> None:
-        """Let `confirmation` check the records of this topic from now on."""
+        """Make `confirmation` check the records of this topic from now on."""
         name = topic.encode()
         if name in self._confirmation.topics or topic in self._topics.batch:
             return

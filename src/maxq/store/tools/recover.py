@@ -277,8 +277,8 @@ class Rehearsal:
 
 
 def _same(before: QueueEntry, after: QueueEntry, ext: ExtFiles) -> bool:
-    """Return whether two units are equal, or equal except that the tags code itself stands in place of a
-    ConsumeQueueExt address."""
+    """Return whether two units are equal, or differ only in that a tags code stands where a ConsumeQueueExt address
+    was."""
     if before.tags_code > MAX_EXT_ADDRESS or after.tags_code <= MAX_EXT_ADDRESS:
         return before == after
     return before[:2] == after[:2] and ext.tags_code(before.tags_code) == after.tags_code

@@ -73,7 +73,7 @@ class TableChangesProcessor(RequestProcessor):
         return {RequestCode.MAXQ_AWAIT_TABLE_CHANGE: self.await_change}
 
     async def await_change(self, connection: Connection, request: RemotingCommand) -> None:
-        """Answer when a table has changed, or when the wait is over."""
+        """Answer when a table has changed, or after the wait time."""
         fields = HeaderFields(request.ext)
         topics = DataVersion.decode(fields.required_str("topicVersion"))
         groups = DataVersion.decode(fields.required_str("groupVersion"))

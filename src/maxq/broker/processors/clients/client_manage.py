@@ -118,8 +118,8 @@ class ClientManageProcessor(RequestProcessor):
         return is_pull and self._settings.broker.reject_pull_consumer_enable
 
     def _is_news(self, group: str, heartbeat: HeartbeatData) -> bool:
-        """Return whether the client has to send its subscriptions (again). It has to when the group's last heartbeat
-        differed, and when the subscriptions were left out although nobody sent them since the broker started."""
+        """Return whether the client has to send its subscriptions again: when they differ from the group's last
+        heartbeat, or when it left them out although none were sent since the broker started."""
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
             return heartbeat.without_sub

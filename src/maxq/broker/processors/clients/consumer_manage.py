@@ -53,8 +53,7 @@ class ConsumerManageProcessor(RequestProcessor):
 
     def query_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answer QUERY_CONSUMER_OFFSET (14). A group without an offset starts at 0 of a queue that still has all its
-        messages, and them in memory: so a new group reads a young queue from its start whatever its consumeFromWhere
-        says."""
+        messages, in memory: so a new group reads a young queue from its start, whatever its consumeFromWhere."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id = fields.required_int("queueId")

@@ -40,8 +40,7 @@ class GroupStatus(Protocol):
 
     @property
     def is_acting_master(self) -> bool:
-        """Return whether this slave stands in for its master, so that it serves readers without `slaveReadEnable` as
-        well."""
+        """Return whether this slave acts as master, so that it serves readers without `slaveReadEnable` as well."""
         ...
 
     @property

@@ -163,7 +163,7 @@ class PullSubscriptions:
         return entry.wanted
 
     def _of_original_topics(self, group: str) -> PropertyFilter:
-        """Return the filter for retried messages: each must still match what the group wants of the topic it comes from
+        """Return the filter for retried messages: each must still match the group's subscription to its original topic
         (filterSupportRetry)."""
         wanted = {
             entry.data.topic: entry.data.expression for entry in self._filters.of_group(group) if not entry.is_dead

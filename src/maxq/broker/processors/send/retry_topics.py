@@ -68,8 +68,9 @@ class RetryTopics:
         return asked if asked is not None and version >= MQVersion.V3_4_9 else group.retry_max_times
 
     def rewrite(self, header: SendMessageRequestHeader, version: int, message: MessageExtBrokerInner) -> Refusal | None:
-        """Handle a message that a client sends to a retry topic itself. What was tried too often becomes a dead letter;
-        so does what members of a group send that consumes in order, because they have tried it themselves."""
+        """Process a message that a client sends to a retry topic itself. It becomes a dead letter after too many
+        attempts; so does every one from an orderly consumer group, because its members have retried it
+        themselves."""
         if header.batch or not is_retry_topic(header.topic):
             return None
         group = self.group(header.topic.removeprefix(RETRY_PREFIX))

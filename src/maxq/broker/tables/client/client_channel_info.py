@@ -10,7 +10,7 @@ from maxq.remoting.connection import Connection
 
 @dataclass(slots=True, eq=False)
 class ClientChannelInfo:
-    """The client on `connection`, and when it was last heard of."""
+    """The client on `connection`, and the time of its last heartbeat."""
 
     connection: Connection
     client_id: str

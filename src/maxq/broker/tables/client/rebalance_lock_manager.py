@@ -45,7 +45,7 @@ class RebalanceLockManager:
         self._has_authority = True
 
     def stop(self) -> None:
-        """Stop granting locks: another broker does so now, and it does not know of those granted here."""
+        """Stop granting locks: another broker grants them from now on, and it does not know those granted here."""
         self._has_authority = False
         self._locks.clear()
 

@@ -20,9 +20,9 @@ STANDS_IN: Final = "maxqStandsIn"
 def global_pull_answer(
     reply: RemotingCommand, items: Sequence[LogicQueueMappingItem], current: LogicQueueMappingItem, asked: int
 ) -> RemotingCommand:
-    """Make the answer with global offsets; at the end of an item it sends the reader on to the next. It does not where
-    a slave that stands in for its master lacks messages that the item is known to hold, because the reader would
-    never come back to them.
+    """Make the answer with global offsets; at the end of an item it sends the reader on to the next. It does not do so
+    on an acting slave that lacks messages which the item is known to hold, because the reader would never come back
+    to them.
 
     Args:
         items: the chain of the global queue.

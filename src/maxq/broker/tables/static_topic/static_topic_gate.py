@@ -302,7 +302,7 @@ class StaticTopicGate:
     # --- asking the processors ----------------------------------------------------------------------------------------
 
     def _here(self, connection: Connection, request: RemotingCommand, ext: dict[str, str], rewrite: Rewrite) -> Answer:
-        """Let this broker's processor answer, and rewrite its answer whenever it comes."""
+        """Process the request on this broker and rewrite its answer, which may come later."""
         physical = replace(request, ext={**request.ext, **ext, "lo": "false"})
         answer = self._inner[request.code](cast(Connection, _Rewriting(connection, rewrite)), physical)
         if answer is None:

@@ -239,13 +239,13 @@ class TopicConfigManager(PersistentManager):
                 listener(list(rows.values()), deleted)
 
     def update_data_version(self) -> None:
-        """Change the data version, because the table means something else although no topic changed
-        (brokerPermission)."""
+        """Change the data version, because brokerPermission changes the meaning of the table although no topic
+        changed."""
         self.data_version = next_version(self.data_version, self._clock.wall_ms())
         self.request_persist()
 
     def announce(self, topic: str) -> None:
-        """Tell the listeners that a topic changed, because something that belongs to it has (its static mapping)."""
+        """Call the topic listeners because a property outside the table, the topic's static mapping, changed."""
         for listener in self._listeners:
             listener([self.topic_config_table[topic]], [])
 

@@ -119,7 +119,7 @@ def _illegal(name: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name as remarks show it, shortened: what somebody sent as a name may have megabytes."""
+    """Return a name shortened for a remark: a received name may have megabytes."""
     longest = RETRY_OR_DLQ_TOPIC_MAX_LENGTH
     return name if len(name) <= longest else f"{name[:longest]}…"
 

@@ -53,7 +53,7 @@ class TopicWriteStates:
         self._shut: set[str] = set()
 
     def shut(self, topic: str) -> None:
-        """Let every send to the topic take the slow path, whatever its configuration says, until `open`."""
+        """Make every send to the topic take the slow path, whatever its configuration, until `open`."""
         self._shut.add(topic)
         self._refresh(topic)
 

@@ -167,7 +167,7 @@ def check_files(
 
 
 def _faults_of(root: str, quick: bool, entry: Mapping[str, Any]) -> str:
-    """Return the file's path if something is wrong with it, else an empty text."""
+    """Return the file's path if it has a fault, else an empty text."""
     one = FileEntry.from_json(entry)
     return one.path if check_file(ArchiveFolder(root), one, quick=quick) else ""
 

@@ -170,8 +170,8 @@ def _batch_units(task: AuditPiece, result: PieceResult) -> Iterator[pa.RecordBat
 
 
 def found_units(task: TableTask) -> Iterator[pa.RecordBatch]:
-    """Yield units as the table `consumequeue` of store_tables.py has them, and with them what stands in the place of
-    units and cannot be one."""
+    """Yield units as the table `consumequeue` of store_tables.py has them, and also the positions whose content cannot
+    be a unit."""
     return read_written_units(SystemDisk(), task)
 
 

@@ -85,7 +85,7 @@ def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Ite
 
 
 def _open_sized(path: PurePath, size: int) -> SyncedFile:
-    """Open for writing; the file is made if missing, by whoever comes first."""
+    """Open for writing; the file is created if it is missing, also by concurrent tasks."""
     file = DurableFiles().open(Path(path), read_only=False)
     file.set_size(size)
     return file

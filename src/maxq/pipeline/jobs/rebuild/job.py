@@ -283,9 +283,9 @@ class Rebuild:
                 disk.delete(folder / name)
 
     def _write_log_again(self, context: StoreContext) -> None:
-        """Write parts of the log again if the broker ended uncleanly, before they are read: what it may not have made
-        durable, or what a failed sync has left in the system's memory only. At the end all of it is synced, and the
-        files say so. Of a Java broker's log, which does not tell how far it is durable, these are the last files."""
+        """Rewrite parts of the log after an unclean end of the broker, before they are read: records that may not be
+        durable, or that a failed sync has left only in the page cache. At the end all of it is synced, and the files
+        record that. For a Java broker's log, which does not tell how far it is durable, these are the last files."""
         disk, log = self._files.disk, self._files.log
         inventory, checkpoint = InventoryFile(context).load(), StoreCheckpoint(context)
         durable = 0 if inventory is None else max(0, inventory.dispatched_offset)
