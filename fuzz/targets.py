@@ -68,7 +68,7 @@ from maxq.store.dledger.term_file import term_state
 from maxq.store.dledger.text_file import decode_text, encode_text
 from maxq.store.log.log_cy import LogTail
 from maxq.store.log.record_cy import SCAN_WIDTH, find_record, scan
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 
 PROPERTIES = {"TAGS": "TagA", "KEYS": "k1 k2", "UNIQ_KEY": "0A00000100001F40AABBCCDD00000001", "цвет": "синий"}
 TRANSACTION = {"TRAN_MSG": "true", "PGROUP": "G"}
@@ -240,7 +240,7 @@ def final_messages(data: bytes) -> bool:
     tail = LogTail()
     memory = bytearray(2 * len(data) + 256)
     tail.attach(memoryview(memory), 4096, len(memory), 0)
-    topics = {b"TopicTest": TopicTail("TopicTest")}
+    topics = {b"TopicTest": TopicWriteState("TopicTest")}
     topics[b"TopicTest"].max_queue_id = 3
     for queue_id in range(4):
         topics[b"TopicTest"].set_queue(queue_id, QueueTail("TopicTest", queue_id, None))

@@ -295,14 +295,16 @@ class BrokerController:
         settings, clock = self._settings, self.env.clock
         self.fast_failure = FastFailure(settings, clock=clock)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
-        self.topic_tails = TopicWriteStates(self.topics, settings, self.store.topic_tail, self.mappings.is_static)
+        self.topic_write_states = TopicWriteStates(
+            self.topics, settings, self.store.topic_write_state, self.mappings.is_static
+        )
         self.quotas = Quotas(
             settings,
             clock=clock,
             topics=self.topics,
             groups=self.groups,
-            tails=self.topic_tails,
-            tail_of=self.store.topic_tail,
+            write_states=self.topic_write_states,
+            write_state_of=self.store.topic_write_state,
             refusals=self.fast_failure.refused,
         )
         self._limits = Limits(fast_failure=self.fast_failure, quotas=self.quotas)
@@ -410,7 +412,7 @@ class BrokerController:
                 config=lambda: self._settings.store,
                 clock=env.clock,
             ),
-            self.topic_tails,
+            self.topic_write_states,
             self.pull_plans,
             self.hold_service,
         )
@@ -481,7 +483,7 @@ class BrokerController:
             self.deleted_names,
             self.registration,
             self.compaction_topics,
-            self.topic_tails,
+            self.topic_write_states,
             self.quotas,
             self.pull_plans,
             self.timed,
@@ -537,7 +539,7 @@ class BrokerController:
         store.set_service_failed(self.service_failed)
         store.cleaner.hidden.needed_from = self.ha_service.copied_by_all
         settings.on_change(lambda changes: store.update_config(settings.store))
-        settings.on_change(self.topic_tails.settings_changed)
+        settings.on_change(self.topic_write_states.settings_changed)
         settings.on_change(lambda changes: self.quotas.users_changed())
         settings.on_change(lambda changes: self.log_care.config_changed())
         settings.on_change(self.config_processor.settings_changed)
@@ -767,7 +769,7 @@ class BrokerController:
             self.store.reader.may_lack_messages |= self.store_owner.was_slave
             self.offsets.not_beyond(self.store.max_offset)
         await run_blocking(self.store_owner.record, role)
-        self.topic_tails.refresh_all()
+        self.topic_write_states.refresh_all()
         self.compaction_topics.refresh_all()
         self.failover.acting.loaded()
         self.store.start()

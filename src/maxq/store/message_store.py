@@ -23,7 +23,7 @@ from maxq.store.context.running_flags import RunningFlags
 from maxq.store.context.store_context import StoreContext, StoreIdentity
 from maxq.store.context.store_stats import StoreStats
 from maxq.store.log.log_search import records_with
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import TagFilter
@@ -47,7 +47,7 @@ class MessageStore:
     """The messages of one broker.
 
     Attributes:
-        topics: topic bytes → TopicTail, as the compiled send path looks it up.
+        topics: topic bytes → TopicWriteState, as the compiled send path looks it up.
         flags: why the store may not be written, if so.
         filled_ranges: ranges of the log where a start, of this store or of its master's, has put a filler.
         deletions: where in the log topics were deleted.
@@ -129,7 +129,7 @@ class MessageStore:
         return self._context.flags
 
     @property
-    def topics(self) -> dict[bytes, TopicTail]:
+    def topics(self) -> dict[bytes, TopicWriteState]:
         """Return what the compiled modules know of each topic, by name."""
         return self.queues.topics
 
@@ -411,10 +411,10 @@ class MessageStore:
 
     # --- queues and topics ---
 
-    def topic_tail(self, topic: str) -> TopicTail:
+    def topic_write_state(self, topic: str) -> TopicWriteState:
         """Returns what append and dispatch know of a topic, made if missing. The broker sets its attributes (`plain`,
         `max_queue_id` …)."""
-        return self.queues.topic_tail(topic)
+        return self.queues.topic_write_state(topic)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The ConsumeQueue; None if nothing was ever stored there."""
@@ -425,7 +425,7 @@ class MessageStore:
         self._tail(topic, queue_id).watched = True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail:
-        if self.queues.topic_tail(topic).batch:
+        if self.queues.topic_write_state(topic).has_batch_queues:
             return self.queues.open_batch(topic, queue_id).tail
         return self.queues.open(topic, queue_id).tail
 

@@ -113,9 +113,8 @@ class StoreParts:
         self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver)
         self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
         self.queue_flusher = ConsumeQueueFlusher(
-            context, self.commit_log, self.flusher, self.queues, self.index, self.dispatch.dispatcher, self.checkpoint,
-            self.inventory_file, self.deletions,
-        )  # fmt: skip
+            context, self.commit_log, self.flusher, self.dispatch, self.checkpoint, self.inventory_file
+        )
         memory = machine_memory(context.disk) if memory_bytes is None else memory_bytes
         self.reader = MessageReader(context, self.commit_log, self.queues, self.index, self.deletions, memory)
         self.cached_pull_reader = CachedPullReader(

@@ -21,7 +21,7 @@ class Owner:
         self.roll_index(0, 0)
 
     def open_queue(self, topic: bytes, queue_id: int):
-        tail = self.topics.setdefault(topic, self.form.TopicTail(topic.decode()))
+        tail = self.topics.setdefault(topic, self.form.TopicWriteState(topic.decode()))
         queue = self.form.QueueTail(topic.decode(), queue_id, None)
         tail.set_queue(queue_id, queue)
         return queue

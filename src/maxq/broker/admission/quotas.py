@@ -35,7 +35,7 @@ from maxq.remoting.connection import Connection
 from maxq.runtime.interfaces import Clock
 from maxq.runtime.metrics.registry import MetricsRegistry, Sample
 from maxq.runtime.refusals import Cause, Refusals
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 log = logging.getLogger(__name__)
 
@@ -48,20 +48,20 @@ _TOPICS_PER_MS: Final = 100  # limited topics for which the time between two loo
 class _TopicQuota:
     """A limited topic and how much of its counters has been charged."""
 
-    __slots__ = ("is_shut", "nums", "quota", "size", "tail")
+    __slots__ = ("is_shut", "nums", "quota", "size", "state")
 
-    def __init__(self, quota: Quota, tail: TopicTail) -> None:
+    def __init__(self, quota: Quota, state: TopicWriteState) -> None:
         self.quota = quota
-        self.tail = tail
-        self.nums = tail.put_nums
-        self.size = tail.put_bytes
+        self.state = state
+        self.nums = state.put_nums
+        self.size = state.put_bytes
         self.is_shut = False
 
     def charge_new(self, now_ms: int) -> int:
         """Charge what was put since the last call. Returns the ms to wait now."""
-        tail = self.tail
-        nums, size = tail.put_nums - self.nums, tail.put_bytes - self.size
-        self.nums, self.size = tail.put_nums, tail.put_bytes
+        state = self.state
+        nums, size = state.put_nums - self.nums, state.put_bytes - self.size
+        self.nums, self.size = state.put_nums, state.put_bytes
         if nums > 0:
             self.quota.charge(nums, size, now_ms)
         return self.quota.wait_ms(now_ms)
@@ -82,16 +82,16 @@ class Quotas:
         clock: Clock,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        tails: TopicWriteStates,
-        tail_of: Callable[[str], TopicTail],
+        write_states: TopicWriteStates,
+        write_state_of: Callable[[str], TopicWriteState],
         refusals: Refusals,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._topics = topics
         self._groups = groups
-        self._tails = tails
-        self._tail_of = tail_of
+        self._write_states = write_states
+        self._write_state_of = write_state_of
         self._refusals = refusals
         self._of_topic: dict[str, _TopicQuota] = {}
         self._of_group: dict[str, Quota] = {}
@@ -132,14 +132,14 @@ class Quotas:
             self._forget_topic(config.topic_name)
             if any(limits):
                 quota = self._quota(f"topic {config.topic_name}", limits, "attribute quota.%s of the topic")
-                self._of_topic[config.topic_name] = _TopicQuota(quota, self._tail_of(config.topic_name))
+                self._of_topic[config.topic_name] = _TopicQuota(quota, self._write_state_of(config.topic_name))
         if self._of_topic and self._timer is None:
             self._check_later()
 
     def _forget_topic(self, topic: str) -> None:
         known = self._of_topic.pop(topic, None)
         if known is not None and known.is_shut:
-            self._tails.open(topic)
+            self._write_states.open(topic)
 
     def groups_changed(self, names: Iterable[str]) -> None:
         """Take the quotas of these groups."""
@@ -186,9 +186,9 @@ class Quotas:
             if must_wait != limited.is_shut:
                 limited.is_shut = must_wait
                 if must_wait:
-                    self._tails.shut(topic)
+                    self._write_states.shut(topic)
                 else:
-                    self._tails.open(topic)
+                    self._write_states.open(topic)
         if self._of_topic:
             self._check_later()
 

@@ -1,8 +1,8 @@
 """Messages and bytes in and out, by topic and group, and how large messages are.
 
-Nothing is counted twice: what came in stands in the store's topic tails, what went out in the statistics' counters. The
-sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since the last time;
-of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
+Nothing is counted twice: what came in stands in the TopicWriteState of each topic, what went out in the statistics'
+counters. The sizes are read off the ConsumeQueues when somebody asks, at most the last 1000 units of a queue since the
+last time; of more messages than these the sizes are taken to be alike. `_count` and `_sum` are exact.
 
 Topics are looked at in blocks, and a block is made anew only if something was put into one of its topics, or their
 configs changed: what is shown of the others is kept. All that one scrape shows of a topic is of one moment, unless
@@ -30,7 +30,7 @@ from maxq.broker.tables.topic.topic_validator import SCHEDULE_TOPIC, TIMER_TOPIC
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.pop_extra_info import normal_topic
 from maxq.runtime.metrics.registry import HistogramSample, MetricsRegistry, Sample
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 
@@ -55,14 +55,18 @@ class _Block:
         messages, sizes, bytes: samples of the topics that something was put into.
     """
 
-    __slots__ = ("bytes", "configs", "labels", "messages", "put_nums", "sizes", "tails")
+    __slots__ = ("bytes", "configs", "labels", "messages", "put_nums", "sizes", "states")
 
     def __init__(
-        self, tails: list[TopicTail], put_nums: list[int], configs: list[TopicConfig | None], labels: list[_Labels]
+        self,
+        states: list[TopicWriteState],
+        put_nums: list[int],
+        configs: list[TopicConfig | None],
+        labels: list[_Labels],
     ) -> None:
-        """`put_nums`, `configs`, `labels`: of each tail. Samples may be of later puts than these, never of earlier
+        """`put_nums`, `configs`, `labels`: of each topic. Samples may be of later puts than these, never of earlier
         ones."""
-        self.tails = tails
+        self.states = states
         self.put_nums = put_nums
         self.configs = configs
         self.labels = labels
@@ -80,7 +84,7 @@ class TrafficMetrics:
         self._store = store
         self._stats = stats
         self._topics = topics
-        self._sizes: dict[TopicTail, _MessageSizes] = {}
+        self._sizes: dict[TopicWriteState, _MessageSizes] = {}
         self._blocks: list[_Block] = []
         registry.before(stats.collect_gets_in_turns)
         registry.before(self._sample)
@@ -107,13 +111,13 @@ class TrafficMetrics:
     def _sample(self) -> Iterator[None]:
         """Rebuild the blocks that have changed, once for all metrics of a scrape."""
         table, kept = self._topics.topic_config_table, self._blocks
-        tails = list(self._store.topics.values())
+        states = list(self._store.topics.values())
         blocks: list[_Block] = []
-        for start in range(0, len(tails), _TOPICS_IN_BLOCK):
-            some = tails[start : start + _TOPICS_IN_BLOCK]
+        for start in range(0, len(states), _TOPICS_IN_BLOCK):
+            some = states[start : start + _TOPICS_IN_BLOCK]
             put_nums, configs = list(map(_put_nums, some)), list(map(table.get, map(_topic, some)))
             block = kept[len(blocks)] if len(blocks) < len(kept) else None
-            if block is None or block.tails != some or block.configs != configs:
+            if block is None or block.states != some or block.configs != configs:
                 block = _Block(some, put_nums, configs, list(map(self._labels, some, configs)))
                 yield from self._fill(block)
             elif block.put_nums != put_nums:
@@ -122,19 +126,19 @@ class TrafficMetrics:
             blocks.append(block)
             yield
         self._blocks = blocks
-        for gone in self._sizes.keys() - set(tails):
+        for gone in self._sizes.keys() - set(states):
             del self._sizes[gone]
 
-    def _labels(self, tail: TopicTail, config: TopicConfig | None) -> _Labels:
-        return tail.topic, _message_type(tail.topic, config), flag(self._topics.is_system_topic(tail.topic))
+    def _labels(self, state: TopicWriteState, config: TopicConfig | None) -> _Labels:
+        return state.topic, _message_type(state.topic, config), flag(self._topics.is_system_topic(state.topic))
 
     def _fill(self, block: _Block) -> Iterator[None]:
-        for tail, labels in zip(block.tails, block.labels, strict=True):
-            put_nums, put_bytes = tail.put_nums, tail.put_bytes
+        for state, labels in zip(block.states, block.labels, strict=True):
+            put_nums, put_bytes = state.put_nums, state.put_bytes
             if put_nums:
-                sizes = self._sizes.get(tail)
+                sizes = self._sizes.get(state)
                 if sizes is None:
-                    sizes = self._sizes[tail] = _MessageSizes(tail)
+                    sizes = self._sizes[state] = _MessageSizes(state)
                 yield from sizes.look(put_nums, put_bytes)
                 block.messages.append((labels, put_nums))
                 block.bytes.append((labels, put_bytes))
@@ -178,8 +182,8 @@ class _MessageSizes:
         counts: by bucket, the last one without bound.
     """
 
-    def __init__(self, tail: TopicTail) -> None:
-        self._tail = tail
+    def __init__(self, state: TopicWriteState) -> None:
+        self._state = state
         self.counts = [0] * (len(SIZE_BOUNDS) + 1)
         self._seen: dict[int, int] = {}  # by queue: the queue offset up to which sizes were looked at
 
@@ -190,7 +194,7 @@ class _MessageSizes:
         if new == 0:
             return
         found = [0] * len(self.counts)
-        for queue_id, queue in list(self._tail.queues.items()):
+        for queue_id, queue in list(self._state.queues.items()):
             if isinstance(queue.owner, ConsumeQueue) and self._sample_units(queue_id, queue.owner, found, new):
                 yield
         new = put_nums - sum(self.counts)

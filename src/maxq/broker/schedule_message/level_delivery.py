@@ -14,14 +14,14 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Undelivered
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import count_failure
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -45,30 +45,46 @@ class FastPath(Protocol):
     def delivered(self) -> None: ...
 
 
-class DeliveryPorts(NamedTuple):
-    """What the levels of one broker share.
+class LevelOwner(Protocol):
+    """The service that runs the levels of one broker (ScheduleMessageService)."""
 
-    Attributes:
-        config: the settings now.
-        look: decodes the record at a physical offset.
-        put: stores here, or at another broker group.
-        is_local: are messages stored here?
-        delivered: (level, unit, result); called in order. What is not final it postpones.
-        has_room: can one more be postponed?
-        fast_path: delivers those messages of a slice that it can; they are told to `delivered_together`.
-        delivered_together: (level, next queue offset, messages, bytes).
-        is_sure: is it this broker that delivers? One that stood still may have been replaced.
-    """
+    @property
+    def fast_path(self) -> FastPath:
+        """Delivers those messages of a slice that it can; they are told to `on_delivered_together`."""
+        ...
 
-    config: Callable[[], MessageStoreConfig]
-    look: Callable[[int], MessageExt | None]
-    put: Put
-    is_local: Callable[[], bool]
-    delivered: Callable[[int, DelayedUnit, PutMessageResult | Undelivered], None]
-    has_room: Callable[[], bool]
-    fast_path: FastPath
-    delivered_together: Callable[[int, int, int, int], None]
-    is_sure: Callable[[], bool]
+    def config(self) -> MessageStoreConfig:
+        """Return the settings of the store."""
+        ...
+
+    def message_at(self, physical_offset: int) -> MessageExt | None:
+        """Decode the record at a physical offset; None if there is none."""
+        ...
+
+    async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """Store a message here, or at another broker group."""
+        ...
+
+    def is_local(self) -> bool:
+        """Return whether messages are stored here."""
+        ...
+
+    def is_sure(self) -> bool:
+        """Return whether it is this broker that delivers: one that stood still may have been replaced."""
+        ...
+
+    def may_postpone(self) -> bool:
+        """Return whether one more message can be postponed."""
+        ...
+
+    def on_delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        """Note what became of one message, and postpone it if that is not final. Called in the order of the level."""
+        ...
+
+    def on_delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
+        """Note that the fast path delivered messages, of `size` bytes together, up to the queue offset
+        `next_offset`."""
+        ...
 
 
 class _Pending(NamedTuple):
@@ -80,10 +96,10 @@ class _Pending(NamedTuple):
 class LevelDelivery:
     """Delivers the messages of one level."""
 
-    def __init__(self, level: int, queue: DelayLevelQueue, ports: DeliveryPorts) -> None:
+    def __init__(self, level: int, queue: DelayLevelQueue, owner: LevelOwner) -> None:
         self._level = level
         self._queue = queue
-        self._ports = ports
+        self._owner = owner
         self._pending: deque[_Pending] = deque()
         self._woken = asyncio.Event()
 
@@ -107,8 +123,8 @@ class LevelDelivery:
             await self._cancel_pending()
 
     async def _deliver_due(self) -> None:
-        while self._ports.is_sure() and not self._is_blocked():
-            is_local = self._ports.is_local()
+        while self._owner.is_sure() and not self._is_blocked():
+            is_local = self._owner.is_local()
             if is_local:
                 await self._settle_all()
             if not await (self._deliver_here() if is_local else self._deliver_elsewhere()):
@@ -120,7 +136,7 @@ class LevelDelivery:
         """Deliver a slice of messages, up to and including the first that needs single delivery. Returns False if
         nothing was due."""
         count = size = next_offset = 0
-        fast_path = self._ports.fast_path
+        fast_path = self._owner.fast_path
         is_possible = fast_path.is_possible()
         while count < _SLICE and size < _SLICE_BYTES:
             unit = self._queue.take_due()
@@ -137,7 +153,7 @@ class LevelDelivery:
 
     def _deliver_fast(self, unit: DelayedUnit) -> int:
         try:
-            return self._ports.fast_path.deliver(unit.physical_offset)
+            return self._owner.fast_path.deliver(unit.physical_offset)
         except Exception:  # a failure of ours may be one of this way only
             log.exception(
                 "delayed message %d of level %d cannot be delivered by the fast path", unit.queue_offset, self._level
@@ -145,20 +161,20 @@ class LevelDelivery:
             return 0
 
     def _delivery(self, unit: DelayedUnit) -> DelayedDelivery:
-        return DelayedDelivery(self._level, unit, self._ports.look, self._ports.put)
+        return DelayedDelivery(self._level, unit, self._owner.message_at, self._owner.put)
 
     async def _deliver(self, delivery: DelayedDelivery) -> PutMessageResult | Undelivered:
         """Deliver one message; returns when the level may continue."""
         while True:
             result = await delivery.run()
-            if not isinstance(result, Undelivered) or result.is_final or self._ports.has_room():
+            if not isinstance(result, Undelivered) or result.is_final or self._owner.may_postpone():
                 return result
             await asyncio.sleep(_AFTER_FAILURE)
 
     def _tell(self, next_offset: int, count: int, size: int) -> None:
         if count:
-            self._ports.delivered_together(self._level, next_offset, count, size)
-            self._ports.fast_path.delivered()
+            self._owner.on_delivered_together(self._level, next_offset, count, size)
+            self._owner.fast_path.delivered()
 
     async def _deliver_elsewhere(self) -> bool:
         """Deliver one message to another broker group; returns when the level may continue."""
@@ -167,7 +183,7 @@ class LevelDelivery:
             if unit is None:
                 return count > 0
             delivery = self._delivery(unit)
-            if self._ports.config().enable_schedule_async_deliver:
+            if self._owner.config().enable_schedule_async_deliver:
                 self._pending.append(_Pending(unit, delivery, asyncio.create_task(self._deliver(delivery))))
             else:
                 await self._settle_all()
@@ -180,7 +196,7 @@ class LevelDelivery:
         self._settle()
         if not self._pending:
             return False
-        config = self._ports.config()
+        config = self._owner.config()
         return (
             len(self._pending) >= config.schedule_async_deliver_max_pending_limit
             or self._pending[0].delivery.tries > config.schedule_async_deliver_max_resend_num2_blocked
@@ -197,14 +213,14 @@ class LevelDelivery:
             self._settle()
 
     def _done(self, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
-        self._ports.delivered(self._level, unit, result)
+        self._owner.on_delivered(self._level, unit, result)
 
     async def _wait(self) -> None:
         """Wait until a message may be due or a delivery has ended."""
         wait_ms = self._queue.wait_ms()
         if self._pending:
             await asyncio.wait([self._pending[0].task], timeout=_LONGEST_WAIT)
-        elif not self._ports.is_sure():
+        elif not self._owner.is_sure():
             await asyncio.sleep(_LONGEST_WAIT)
         elif wait_ms is not None:
             await asyncio.sleep(min(wait_ms / 1000, _LONGEST_WAIT))

@@ -24,14 +24,16 @@ from maxq.broker.schedule_message.delay_offset_table import DelayOffsetTable
 from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
 from maxq.broker.schedule_message.delivery_recovery import DeliveryRecovery
 from maxq.broker.schedule_message.fast_path_delivery import FastPathDelivery
-from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
+from maxq.broker.schedule_message.level_delivery import LevelDelivery
 from maxq.broker.schedule_message.store_schedule_queue import StoreScheduleQueue
 from maxq.broker.tables.topic.topic_config_manager import SCHEDULE_QUEUE_NUMS
+from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import MessageIllegalError, RemoteProtocolError
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.background import supervise
 from maxq.runtime.blocking import TABLES, run_blocking
+from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.store_results import PutMessageResult
 
 log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class ScheduleMessageService:
         self._on_failure = env.on_failure
         self._files = tables.files
         self._store = messages.store
+        self.fast_path = FastPathDelivery(messages.store)
         self._own = env.own
         self._clock = env.clock
         self._put = put
@@ -177,12 +180,11 @@ class ScheduleMessageService:
             log.warning("delayed message %d of level %d is delivered now: the log has what was delivered after it, and "
                         "not the message", unit.queue_offset, level)  # fmt: skip
             self._postpone(level, unit, "")
-        ports = self._ports()
         for level in levels:
             queue = DelayLevelQueue(
                 self._queue(level), self._levels.delay_ms(level), self._clock, self._table.offset(level)
             )
-            self._deliveries[level] = LevelDelivery(level, queue, ports)
+            self._deliveries[level] = LevelDelivery(level, queue, self)
         self._is_loaded = True
         self._written = self._table.encode(self._known_end())
         self._files.set_delay_offsets(self._encode)
@@ -212,14 +214,30 @@ class ScheduleMessageService:
     def _queue(self, level: int) -> StoreScheduleQueue:
         return StoreScheduleQueue(self._store, level)
 
-    def _ports(self) -> DeliveryPorts:
-        return DeliveryPorts(
-            lambda: self._settings.store, self._message_at, self._put, lambda: self._own.is_master,
-            self._delivered, lambda: len(self._postponed) < _POSTPONED_MOST, FastPathDelivery(self._store),
-            self._delivered_together, lambda: self._doubt() is None,
-        )  # fmt: skip
+    # ---- what its levels ask and tell (LevelOwner) -----------------------------------------------------------------
 
-    def _delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+    def config(self) -> MessageStoreConfig:
+        """See LevelOwner."""
+        return self._settings.store
+
+    def is_local(self) -> bool:
+        """See LevelOwner."""
+        return self._own.is_master
+
+    def is_sure(self) -> bool:
+        """See LevelOwner."""
+        return self._doubt() is None
+
+    def may_postpone(self) -> bool:
+        """See LevelOwner."""
+        return len(self._postponed) < _POSTPONED_MOST
+
+    async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
+        """See LevelOwner."""
+        return await self._put(message)
+
+    def on_delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
+        """See LevelOwner."""
         self._table.update(level, unit.queue_offset + 1)
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
@@ -255,7 +273,7 @@ class ScheduleMessageService:
             await asyncio.sleep(_POSTPONED_LOOK)
 
     async def _try_again(self, level: int, offset: int, unit: DelayedUnit) -> None:
-        result = await DelayedDelivery(level, unit, self._message_at, self._put).run()
+        result = await DelayedDelivery(level, unit, self.message_at, self._put).run()
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
             return
@@ -263,7 +281,8 @@ class ScheduleMessageService:
         self._table.forget_postponed(level, offset)
         self._count(level, result)
 
-    def _delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
+    def on_delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
+        """See LevelOwner."""
         self._table.update(level, next_offset)
         self._on_delivered(level, messages, size)
 
@@ -307,7 +326,7 @@ class ScheduleMessageService:
             return
         self._written_state, self._written_end = state, end
 
-    def _message_at(self, physical_offset: int) -> MessageExt | None:
+    def message_at(self, physical_offset: int) -> MessageExt | None:
         """Return the delayed message at a physical offset; None if there is none.
 
         Raises:

@@ -7,7 +7,7 @@
 Offsets that are done were looked at, and sent if they were chosen; a run with the same record passes over them. A
 piece that was begun and not done is done first, cut as it was: `id` and its offsets name it to MaxQ brokers, which take
 it once (delivery=exactly-once), however often it is sent. `incarnations` says which topic of its name a queue is of,
-where that was deleted before (Seen.incarnation): offsets of a topic that was made again are others.
+where that was deleted before (ReportedOffset.incarnation): offsets of a topic that was made again are others.
 """
 
 import hashlib

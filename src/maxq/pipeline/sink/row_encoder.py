@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.errors import PipelineError
+from maxq.pipeline.options.write_options import WriteOptions
 from maxq.pipeline.sink.batch_encode_cy import MAX_PROPERTIES, OVERHEAD, encode_rows, hash_rows
 from maxq.pipeline.sink.sink_columns import Numbers, SinkRows, sink_rows
 from maxq.protocol.message.java_hash import java_hash
 from maxq.protocol.message.message_queue import MessageQueue
 
+_COUNTED_DIGITS: Final = 12  # of unique keys
 _MOST_OPEN_BYTES: Final = 32 << 20
 _SMALLEST: Final = 4 << 10
 _QUEUE_BITS: Final = 24
@@ -50,42 +52,36 @@ class RowEncoder:
     """Encodes rows as batch bodies; see the module's text.
 
     Args:
+        options: say the topic of rows without one (`topic`), the size at which a body is taken away, unless one message
+            alone is larger (`batch_bytes`), and which reserved properties rows may set (`keep_properties`).
         names: columns of the batches (sink_columns.check_columns).
-        topic: of rows without one.
         queues: the queues of a topic that take messages, in their order.
-        batch_bytes: a body is taken away before it is larger, unless one message alone is.
-        unique: the first 20 digits of the messages' unique keys; 12 more count up from `number`.
+        first_key: the unique key of the first message, 32 hexadecimal digits; the last 12 count up.
         take: gets what is full.
-        keep: reserved properties that rows may set.
-        with_digest: count `digest`.
 
     Attributes:
         digest: of all rows, whatever their order and however they are divided: of what they say, not of unique keys.
+            0 without `application_id`.
     """
 
     def __init__(
         self,
+        options: WriteOptions,
         names: dict[str, str],
-        topic: str | None,
         queues: Callable[[str], Sequence[MessageQueue]],
-        batch_bytes: int,
-        unique: str,
-        number: int,
+        first_key: str,
         take: Callable[[Encoded], None],
-        keep: Sequence[str] = (),
-        *,
-        with_digest: bool = False,
     ) -> None:
         self._names = names
-        self._topic = topic
+        self._topic = options.topic
         self._queues = queues
-        self._batch_bytes = batch_bytes
-        self._prefix = f"UNIQ_KEY\x01{unique}".encode()
-        self._number = number
+        self._batch_bytes = options.batch_bytes
+        self._prefix = f"UNIQ_KEY\x01{first_key[:-_COUNTED_DIGITS]}".encode()
+        self._number = int(first_key[-_COUNTED_DIGITS:], 16)
         self._take = take
-        self._keep = keep
+        self._keep = options.keep_properties
         self._open: dict[tuple[str, MessageQueue | None, bool], _Open] = {}
-        self._with_digest = with_digest
+        self._with_digest = options.application_id is not None
         self.digest = 0
 
     def add(self, batch: pa.RecordBatch) -> None:

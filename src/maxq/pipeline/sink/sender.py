@@ -30,7 +30,7 @@ AUTO_CREATE_TOPIC: Final = "TBW102"
 DEFAULT_QUEUES: Final = 4
 
 #: A broker that refuses so may take the same request later.
-MAY_PASS: Final = frozenset(
+RETRIABLE_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_BUSY,
@@ -40,13 +40,13 @@ MAY_PASS: Final = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-#: Of a topic that moves, or a queue of a static one.
-_MAY_PASS: Final = MAY_PASS | {
+#: Also those of a topic that moves, or of a queue of a static topic.
+_RETRIABLE_IN_TOPIC: Final = RETRIABLE_CODES | {
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.NO_PERMISSION,
     ResponseCode.NOT_LEADER_FOR_QUEUE,
 }
-_MOST_REQUESTS: Final = 256  # at one broker, however small
+_MAX_REQUESTS_IN_FLIGHT: Final = 256  # at one broker, however small
 _PAUSE_S: Final = 0.05
 _AVOID_MS: Final = 5_000
 _LONGEST_PAUSE_S: Final = 1.0
@@ -74,12 +74,17 @@ class Outgoing:
 
 
 @dataclass
-class _Link:
-    """The requests under way at one broker: opaque → (request, queue), in the order of sending."""
+class _InFlight:
+    """The requests that one broker has not answered yet.
+
+    Attributes:
+        requests: opaque → (request, queue it went to), in the order of sending.
+        body_bytes: of these requests together.
+    """
 
     broker_name: str
     requests: dict[int, tuple[Outgoing, MessageQueue]] = field(default_factory=dict)
-    size: int = 0
+    body_bytes: int = 0
 
 
 class PublishRoutes:
@@ -87,9 +92,9 @@ class PublishRoutes:
 
     def __init__(self, client: WireClient) -> None:
         self._client = client
-        self._queues: dict[str, Sequence[MessageQueue]] = {}
-        self._addresses: dict[MessageQueue, str] = {}
-        self._leaders: dict[MessageQueue, str] = {}
+        self._queues: dict[str, Sequence[MessageQueue]] = {}  # by topic
+        self._addresses: dict[MessageQueue, str] = {}  # of masters
+        self._leaders: dict[MessageQueue, str] = {}  # of global queues of static topics: broker names
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Return the queues of a topic that take messages. Of a topic that does not exist yet: the queues it will have,
@@ -139,10 +144,10 @@ class PublishRoutes:
                 f"topic {topic} takes no messages: no broker has it for writing, and none makes topics of itself "
                 "(autoCreateTopicEnable); create it with `maxq topic create`"
             )
-        self._learn(topic, route, queues)
+        self._remember(topic, route, queues)
         return queues
 
-    def _learn(self, topic: str, route: TopicRouteData, queues: Sequence[MessageQueue]) -> None:
+    def _remember(self, topic: str, route: TopicRouteData, queues: Sequence[MessageQueue]) -> None:
         masters = {one.broker_name: one.broker_addrs.get(MASTER_ID) for one in route.broker_datas}
         static = global_queues(topic, route.topic_queue_mapping_by_broker or {})
         self._leaders |= static
@@ -160,12 +165,12 @@ class Sender:
         self._routes = routes
         self._client = WireClient(options.connection)  # of its own: answers of its connections are requests'
         self._clock = self._client.clock
-        self._links: dict[str, _Link] = {}
-        self._waiting: deque[Outgoing] = deque()
-        self._busy_queues: set[MessageQueue] = set()
-        self._avoided: dict[str, int] = {}  # broker → until, monotonic ms
-        self._turn = 0
-        self._most_bytes = options.requests_in_flight * options.batch_bytes
+        self._in_flight: dict[str, _InFlight] = {}  # by address of the broker
+        self._unsent: deque[Outgoing] = deque()  # in the order of sending; what is tried again comes first
+        self._ordered_in_flight: set[MessageQueue] = set()  # of requests for a certain queue: the next one waits
+        self._avoided_until_ms: dict[str, int] = {}  # by broker name; monotonic
+        self._queues_taken = 0  # in turn, by requests for any queue of their topic
+        self._max_bytes_in_flight = options.requests_in_flight * options.batch_bytes  # at one broker
 
     def close(self) -> None:
         """Close all connections, and drop what is under way."""
@@ -177,87 +182,88 @@ class Sender:
         Raises:
             PipelineError: a request, this or an earlier one, was refused for good, or too long.
         """
-        self._waiting.append(request)
-        self._pump()
+        self._unsent.append(request)
+        self._send_unsent()
 
     def finish(self) -> None:
         """Wait until every request was acknowledged. Raises PipelineError."""
         while True:
-            self._pump()
-            address = next((address for address, link in self._links.items() if link.requests), None)
+            self._send_unsent()
+            address = next((address for address, in_flight in self._in_flight.items() if in_flight.requests), None)
             if address is None:
                 return
             self._receive(address)
 
     # --- one request after the other ---
 
-    def _pump(self) -> None:
-        while self._waiting:
-            request = self._waiting[0]
+    def _send_unsent(self) -> None:
+        while self._unsent:
+            request = self._unsent[0]
             queue = request.queue or self._next_queue(request)
             try:
                 address = self._routes.address(queue)
             except MaxQError as error:
                 self._note_failure(request, queue, str(error))
                 continue
-            if request.queue in self._busy_queues:
-                self._receive(next(a for a, link in self._links.items() if _is_under_way(link, queue)))
+            if request.queue in self._ordered_in_flight:
+                self._receive(next(a for a, in_flight in self._in_flight.items() if _is_under_way(in_flight, queue)))
             elif self._is_full(address, len(request.body)):
                 self._receive(address)
             else:
-                self._transmit(self._waiting.popleft(), queue, address)
+                self._transmit(self._unsent.popleft(), queue, address)
 
     def _is_full(self, address: str, size: int) -> bool:
-        link = self._links.get(address)
-        if link is None or not link.requests:
+        in_flight = self._in_flight.get(address)
+        if in_flight is None or not in_flight.requests:
             return False
-        return link.size + size > self._most_bytes or len(link.requests) >= _MOST_REQUESTS
+        are_too_many = len(in_flight.requests) >= _MAX_REQUESTS_IN_FLIGHT
+        return are_too_many or in_flight.body_bytes + size > self._max_bytes_in_flight
 
     def _next_queue(self, request: Outgoing) -> MessageQueue:
         queues = self._routes.queues(request.topic)
         now_ms = self._clock.monotonic_ms()
         for _ in queues:
-            self._turn += 1
-            queue = queues[self._turn % len(queues)]
-            if self._avoided.get(self._routes.broker_name(queue), 0) <= now_ms:
+            self._queues_taken += 1
+            queue = queues[self._queues_taken % len(queues)]
+            if self._avoided_until_ms.get(self._routes.broker_name(queue), 0) <= now_ms:
                 return queue
-        self._turn += 1
-        return queues[self._turn % len(queues)]
+        self._queues_taken += 1
+        return queues[self._queues_taken % len(queues)]
 
     def _transmit(self, request: Outgoing, queue: MessageQueue, address: str) -> None:
         try:
             opaque = self._client.connection(address).send(request.code, request.header(queue), request.body)
         except RemotingError as error:
-            self._waiting.appendleft(request)
-            self._broken(address, error, request, queue)
+            self._unsent.appendleft(request)
+            self._on_broken(address, error, request, queue)
             return
-        link = self._links.setdefault(address, _Link(self._routes.broker_name(queue)))
-        link.requests[opaque] = request, queue
-        link.size += len(request.body)
+        in_flight = self._in_flight.setdefault(address, _InFlight(self._routes.broker_name(queue)))
+        in_flight.requests[opaque] = request, queue
+        in_flight.body_bytes += len(request.body)
         if request.queue is not None:
-            self._busy_queues.add(request.queue)
+            self._ordered_in_flight.add(request.queue)
 
     # --- answers ---
 
     def _receive(self, address: str) -> None:
         """Take one answer of a broker."""
-        link = self._links[address]
+        in_flight = self._in_flight[address]
         try:
             answer = self._client.connection(address).receive()
-            request, queue = link.requests.pop(answer.opaque)
+            request, queue = in_flight.requests.pop(answer.opaque)
         except KeyError:
             error = RemoteProtocolError(f"<{address}> answered a request that was not sent")
-            self._broken(address, error, *next(iter(link.requests.values())))
+            self._on_broken(address, error, *next(iter(in_flight.requests.values())))
             return
         except (RemotingError, RemoteProtocolError) as failure:
-            self._broken(address, failure, *next(iter(link.requests.values())))
+            self._on_broken(address, failure, *next(iter(in_flight.requests.values())))
             return
-        link.size -= len(request.body)
-        self._busy_queues.discard(queue)
+        in_flight.body_bytes -= len(request.body)
+        self._ordered_in_flight.discard(queue)
         if answer.code == ResponseCode.SUCCESS:
-            request.answered(link.broker_name, answer)
-        elif answer.code in _MAY_PASS:
-            self._waiting.appendleft(request)
+            request.answered(in_flight.broker_name, answer)
+        elif answer.code in _RETRIABLE_IN_TOPIC:
+            self._unsent.appendleft(request)
             why = f"<{address}> answered {_code(answer.code)}: {answer.remark}"
             self._note_failure(request, queue, why)
         else:
@@ -266,13 +272,13 @@ class Sender:
                 f"{answer.remark}"
             )
 
-    def _broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
+    def _on_broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
         """Send everything that was under way at a broker again, in its order, before all else."""
         self._client.drop(address)
-        link = self._links.pop(address, None)
-        for request, where in reversed(link.requests.values() if link is not None else ()):
-            self._busy_queues.discard(where)
-            self._waiting.appendleft(request)
+        in_flight = self._in_flight.pop(address, None)
+        for request, where in reversed(in_flight.requests.values() if in_flight is not None else ()):
+            self._ordered_in_flight.discard(where)
+            self._unsent.appendleft(request)
         self._note_failure(cause, queue, str(error))
 
     def _note_failure(self, request: Outgoing, queue: MessageQueue, why: str) -> None:
@@ -287,14 +293,14 @@ class Sender:
             raise PipelineError(
                 f"messages for topic {request.topic} could not be sent for {limit_ms} ms (rocketmq.brokerWait): {why}"
             )
-        self._avoided[self._routes.broker_name(queue)] = now_ms + _AVOID_MS
+        self._avoided_until_ms[self._routes.broker_name(queue)] = now_ms + _AVOID_MS
         self._routes.forget_addresses()
         if request.failures > 1:
             sleep(min(_PAUSE_S * request.failures, _LONGEST_PAUSE_S))
 
 
-def _is_under_way(link: _Link, queue: MessageQueue) -> bool:
-    return any(queue == where for _, where in link.requests.values())
+def _is_under_way(in_flight: _InFlight, queue: MessageQueue) -> bool:
+    return any(queue == where for _, where in in_flight.requests.values())
 
 
 def _code(code: int) -> str:

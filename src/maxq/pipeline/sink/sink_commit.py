@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import PipelineError, RemoteProtocolError, RemotingError
 from maxq.pipeline.options.write_options import WriteOptions
-from maxq.pipeline.sink.sender import MAY_PASS
+from maxq.pipeline.sink.sender import RETRIABLE_CODES
 from maxq.pipeline.sink.sink_task import TaskResult
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.body.route import MASTER_ID
@@ -178,7 +178,7 @@ class Brokers:
         if address is None:
             return "it has no master"
         answer = self._client.ask(address, code, ext, body)
-        if answer.code in MAY_PASS:
+        if answer.code in RETRIABLE_CODES:
             return f"<{address}> answered {answer.code}: {answer.remark}"
         return answer
 

@@ -40,7 +40,6 @@ from maxq.runtime.own_address import own_address
 
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
-_COUNTED_DIGITS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -93,17 +92,7 @@ class SinkTask:
 
     def _encoder(self, routes: PublishRoutes) -> RowEncoder:
         unique = UniqIdGenerator(0, own_address(), self._clock, self._rng).next()
-        return RowEncoder(
-            self._names,
-            self._options.topic,
-            routes.queues,
-            self._options.batch_bytes,
-            unique[:-_COUNTED_DIGITS],
-            int(unique[-_COUNTED_DIGITS:], 16),
-            self._send,
-            self._options.keep_properties,
-            with_digest=self._options.application_id is not None,
-        )
+        return RowEncoder(self._options, self._names, routes.queues, unique, self._send)
 
     def _encode(self, batches: Iterable[pa.RecordBatch], encoder: RowEncoder) -> None:
         """Encode rows when they are due. A batch body goes to `_send` when it is full, or when nothing else is due."""

@@ -18,7 +18,7 @@ from maxq.pipeline.source.positions import (
     tell_of_slaves,
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
-from maxq.pipeline.wire.pulls import Hint
+from maxq.pipeline.wire.pulls import SelectionHint
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -38,7 +38,7 @@ class Conditions:
     end_offset: int | None = None
     first_time: int | None = None
     end_time: int | None = None
-    hint: Hint | None = None
+    hint: SelectionHint | None = None
 
     def takes(self, queue: MessageQueue) -> bool:
         """Return whether this queue can have rows that are wanted."""

@@ -9,7 +9,7 @@ from maxq.errors import PipelineError, RemotingError
 from maxq.pipeline.options.read_options import EARLIEST, LATEST, Position, QueueSelection
 from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.offsets import Offsets
-from maxq.pipeline.wire.wire_client import Failures, Seen, WireClient
+from maxq.pipeline.wire.wire_client import Failures, ReportedOffset, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -197,7 +197,7 @@ def _by_time(client: WireClient, position: Position, wanted: list[MessageQueue],
 def at_times(client: WireClient, times: Mapping[MessageQueue, int]) -> Offsets:
     """Return the first message of each queue that was stored at or after its time, within what the queue has."""
 
-    def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+    def search(some: list[MessageQueue]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
         return client.offsets_by_time({queue: times[queue] for queue in some})
 
     found = offsets_of(ask_until_answered(client, search, times))
@@ -223,7 +223,7 @@ def _told(position: Position, wanted: list[MessageQueue], option: str) -> Offset
     return found
 
 
-def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
+def tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
     """Log which queue ends were reported by slaves: messages that these have not copied yet are not read."""
     away = sorted(queue for queue, one in seen.items() if not one.is_master)
     if away:
@@ -235,12 +235,12 @@ def tell_of_slaves(seen: Mapping[MessageQueue, Seen]) -> None:
         )
 
 
-def incarnation_of(queue: MessageQueue, seen: Seen) -> int | None:
+def incarnation_of(queue: MessageQueue, seen: ReportedOffset) -> int | None:
     """Return which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's,
     whose queues are of several brokers."""
     return seen.incarnation if seen.is_master and not is_mock_broker(queue.broker_name) else None
 
 
-def offsets_of(seen: Mapping[MessageQueue, Seen]) -> Offsets:
+def offsets_of(seen: Mapping[MessageQueue, ReportedOffset]) -> Offsets:
     """Return the offsets without who told them."""
     return {queue: one.offset for queue, one in seen.items()}

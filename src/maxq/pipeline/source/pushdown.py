@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 from maxq.pipeline.options.predicate import ArrayContains
 from maxq.pipeline.source.batch_source import Conditions
-from maxq.pipeline.wire.pulls import Hint
+from maxq.pipeline.wire.pulls import SelectionHint
 
 _SETS: Final = {"topic": "topics", "brokerName": "brokers", "queueId": "queue_ids"}
 _BOUNDS: Final = {
@@ -110,7 +110,7 @@ def _number(value: Any, column: str) -> int | None:
     return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _hint(filters: Iterable[Filter]) -> Hint | None:
+def _hint(filters: Iterable[Filter]) -> SelectionHint | None:
     """Return a selection that every wanted message passes; others may pass, too. It uses tags alone where there are no
     keys, because any broker can select by tags."""
     tags = [one for one in filters if _column(one) == "tags" and _texts(_values(one))]
@@ -119,10 +119,10 @@ def _hint(filters: Iterable[Filter]) -> Hint | None:
         values = _values(tags[0]) if tags else None
         if values is None or any("|" in tag or "*" in tag or not _is_whole(tag) for tag in values):
             return None
-        return Hint("TAG", " || ".join(values))
+        return SelectionHint("TAG", " || ".join(values))
     parts = [f"KEYS CONTAINS {_quoted(key)}" for key in keys]
     parts += [f"TAGS IN ({', '.join(_quoted(tag) for tag in _values(one) or ())})" for one in tags]
-    return Hint("SQL92", " AND ".join(parts))
+    return SelectionHint("SQL92", " AND ".join(parts))
 
 
 def _texts(values: Sequence[Any] | None) -> bool:

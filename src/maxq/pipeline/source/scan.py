@@ -15,7 +15,7 @@ from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.files import FilesPartition, FilesReader, plan_files
 from maxq.pipeline.source.offsets import OffsetRange, group_small, split
 from maxq.pipeline.source.positions import ask_until_answered, offsets_of
-from maxq.pipeline.wire.pulls import Hint
+from maxq.pipeline.wire.pulls import SelectionHint
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import WireClient
 from maxq.pipeline.wire.wire_reader import WireReader, exact_tags
@@ -99,7 +99,7 @@ def _of_wire(one: OffsetRange) -> QueueRange:
     return QueueRange(queue.topic, queue.broker_name, queue.queue_id, one.first, one.last, one.incarnation)
 
 
-def read_scan(options: ReadOptions, scan: ScanPartition, hint: Hint | None = None) -> Iterator[pa.RecordBatch]:
+def read_scan(options: ReadOptions, scan: ScanPartition, hint: SelectionHint | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition, without Spark. What files do not give comes over the wire, behind the rest.
 
     Args:

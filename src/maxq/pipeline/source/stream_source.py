@@ -44,7 +44,7 @@ from maxq.pipeline.source.positions import (
     tell_of_slaves,
 )
 from maxq.pipeline.source.scan import ScanPartition, partitions
-from maxq.pipeline.wire.wire_client import TOOLS_GROUP, Seen, WireClient
+from maxq.pipeline.wire.wire_client import TOOLS_GROUP, ReportedOffset, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -60,7 +60,7 @@ class TopicStream:
     def __init__(self, options: ReadOptions, client: WireClient | None = None) -> None:
         self._options = options
         self._client = client or WireClient(options.connection, route_age_ms=_ROUTE_AGE_MS)
-        self._target: dict[MessageQueue, Seen] | None = None  # where Trigger.AvailableNow ends
+        self._target: dict[MessageQueue, ReportedOffset] | None = None  # where Trigger.AvailableNow ends
         self._seen: Offsets = {}  # the newest ends
         self._away: set[MessageQueue] = set()
         self._last_trigger_ms = self._client.clock.monotonic_ms()
@@ -180,7 +180,7 @@ class TopicStream:
         return found
 
     def _of_topics_that_are_there(
-        self, before: Offsets, then: Incarnations, now: Incarnations, seen: Mapping[MessageQueue, Seen]
+        self, before: Offsets, then: Incarnations, now: Incarnations, seen: Mapping[MessageQueue, ReportedOffset]
     ) -> Offsets:
         """Return the offsets of a stream without those of topics that were deleted, whether they were made again or
         not: their queues are read from the new beginning, if there is one.
@@ -202,7 +202,7 @@ class TopicStream:
             self._losses.offsets(name_of(queue), offset, None, available, reason)
         return left
 
-    def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, Seen]:
+    def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, ReportedOffset]:
         """Ask for the ends of the existing queues; of none while no name server ever answered."""
         try:
             queues = {*self._client.find_queues(self._options.selection)}
@@ -215,7 +215,7 @@ class TopicStream:
         self._seen |= offsets_of(seen)
         return seen
 
-    def _checked(self, queue: MessageQueue, before: int, seen: Seen) -> int:
+    def _checked(self, queue: MessageQueue, before: int, seen: ReportedOffset) -> int:
         end = seen.offset
         if end >= before or not seen.is_master:  # a slave may lag
             return max(end, before)
@@ -242,7 +242,7 @@ class TopicStream:
         seen = self._client.min_offsets(queues)[0] if queues else {}
         return offsets_of(seen)
 
-    def _incarnations(self, seen: Mapping[MessageQueue, Seen]) -> Incarnations:
+    def _incarnations(self, seen: Mapping[MessageQueue, ReportedOffset]) -> Incarnations:
         """Return the incarnations of the topics whose brokers tell them; those of static topics are asked for."""
         static = {queue.topic for queue in seen if is_mock_broker(queue.broker_name)}
         asked = {(topic, broker): n for topic in static for broker, n in self._client.incarnations(topic).items()}

@@ -18,7 +18,7 @@ thrown away.
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NoReturn
 
 from maxq.codes import RequestCode, ResponseCode
@@ -33,8 +33,9 @@ from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
 log: Final = logging.getLogger(__name__)
 
 _MOST_MESSAGES: Final = 65_536  # of one pull
-_AHEAD: Final = 8  # pulls under way at a broker that answers little
-_GRACE_MS: Final = 5_000  # a master that lacks what was there may be starting; at most half of rocketmq.brokerWait
+_PULLS_AHEAD: Final = 8  # pulls under way at a broker that answers little
+#: A master that lacks what was there may be starting: it is believed after so long, or half of rocketmq.brokerWait.
+_MASTER_GRACE_MS: Final = 5_000
 _WAIT_MS: Final = (20, 50, 100, 200, 500, 1_000)
 _NO_PROGRESS: Final = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _GONE: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
@@ -44,8 +45,8 @@ _REFUSED: Final = (
 )  # fmt: skip
 
 
-class Hint(NamedTuple):
-    """A condition that all wanted messages meet."""
+class SelectionHint(NamedTuple):
+    """A condition that all wanted messages meet, by which a broker may leave out others."""
 
     kind: str  # TAG or SQL92
     expression: str
@@ -66,7 +67,7 @@ class PullSettings:
     group: str = TOOLS_GROUP
     expression: str = "*"
     expression_type: str = "TAG"
-    hint: Hint | None = None
+    hint: SelectionHint | None = None
     omit: str = ""
     fetch_bytes: int = 4 << 20
 
@@ -96,6 +97,19 @@ class Chunk(NamedTuple):
     available: tuple[int, int]
     is_master: bool
     passed_over: tuple[int, ...] = ()
+
+
+@dataclass
+class _PullsUnderWay:
+    """The pulls of one connection whose answers have not been yielded.
+
+    Attributes:
+        offsets: opaque → offset, of those that are not answered.
+        early: offset → answer, of those whose answers have overtaken that of an earlier offset.
+    """
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    early: dict[int, tuple[RemotingCommand, bytes]] = field(default_factory=dict)
 
 
 class _Moved(Exception):
@@ -131,13 +145,13 @@ class RangePull:
         self._client = client
         self._losses = losses
         self._settings = settings
-        self._wanted = wanted
-        self._hint = settings.hint
+        self._range = wanted
+        self._hint = settings.hint  # None once a broker has refused it
         self._clock = client.clock
-        self._grace_ms = min(_GRACE_MS, client.options.broker_wait_ms // 2)
-        self._since_ms: int | None = None  # when the last progress ended
-        self._resets = 0
-        self._is_given_back = False
+        self._master_grace_ms = min(_MASTER_GRACE_MS, client.options.broker_wait_ms // 2)
+        self._stalled_since_ms: int | None = None  # monotonic; None: the last answer made progress
+        self._unexplained_resets = 0  # answers "offset moved" for an offset that the broker has
+        self._is_given_back = False  # `give_back` was called for the last chunk
         self.position = wanted.first
 
     def chunks(self) -> Iterator[Chunk]:
@@ -149,12 +163,12 @@ class RangePull:
             BrokerError: a broker refuses.
         """
         tries = 0
-        while self.position < self._wanted.last:
+        while self.position < self._range.last:
             before, again = self.position, False
-            reason: object = f"topic {self._wanted.topic} has no broker {self._wanted.broker_name} now"
+            reason: object = f"topic {self._range.topic} has no broker {self._range.broker_name} now"
             candidates: list[tuple[str, bool]] = []
             try:
-                candidates = self._client.candidates(self._wanted.queue, to_read=True)
+                candidates = self._client.candidates(self._range.queue, to_read=True)
             except RemotingError as error:
                 reason = error
             for address, is_master in candidates:
@@ -167,7 +181,7 @@ class RangePull:
                     reason = error
                 except _Nothing as nothing:
                     reason = f"<{address}> has no message at {self.position}, its queue ends at {nothing.high}"
-                    if is_master and nothing.high <= self.position and self._waited_ms() > self._grace_ms:
+                    if is_master and nothing.high <= self.position and self._waited_ms() > self._master_grace_ms:
                         self._all_gone(0, nothing.high)
                 except _MadeAgain as made:
                     self._all_gone(made.low, made.high)
@@ -181,7 +195,7 @@ class RangePull:
                 if again or self.position > before:
                     break
             if self.position > before:
-                tries, self._since_ms = 0, None
+                tries, self._stalled_since_ms = 0, None
             elif not again:
                 self._wait(tries, reason)
                 tries += 1
@@ -194,22 +208,22 @@ class RangePull:
 
     def _waited_ms(self) -> int:
         now_ms = self._clock.monotonic_ms()
-        if self._since_ms is None:
-            self._since_ms = now_ms
-        return now_ms - self._since_ms
+        if self._stalled_since_ms is None:
+            self._stalled_since_ms = now_ms
+        return now_ms - self._stalled_since_ms
 
     def _wait(self, tries: int, reason: object) -> None:
         limit_ms = self._client.options.broker_wait_ms
         if self._waited_ms() >= limit_ms:
-            if self._client.was_deleted(self._wanted.topic, self._wanted.broker_name):
-                self._lose(self._wanted.last, 0, 0, "the topic was deleted")
+            if self._client.was_deleted(self._range.topic, self._range.broker_name):
+                self._lose(self._range.last, 0, 0, "the topic was deleted")
                 return
             raise PipelineError(
-                f"{self._wanted}: offset {self.position} could not be read within {limit_ms} ms (rocketmq.brokerWait): "
+                f"{self._range}: offset {self.position} could not be read within {limit_ms} ms (rocketmq.brokerWait): "
                 f"{reason}"
             )
         if tries == 0:
-            log.warning("%s: waiting at offset %d: %s", self._wanted, self.position, reason)
+            log.warning("%s: waiting at offset %d: %s", self._range, self.position, reason)
         time.sleep(_WAIT_MS[min(tries, len(_WAIT_MS) - 1)] / 1000)
         if tries >= 2:
             self._client.forget_routes()
@@ -221,29 +235,29 @@ class RangePull:
         if self.position < moved.low:
             if not is_master:
                 return False
-            end = min(moved.low, self._wanted.last)
+            end = min(moved.low, self._range.last)
             self._lose(end, moved.low, moved.high, "the messages between have expired")
             return True
         if self.position < moved.high:
-            self._resets += 1
-            return self._resets < 3
-        if is_master and self._waited_ms() > self._grace_ms:
+            self._unexplained_resets += 1
+            return self._unexplained_resets < 3
+        if is_master and self._waited_ms() > self._master_grace_ms:
             self._all_gone(moved.low, moved.high)
             return True
         return False
 
     def _all_gone(self, low: int, high: int) -> None:
-        self._lose(self._wanted.last, low, high, "the topic was made again, or the broker's log was cut")
+        self._lose(self._range.last, low, high, "the topic was made again, or the broker's log was cut")
 
     def _on_refusal(self, error: BrokerError, is_master: bool) -> bool:
         """Decide what a refusal means. True: ask again at once."""
         if self._hint is not None and error.code in _REFUSED:
-            log.info("%s: read without the filter %s: %s", self._wanted, self._hint, error)
+            log.info("%s: read without the filter %s: %s", self._range, self._hint, error)
             self._hint = None
             return True
         if error.code in _GONE and is_master:
-            if self._waited_ms() > self._grace_ms:
-                self._lose(self._wanted.last, 0, 0, f"the topic or the queue was deleted ({error.remark.strip()})")
+            if self._waited_ms() > self._master_grace_ms:
+                self._lose(self._range.last, 0, 0, f"the topic or the queue was deleted ({error.remark.strip()})")
                 return True
             return False
         if error.code in _REFUSED and is_master:
@@ -255,10 +269,10 @@ class RangePull:
         hint = ""
         if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             hint = f"; make the group {settings.group} with updateSubGroup, or set groupId to one that exists"
-        raise PipelineError(f"{self._wanted}: the broker refuses to be read: {error}{hint}") from error
+        raise PipelineError(f"{self._range}: the broker refuses to be read: {error}{hint}") from error
 
     def _lose(self, end: int, low: int, high: int, reason: str) -> None:
-        self._losses.offsets(self._wanted.name, self.position, end, (low, high), reason)
+        self._losses.offsets(self._range.name, self.position, end, (low, high), reason)
         self.position = end
 
     # --- one broker --------------------------------------------------------------------------------------------------
@@ -280,27 +294,26 @@ class RangePull:
                 connection.close()
 
     def _chunks_on(self, connection: BlockingConnection, *, is_master: bool) -> Iterator[Chunk]:
-        asked: dict[int, int] = {}  # opaque → offset
-        early: dict[int, tuple[RemotingCommand, bytes]] = {}  # offset → answer that overtook another
+        pulls = _PullsUnderWay()
         step = 0
-        asked[self._send(connection, self.position)] = self.position
-        while self.position < self._wanted.last:
+        pulls.offsets[self._send(connection, self.position)] = self.position
+        while self.position < self._range.last:
             first = self.position
-            if first in early:
-                command, body = early.pop(first)
+            if first in pulls.early:
+                command, body = pulls.early.pop(first)
                 view = memoryview(body)
                 next_offset, available = self._next_offset(command, first, is_master=is_master)
             else:
                 command, size = connection.receive_head()
-                offset = asked.pop(command.opaque, None)
+                offset = pulls.offsets.pop(command.opaque, None)
                 if offset != first:
                     body = bytes(connection.receive_body(size))
                     if offset is not None and offset > first:
-                        early[offset] = command, body
+                        pulls.early[offset] = command, body
                     continue
                 next_offset, available = self._next_offset(command, first, is_master=is_master)
-                if "maxqCount" in command.ext and next_offset < self._wanted.last:
-                    self._send_ahead(connection, asked, early, next_offset, 0, 1)
+                if "maxqCount" in command.ext and next_offset < self._range.last:
+                    self._send_ahead(connection, pulls, next_offset, 0, 1)
                 view = connection.receive_body(size)
             self.position = next_offset
             delta = command.ext.get("offsetDelta")
@@ -313,30 +326,24 @@ class RangePull:
                 text = f"<{connection.address}>, a slave, has lost or damaged messages from {first} on"
                 raise RemoteProtocolError(text)
             if "maxqCount" not in command.ext:
-                step = self._send_ahead(connection, asked, early, next_offset, step, next_offset - first)
+                step = self._send_ahead(connection, pulls, next_offset, step, next_offset - first)
 
     def _send_ahead(
-        self,
-        connection: BlockingConnection,
-        asked: dict[int, int],
-        early: dict[int, tuple[RemotingCommand, bytes]],
-        offset: int,
-        step: int,
-        last_step: int,
+        self, connection: BlockingConnection, pulls: _PullsUnderWay, offset: int, step: int, last_step: int
     ) -> int:
         """Send the pull at `offset`, and the pulls behind it as well while answers keep the same length. Returns that
         length, 0 if there is none."""
-        under_way = {*asked.values(), *early}
+        under_way = {*pulls.offsets.values(), *pulls.early}
         if offset not in under_way:
-            asked.clear()  # guessed wrong: their answers are thrown away when they come
-            early.clear()
+            pulls.offsets.clear()  # guessed wrong: their answers are thrown away when they come
+            pulls.early.clear()
             under_way.clear()
             step = 0
-        reach = _AHEAD if step == last_step else 1
+        reach = _PULLS_AHEAD if step == last_step else 1
         for place in range(reach):
             ahead = offset + place * last_step
-            if ahead < self._wanted.last and ahead not in under_way:
-                asked[self._send(connection, ahead)] = ahead
+            if ahead < self._range.last and ahead not in under_way:
+                pulls.offsets[self._send(connection, ahead)] = ahead
         return last_step
 
     def _send(self, connection: BlockingConnection, offset: int) -> int:
@@ -344,10 +351,10 @@ class RangePull:
         kind, expression = self._hint or (settings.expression_type, settings.expression)
         ext = {
             "consumerGroup": settings.group,
-            "topic": self._wanted.topic,
-            "queueId": str(self._wanted.queue_id),
+            "topic": self._range.topic,
+            "queueId": str(self._range.queue_id),
             "queueOffset": str(offset),
-            "maxMsgNums": str(min(_MOST_MESSAGES, self._wanted.last - offset)),
+            "maxMsgNums": str(min(_MOST_MESSAGES, self._range.last - offset)),
             "sysFlag": str(PULL_FLAG_SUBSCRIPTION),
             "commitOffset": "0",
             "suspendTimeoutMillis": "0",
@@ -370,7 +377,7 @@ class RangePull:
             following, low, high = (int(ext[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
         except (KeyError, ValueError):
             raise RemoteProtocolError(f"a pull's answer has the header {ext!r:.200}") from None
-        wanted, told = self._wanted.incarnation, int(ext.get("maxqIncarnation", "-1"))
+        wanted, told = self._range.incarnation, int(ext.get("maxqIncarnation", "-1"))
         if wanted is not None and told not in (-1, wanted):
             if told < wanted and not is_master:
                 raise RemoteProtocolError("a slave has not come to where the topic was deleted and made again")

@@ -10,8 +10,8 @@ class QueueRange:
     """The queue offsets first to last - 1 of one queue.
 
     Attributes:
-        incarnation: which topic of this name they are of, by the number that its broker gives it (`Seen`); None: nobody
-            knows, and whatever topic has the name is read.
+        incarnation: which topic of this name they are of, by the number that its broker gives it
+            (`ReportedOffset`); None: nobody knows, and whatever topic has the name is read.
     """
 
     topic: str

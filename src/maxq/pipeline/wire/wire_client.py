@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self, cast
+from typing import Final, Generic, NamedTuple, Self, TypeVar, cast
 
 from maxq.client.namespace import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from maxq.codes import RequestCode, ResponseCode
@@ -44,6 +44,8 @@ log: Final = logging.getLogger(__name__)
 
 #: A group that every broker has and that no ACL of groups names: readers without a group of their own pull as it.
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+T = TypeVar("T")
+
 #: Queues that nobody answered for, with the reason.
 Failures = dict[MessageQueue, Exception]
 
@@ -81,7 +83,7 @@ class BrokerAnswer(NamedTuple):
 _Candidates = tuple[Ask, list[tuple[str, bool]]]
 
 
-class Seen(NamedTuple):
+class ReportedOffset(NamedTuple):
     """An offset, and whether the master told it.
 
     Attributes:
@@ -91,6 +93,13 @@ class Seen(NamedTuple):
     offset: int
     is_master: bool
     incarnation: int = 0
+
+
+class _Told(NamedTuple, Generic[T]):
+    """What a server told, and when it was asked (monotonic)."""
+
+    asked_ms: int
+    value: T
 
 
 @dataclass(frozen=True)
@@ -124,12 +133,12 @@ class WireClient:
         self._name_servers = options.namesrv.split(";")
         self._name_servers_silent_until_ms = 0
         self._connections: dict[str, BlockingConnection] = {}
-        self._suspects: dict[str, int] = {}  # address → until, monotonic ms
-        self._silent: dict[str, int] = {}  # the same, of those that cost a timeout
-        self._routes: dict[str, tuple[int, TopicRoute | None]] = {}
-        self._topics: tuple[int, list[str]] | None = None
-        self._deleted: dict[tuple[str, str], tuple[int, bool]] = {}  # topic, broker → when it was asked, and the answer
-        self._attributes: dict[str, Mapping[str, str] | None] = {}  # of topics, see _attributes_of
+        self._suspect_until_ms: dict[str, int] = {}  # by address: failed lately, so others are asked first; monotonic
+        self._silent_until_ms: dict[str, int] = {}  # by address: cost a timeout lately, so it is not asked; monotonic
+        self._routes: dict[str, _Told[TopicRoute | None]] = {}  # by topic; None: no name server knows it
+        self._user_topics: _Told[list[str]] | None = None
+        self._deletions: dict[tuple[str, str], _Told[bool]] = {}  # (topic, broker name) → was the topic deleted there?
+        self._topic_attributes: dict[str, Mapping[str, str] | None] = {}  # by topic; None: the broker refuses to say
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +184,7 @@ class WireClient:
 
     def suspect(self, address: str) -> None:
         """Ask others before this server for a while."""
-        self._suspects[address] = self.clock.monotonic_ms() + _SUSPECT_MS
+        self._suspect_until_ms[address] = self.clock.monotonic_ms() + _SUSPECT_MS
 
     def candidates(self, queue: MessageQueue, *, to_read: bool = False) -> list[tuple[str, bool]]:
         """Return (address, is master) of the brokers that may serve a queue, the best first; empty if none is known.
@@ -187,7 +196,7 @@ class WireClient:
         now_ms = self.clock.monotonic_ms()
 
         def rank(broker_id: int) -> tuple[bool, bool, int]:
-            is_suspect = self._suspects.get(addresses[broker_id], 0) > now_ms
+            is_suspect = self._suspect_until_ms.get(addresses[broker_id], 0) > now_ms
             return is_suspect, (broker_id == MASTER_ID) == (to_read and self._prefer_slave), broker_id
 
         return [(addresses[broker_id], broker_id == MASTER_ID) for broker_id in sorted(addresses, key=rank)]
@@ -286,23 +295,24 @@ class WireClient:
 
     def forget_routes(self) -> None:
         """Ask for all routes anew when they are needed next. The old ones count while no name server answers."""
-        self._routes = {topic: (_LONG_AGO, route) for topic, (_, route) in self._routes.items()}
-        self._topics = None if self._topics is None else (_LONG_AGO, self._topics[1])
+        self._routes = {topic: _Told(_LONG_AGO, told.value) for topic, told in self._routes.items()}
+        if self._user_topics is not None:
+            self._user_topics = _Told(_LONG_AGO, self._user_topics.value)
 
     def route(self, topic: str) -> TopicRoute | None:
         """Return where a topic is; None if no name server knows it. Old routes count while no name server answers."""
         now_ms = self.clock.monotonic_ms()
         kept = self._routes.get(topic)
-        if kept is not None and now_ms - kept[0] < self._route_age_ms:
-            return kept[1]
+        if kept is not None and now_ms - kept.asked_ms < self._route_age_ms:
+            return kept.value
         if kept is None:
             data = self.route_data(topic)
         elif (answer := self._asked_again(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})) is None:
-            return kept[1]
+            return kept.value
         else:
             data = _decoded_route(answer)
         route = None if data is None else _route_of(topic, data)
-        self._routes[topic] = now_ms, route
+        self._routes[topic] = _Told(now_ms, route)
         return route
 
     def _asked_again(self, code: int, ext: dict[str, str]) -> RemotingCommand | None:
@@ -337,16 +347,16 @@ class WireClient:
         """Return the topics whose whole name matches the pattern. Topics of the system and retry topics are included
         only if the pattern is their exact name."""
         now_ms = self.clock.monotonic_ms()
-        kept = self._topics
-        if kept is None or now_ms - kept[0] >= self._route_age_ms:
+        kept = self._user_topics
+        if kept is None or now_ms - kept.asked_ms >= self._route_age_ms:
             ask = self._ask_name_server if kept is None else self._asked_again
             answer = ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
             hidden = answer and ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, {})
             if answer is not None and hidden is not None:
-                kept = self._topics = now_ms, _topics_of_users(answer, hidden)
+                kept = self._user_topics = _Told(now_ms, _topics_of_users(answer, hidden))
         assert kept is not None, "who is asked first answers or fails"
         matches = re.compile(pattern).fullmatch
-        return [name for name in kept[1] if matches(name)]
+        return [name for name in kept.value if matches(name)]
 
     def find_queues(self, selection: QueueSelection) -> dict[MessageQueue, str]:
         """Return the readable queues that `selection` means, and their brokers. Of a topic without a route there are
@@ -370,7 +380,7 @@ class WireClient:
         """
         answers: list[BrokerAnswer] = []
         failed: Failures = {}
-        left: list[_Candidates] = [(ask, self._that_answer(ask.queue, failed)) for ask in asks]
+        left: list[_Candidates] = [(ask, self._responsive_candidates(ask.queue, failed)) for ask in asks]
         while left:
             by_address: dict[tuple[str, bool], list[_Candidates]] = {}
             for ask, candidates in left:
@@ -393,11 +403,11 @@ class WireClient:
             failed.pop(answer.queue, None)
         return answers, failed
 
-    def _that_answer(self, queue: MessageQueue, failed: Failures) -> list[tuple[str, bool]]:
+    def _responsive_candidates(self, queue: MessageQueue, failed: Failures) -> list[tuple[str, bool]]:
         """Leave out candidates that only cost timeouts a short while ago; each trigger would wait for them again."""
         now_ms = self.clock.monotonic_ms()
         found = self.candidates(queue)
-        answering = [one for one in found if self._silent.get(one[0], 0) <= now_ms]
+        answering = [one for one in found if self._silent_until_ms.get(one[0], 0) <= now_ms]
         if found and not answering:
             text = f"<{found[0][0]}> was silent lately; it is asked again in some seconds"
             failed[queue] = RemotingConnectError(text, address=found[0][0])
@@ -413,7 +423,7 @@ class WireClient:
         except (RemotingError, RemoteProtocolError) as error:
             self.suspect(address)
             if self.clock.monotonic_ms() - began_ms >= _SLOW_MS:
-                self._silent[address] = self.clock.monotonic_ms() + _SILENT_MS
+                self._silent_until_ms[address] = self.clock.monotonic_ms() + _SILENT_MS
             return error
 
     def _ask_together(self, address: str, asks: Sequence[Ask]) -> list[RemotingCommand]:
@@ -435,18 +445,18 @@ class WireClient:
                     raise
         raise AssertionError("the second attempt returns or raises")
 
-    def _offsets(self, asks: Iterable[Ask]) -> tuple[dict[MessageQueue, Seen], Failures]:
+    def _offsets(self, asks: Iterable[Ask]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
         answers, failed = self.ask_all(asks)
-        found: dict[MessageQueue, Seen] = {}
+        found: dict[MessageQueue, ReportedOffset] = {}
         for queue, command, is_master in answers:
             if command.code == ResponseCode.SUCCESS:
                 offset = max(0, int(command.ext.get("offset", "0")))  # -1: nothing was ever there
-                found[queue] = Seen(offset, is_master, int(command.ext.get("incarnation", "0")))
+                found[queue] = ReportedOffset(offset, is_master, int(command.ext.get("incarnation", "0")))
             else:
                 failed[queue] = BrokerError(command.code, command.remark)
         return found, failed
 
-    def max_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
         """Return the offset behind the newest message of each queue, and the queues for which no broker answered."""
         return self._offsets(Ask(queue, RequestCode.GET_MAX_OFFSET, _fields(queue)) for queue in queues)
 
@@ -462,11 +472,11 @@ class WireClient:
             if is_master and command.code == ResponseCode.SUCCESS
         }
 
-    def min_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, Seen], Failures]:
+    def min_offsets(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
         """Return the offset of the oldest message of each queue."""
         return self._offsets(Ask(queue, RequestCode.GET_MIN_OFFSET, _fields(queue)) for queue in queues)
 
-    def offsets_by_time(self, times: Mapping[MessageQueue, int]) -> tuple[dict[MessageQueue, Seen], Failures]:
+    def offsets_by_time(self, times: Mapping[MessageQueue, int]) -> tuple[dict[MessageQueue, ReportedOffset], Failures]:
         """Return the offset of the first message of each queue that was stored at or after a time (ms), or the queue's
         end if there is none."""
         return self._offsets(
@@ -505,7 +515,7 @@ class WireClient:
         """
         limit_ms = self.options.broker_wait_ms
         ends_ms = self.clock.monotonic_ms() + limit_ms
-        while (attributes := self._attributes_of(queue)) is None and queue.topic not in self._attributes:
+        while (attributes := self._attributes_of(queue)) is None and queue.topic not in self._topic_attributes:
             if self.clock.monotonic_ms() >= ends_ms:
                 raise PipelineError(
                     f"{queue}: it has offsets without a message, and whether these were lost is not known: no broker "
@@ -525,17 +535,16 @@ class WireClient:
     def was_deleted(self, topic: str, broker_name: str) -> bool:
         """Tell whether the master of a broker group that no route of the topic names says that it has no such topic."""
         now_ms = self.clock.monotonic_ms()
-        asked_ms, found = self._deleted.get((topic, broker_name), (_LONG_AGO, False))
-        if now_ms - asked_ms >= self._route_age_ms:
-            found = self._has_no_topic(topic, broker_name)
-            self._deleted[topic, broker_name] = now_ms, found
-        return found
+        told = self._deletions.get((topic, broker_name), _Told(_LONG_AGO, False))
+        if now_ms - told.asked_ms >= self._route_age_ms:
+            told = self._deletions[topic, broker_name] = _Told(now_ms, self._has_no_topic(topic, broker_name))
+        return told.value
 
     def _has_no_topic(self, topic: str, broker_name: str) -> bool:
         try:
             data = self.cluster_info().broker_addr_table.get(broker_name)
             address = None if data is None else data.broker_addrs.get(MASTER_ID)
-            if address is None or self._silent.get(address, 0) > self.clock.monotonic_ms():
+            if address is None or self._silent_until_ms.get(address, 0) > self.clock.monotonic_ms():
                 return False
             answer = self.ask(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic, "lo": "true"})
         except (RemotingError, RemoteProtocolError, BrokerError):
@@ -545,7 +554,7 @@ class WireClient:
     def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
         """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if a broker refuses to
         say, or none answers, in which case the next call asks again."""
-        if queue.topic not in self._attributes:
+        if queue.topic not in self._topic_attributes:
             ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
             found: Mapping[str, str] | None = None
             answers = self.ask_all([ask])[0]
@@ -556,8 +565,8 @@ class WireClient:
                     found = TopicConfigAndQueueMapping.decode(one.command.body_bytes).attributes
                 elif one.command.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     found = {}
-            self._attributes[queue.topic] = found
-        return self._attributes[queue.topic]
+            self._topic_attributes[queue.topic] = found
+        return self._topic_attributes[queue.topic]
 
     def offsets_within(
         self, group: str, budgets: Mapping[MessageQueue, tuple[int, int]]

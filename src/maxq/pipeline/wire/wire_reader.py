@@ -12,7 +12,7 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.records.record_batches import POSITION_COLUMNS, RecordBatches, Rows, scan_rows
 from maxq.pipeline.records.row_filter import with_tags
 from maxq.pipeline.records.schemas import base_column
-from maxq.pipeline.wire.pulls import Chunk, Hint, PullSettings, RangePull
+from maxq.pipeline.wire.pulls import Chunk, PullSettings, RangePull, SelectionHint
 from maxq.pipeline.wire.queue_range import QueueRange
 from maxq.pipeline.wire.wire_client import TOOLS_GROUP, WireClient
 from maxq.protocol.body.static_topic import is_mock_broker
@@ -30,7 +30,7 @@ _FROM_PROPERTIES: Final = frozenset({"tags", "keys", "uniqKey", "properties"})
 _INNER_BATCH: Final = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
 
 
-def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSettings:
+def pull_settings(options: ReadOptions, *, hint: SelectionHint | None = None) -> PullSettings:
     """Choose how the ranges of a read are pulled: with as little of each record as the columns need."""
     wanted = set(map(base_column, options.columns))
     omit = ""
@@ -50,7 +50,7 @@ def pull_settings(options: ReadOptions, *, hint: Hint | None = None) -> PullSett
 class WireReader:
     """Reads ranges over the wire. It makes no connection before the first batch is asked for."""
 
-    def __init__(self, options: ReadOptions, *, hint: Hint | None = None, broker_selects: bool = True) -> None:
+    def __init__(self, options: ReadOptions, *, hint: SelectionHint | None = None, broker_selects: bool = True) -> None:
         """
         Args:
             options: of the read.

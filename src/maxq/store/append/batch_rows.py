@@ -23,7 +23,7 @@ from maxq.store.append.log_rows_cy import append_rows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.log.commit_log import END_FILE_MIN_BLANK_LENGTH
 from maxq.store.log.log_cy import LogTail
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 
 class BatchRows:
@@ -78,7 +78,7 @@ class BatchRows:
         following = range(self.done + 1, self.count + 1)
         return bisect_right(following, room - END_FILE_MIN_BLANK_LENGTH, key=self._size_up_to)
 
-    def append(self, tail: LogTail, topics: dict[bytes, TopicTail], now_ms: int, count: int) -> bool:
+    def append(self, tail: LogTail, topics: dict[bytes, TopicWriteState], now_ms: int, count: int) -> bool:
         """Store the next `count` records, all of them or none.
 
         Returns:

@@ -189,8 +189,8 @@ class FastPathWriter:
     @property
     def final_topic(self) -> str:
         """Return the topic that the last `append_final` stored into."""
-        tail = self._commit_log.tail.final_topic
-        return "" if tail is None else tail.topic
+        state = self._commit_log.tail.final_topic
+        return "" if state is None else state.topic
 
     def append_copy(
         self, record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes,
@@ -207,13 +207,13 @@ class FastPathWriter:
         """
         context, log = self._context, self._commit_log
         config = context.config
-        tail = self._queues.topics.get(topic)
-        queue = None if tail is None or tail.batch or tail.is_static else tail.queues.get(queue_id)
+        state = self._queues.topics.get(topic)
+        queue = None if state is None or state.has_batch_queues or state.is_static else state.queues.get(queue_id)
         host = store_host or context.identity.store_host
         body_size = copy.body_end - copy.body_start
         size = HEAD_SIZE_MAX + body_size + len(topic) + len(properties)
         if (
-            tail is None
+            state is None
             or queue is None
             or config.enabled_append_prop_crc  # the general path writes that property
             or len(properties) > MAX_PROPERTIES
@@ -227,7 +227,7 @@ class FastPathWriter:
         now = context.clock.wall_ms()
         while True:
             written = log.tail.append_record(
-                topic, queue_id, copy.flag, queue.next_queue_offset, sys_flag | (MULTI_TAGS if tail.multi_tags else 0),
+                topic, queue_id, copy.flag, queue.next_queue_offset, sys_flag | (MULTI_TAGS if state.multi_tags else 0),
                 copy.born_timestamp, copy.born_host, now, host, reconsume_times, 0,
                 record[copy.body_start : copy.body_end], properties, copy.body_crc, False,
             )  # fmt: skip
@@ -236,8 +236,8 @@ class FastPathWriter:
             if self._admission.make_room(size) is not None:
                 return 0
         queue.next_queue_offset += 1
-        tail.put_nums += 1
-        tail.put_bytes += written
+        state.put_nums += 1
+        state.put_bytes += written
         self._admission.took(began)
         self._flusher.appended_timestamp = now
         return written

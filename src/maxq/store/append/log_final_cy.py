@@ -13,12 +13,12 @@ if cython.compiled:
     from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from cython.cimports.maxq.store.log.log_cy import LogTail
-    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
+    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicWriteState
 else:
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, digits, find_byte, i64, same_bytes, take_bytes, u32
     from maxq.store.log.log_cy import LogTail
-    from maxq.store.log.tails_cy import QueueTail, TopicTail
+    from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
 _MAX_PROPERTIES = cython.declare(cython.int, 32767)
@@ -117,8 +117,8 @@ def append_final(
     half: _HalfRecord = _HalfRecord()
     if not half.read(rec, len(record), group):
         return 0
-    topic: TopicTail = tail.topic_memory.find(topics, rec, half.topic, half.topic_size)
-    if topic is None or topic.batch or topic.is_static or half.queue_id > topic.max_queue_id:
+    topic: TopicWriteState = tail.topic_memory.find(topics, rec, half.topic, half.topic_size)
+    if topic is None or topic.has_batch_queues or topic.is_static or half.queue_id > topic.max_queue_id:
         return 0
     queue: QueueTail = topic.queues.get(half.queue_id)
     if queue is None:

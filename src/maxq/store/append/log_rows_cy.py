@@ -17,14 +17,14 @@ if cython.compiled:
     from cython.cimports.maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from cython.cimports.maxq.store.log.log_cy import LogTail
     from cython.cimports.maxq.store.log.record_cy import crc31_at
-    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicTail
+    from cython.cimports.maxq.store.log.tails_cy import QueueTail, TopicWriteState
 else:
     from maxq.protocol.frame import send_rows as sr
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import copy_bytes, find_byte, i32, put_bytes, take_bytes
     from maxq.store.log.log_cy import LogTail
     from maxq.store.log.record_cy import crc31_at
-    from maxq.store.log.tails_cy import QueueTail, TopicTail
+    from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 
 _NOT_IN_BATCHES = cython.declare(frozenset, frozenset(name.encode() for name in NOT_IN_BATCHES))
 _HALF_TOPIC = cython.declare(bytes, b"RMQ_SYS_TRANS_HALF_TOPIC")
@@ -55,7 +55,7 @@ def append_rows(
     written: cython.longlong
     flags: cython.longlong
     sys_flag: cython.longlong
-    topic: TopicTail
+    topic: TopicWriteState
     queue: QueueTail
     queue_id: cython.longlong
     src: cython.p_uchar
@@ -84,7 +84,9 @@ def append_rows(
         flags = row[sr.R_FLAGS]
         topic = tail.topic_memory.find(topics, src, row[sr.R_TOPIC], row[sr.R_TOPIC_SIZE])
         queue_id = row[sr.R_QUEUE_ID]
-        if topic is None or not topic.plain or topic.batch or queue_id < 0 or queue_id > topic.max_queue_id:
+        if topic is None or not topic.is_fast_path_open or topic.has_batch_queues:
+            return done
+        if queue_id < 0 or queue_id > topic.max_queue_id:
             return done
         queue = topic.queues.get(queue_id)
         if queue is None:
@@ -181,7 +183,7 @@ def _append_one(
     src: cython.p_uchar,
     props: cython.p_uchar,
     row: cython.p_longlong,
-    topic: TopicTail,
+    topic: TopicWriteState,
     queue: QueueTail,
     born: cython.p_uchar,
     born_size: cython.Py_ssize_t,
@@ -285,7 +287,7 @@ def _append_half(
     src: cython.p_uchar,
     props: cython.p_uchar,
     row: cython.p_longlong,
-    half: TopicTail,
+    half: TopicWriteState,
     born: cython.p_uchar,
     born_size: cython.Py_ssize_t,
     store: cython.p_uchar,
@@ -422,7 +424,7 @@ def _append_batch(
     tail: LogTail,
     src: cython.p_uchar,
     row: cython.p_longlong,
-    topic: TopicTail,
+    topic: TopicWriteState,
     queue: QueueTail,
     born: cython.p_uchar,
     born_size: cython.Py_ssize_t,

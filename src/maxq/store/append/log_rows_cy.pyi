@@ -3,7 +3,7 @@
 from typing import Any
 
 from maxq.store.log.log_cy import LogTail
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 def append_rows(
     tail: LogTail,
@@ -12,7 +12,7 @@ def append_rows(
     rows: Any,
     first: int,
     count: int,
-    topics: dict[bytes, TopicTail],
+    topics: dict[bytes, TopicWriteState],
     born_host: bytes,
     store_host: bytes,
     store_timestamp: int,
@@ -29,7 +29,7 @@ def append_arrivals(
     rows: Any,
     table: Any,
     born_hosts: list[bytes],
-    topics: dict[bytes, TopicTail],
+    topics: dict[bytes, TopicWriteState],
     store_host: bytes,
     store_timestamp: int,
     suffix: bytes,

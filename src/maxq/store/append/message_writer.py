@@ -113,7 +113,7 @@ class MessageWriter:
         if PROPERTY_INNER_MULTI_QUEUE_OFFSET in message.properties:  # of the message that it is a copy of
             message.properties = _without_places(message.properties)
             message.properties_data = None
-        if self._queues.topic_tail(message.topic).batch:
+        if self._queues.topic_write_state(message.topic).has_batch_queues:
             return self._put_in_batch_queue(message)
         if names := self._named_queues(message):
             refused = self._check_multi_dispatch(names)
@@ -170,8 +170,8 @@ class MessageWriter:
         topic = message.topic.encode()
         store_host = message.store_host or self._context.identity.store_host
         sys_flag = message.sys_flag & ~HOSTS_V6 | host_bits(len(message.born_host), len(store_host))
-        topic_tail = self._queues.topic_tail(message.topic)
-        if topic_tail.multi_tags:
+        state = self._queues.topic_write_state(message.topic)
+        if state.multi_tags:
             sys_flag |= MULTI_TAGS
         size = HEAD_SIZE_MAX + len(message.body) + len(topic) + len(properties) + reserved
         if self._context.is_dledger and size > ENTRY_BODY_MAX:
@@ -198,8 +198,8 @@ class MessageWriter:
                 return refused
         self._admission.took(began)
         end = log.max_offset
-        topic_tail.put_nums += 1
-        topic_tail.put_bytes += written
+        state.put_nums += 1
+        state.put_bytes += written
         self._flusher.appended_timestamp = now
         return PutMessageResult(
             PutMessageStatus.PUT_OK, end - written, end, written, queue_offset, now,
@@ -217,7 +217,7 @@ class MessageWriter:
             return _illegal(
                 "a batch cannot go to a retry topic and cannot be part of a transaction; send single messages"
             )
-        if self._queues.topic_tail(message.topic).batch:
+        if self._queues.topic_write_state(message.topic).has_batch_queues:
             return _illegal(f"topic {message.topic} is a BatchCQ topic: send it an inner batch, or single messages")
         try:
             count = batch_count(message.body)
@@ -300,17 +300,18 @@ class MessageWriter:
         ):
             return None
         self._queues.open(message.topic, message.queue_id)
-        topic_tail = self._queues.topic_tail(message.topic)
-        if topic_tail.batch or not 0 <= message.queue_id <= topic_tail.max_queue_id:
+        state = self._queues.topic_write_state(message.topic)
+        if state.has_batch_queues or not 0 <= message.queue_id <= state.max_queue_id:
             return None
         store_host = message.store_host or context.identity.store_host
         rows = BatchRows(message, count, log.tail.head, store_host)
         began, now = context.clock.monotonic_ms(), context.clock.wall_ms()
-        was_plain, topic_tail.plain = topic_tail.plain, True  # whoever calls has judged what others must be judged by
+        was_open = state.is_fast_path_open
+        state.is_fast_path_open = True  # whoever calls has judged what others must be judged by
         try:
             failed = self._append_whole(rows, now) if self.ledger is None else self._append_in_parts(rows, now)
         finally:
-            topic_tail.plain = was_plain
+            state.is_fast_path_open = was_open
         if not rows.done:
             return failed
         self._admission.took(began)
@@ -384,7 +385,7 @@ class MessageWriter:
         inner = bool(message.sys_flag & MessageSysFlag.INNER_BATCH)
         if PROPERTY_INNER_NUM in message.properties and not inner:
             return _illegal("the message has INNER_NUM but is no inner batch; leave the property away")
-        if inner and not self._queues.topic_tail(message.topic).batch:
+        if inner and not self._queues.topic_write_state(message.topic).has_batch_queues:
             return _illegal(
                 f"topic {message.topic} is no BatchCQ topic; set its attribute queue.type=BatchCQ or send a plain batch"
             )

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection
 
 from maxq.store.context.store_context import StoreContext
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 _SECOND_MS = 1000
 _SAMPLES = 60 * 10
@@ -53,10 +53,10 @@ class StoreStats:
         duration = max(1, last[0] - before[0])
         return str(round((last[column] - before[column]) * _SECOND_MS / duration, 6))
 
-    def runtime_info(self, topics: Collection[TopicTail]) -> dict[str, str]:
+    def runtime_info(self, topics: Collection[TopicWriteState]) -> dict[str, str]:
         """Return the counters by RocketMQ's names, those of puts summed over `topics`."""
-        puts = sum(tail.put_nums for tail in topics)
-        put_bytes = sum(tail.put_bytes for tail in topics)
+        puts = sum(topic.put_nums for topic in topics)
+        put_bytes = sum(topic.put_bytes for topic in topics)
         return {
             "bootTimestamp": str(self._started_ms),
             "runtime": _runtime_text(self._context.clock.wall_ms() - self._started_ms),

@@ -13,11 +13,11 @@ except ModuleNotFoundError:
 if cython.compiled:
     from cython.cimports.maxq.protocol.message import record_layout as layout
     from cython.cimports.maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
-    from cython.cimports.maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
+    from cython.cimports.maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicWriteState
 else:
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes, u32
-    from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicTail
+    from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicMemory, TopicWriteState
 
 _MOST_UNITS = cython.declare(cython.longlong, 1 << 58)
 
@@ -105,13 +105,13 @@ class Dispatcher:
         self._topic_memory.forget()
 
     @cython.cfunc
-    def _topic_of(self, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
-        tail: TopicTail = self._topic_memory.find(self._topics, buf, p, n)
-        if tail is None:
+    def _topic_of(self, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicWriteState:
+        topic: TopicWriteState = self._topic_memory.find(self._topics, buf, p, n)
+        if topic is None:
             name: bytes = take_bytes(buf, p, n)
             self._owner.open_queue(name, 0)
-            tail = self._topics[name]
-        return tail
+            topic = self._topics[name]
+        return topic
 
     def run(
         self,
@@ -208,7 +208,7 @@ class Dispatcher:
         ]
         if properties + properties_size != limit:
             return 0
-        topic: TopicTail = self._topic_of(buf, q, topic_size)
+        topic: TopicWriteState = self._topic_of(buf, q, topic_size)
         physical_offset: cython.longlong = file_from_offset + p
         store_timestamp: cython.longlong = i64(buf, p + layout.store_timestamp_at(sys_flag))
         transaction: cython.int = sys_flag & layout.TRANSACTION_MASK
@@ -217,7 +217,8 @@ class Dispatcher:
         indexed: cython.bint = index is not None and not rolled_back and physical_offset >= index.end_physical_offset
         tags_code: cython.longlong = 0
         delay: cython.longlong = 0
-        special: cython.bint = topic.hooked or topic.batch or (sys_flag & layout.INNER_BATCH) != 0 or rolled_back
+        is_of_batch: cython.bint = topic.has_batch_queues or (sys_flag & layout.INNER_BATCH) != 0
+        special: cython.bint = topic.has_dispatch_hook or is_of_batch or rolled_back
         keys: cython.longlong = 0
         keys_end: cython.longlong = 0
         tags: cython.longlong = 0
@@ -254,7 +255,7 @@ class Dispatcher:
                 elif n == 8 and buf[name] == 0x55 and buf[name + 1] == 0x4E and same_bytes(buf, name, n, b"UNIQ_KEY"):
                     unique = mid + 1
                     unique_end = value_end
-                elif n == 5 and buf[name] == 0x44 and topic.delay_levels and same_bytes(buf, name, n, b"DELAY"):
+                elif n == 5 and buf[name] == 0x44 and topic.is_delay_topic and same_bytes(buf, name, n, b"DELAY"):
                     delay = digits(buf, mid + 1, value_end)
                 elif n == 20 and buf[name] == 0x49 and same_bytes(buf, name, n, b"INNER_MULTI_DISPATCH"):
                     special = True
@@ -264,7 +265,7 @@ class Dispatcher:
         if delay > 0:
             tags_code = store_timestamp + self._delay_ms(delay)
         if transaction == 0 or transaction == layout.TRANSACTION_COMMIT:
-            if not sys_flag & layout.INNER_BATCH and not topic.batch:
+            if not is_of_batch:
                 queue_offset: cython.longlong = i64(buf, p + layout.QUEUE_OFFSET)
                 self._put_unit(topic, i32(buf, p + layout.QUEUE_ID), queue_offset, physical_offset, total, tags_code)
         if indexed:
@@ -310,7 +311,7 @@ class Dispatcher:
     @cython.exceptval(-1, check=True)
     def _put_unit(
         self,
-        topic: TopicTail,
+        topic: TopicWriteState,
         queue_id: cython.int,
         queue_offset: cython.longlong,
         physical_offset: cython.longlong,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicTail
+from maxq.store.log.tails_cy import IndexTail, QueueTail, TopicWriteState
 
 class Dispatcher:
     """Log range → ConsumeQueue units and index entries."""
@@ -14,7 +14,7 @@ class Dispatcher:
     index_tags: bool  # also write topic#T#TAGS index entries, as 5.5 does
     entries_from: int  # files that begin at or behind this physical offset hold DLedger entries with a record in each
     arrived: list[QueueTail]  # tails with `watched` that got units since the list was last cleared
-    def __init__(self, topics: dict[bytes, TopicTail], index: IndexTail | None, owner: Any) -> None:
+    def __init__(self, topics: dict[bytes, TopicWriteState], index: IndexTail | None, owner: Any) -> None:
         """`owner` is called for what C does not do (all take plain ints and bytes):
         owner.open_queue(topic: bytes, queue_id: int) -> QueueTail   # missing topic or queue
         owner.roll_queue(tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool

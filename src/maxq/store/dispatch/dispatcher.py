@@ -65,6 +65,7 @@ class DispatchService:
         dispatcher: the compiled core; `dispatcher.dispatched_offset` is how far dispatch has come.
         resolver: decides about records whose queue offset does not continue their queue.
         faults: what was wrong with records met, one line each.
+        queues, index, deletions: what dispatch fills.
         hooks: topic → function that gets every record of that topic (transactions, delay, filters); set with `hook`.
         arrival_listeners: each is called, in this order, with the tails of watched queues that got units.
         on_deleted: called with topics whose queues were emptied just now, and the physical offset of the record that
@@ -84,9 +85,9 @@ class DispatchService:
     ) -> None:
         self._context = context
         self._commit_log = commit_log
-        self._queues = queues
-        self._index = index
-        self._deletions = deletions
+        self.queues = queues
+        self.index = index
+        self.deletions = deletions
         indexed = context.config.message_index_enable
         self.dispatcher = Dispatcher(queues.topics, index.tail if indexed else None, self)
         self.dispatcher.index_tags = context.config.index_tag_enable
@@ -108,7 +109,7 @@ class DispatchService:
 
     def hook(self, topic: str, function: Callable[[DispatchRequest], None]) -> None:
         """Call `function` with every record of `topic` that is dispatched from now on."""
-        self._queues.topic_tail(topic).hooked = True
+        self.queues.topic_write_state(topic).has_dispatch_hook = True
         self.hooks[topic] = function
 
     def entries_from(self, physical_offset: int) -> None:
@@ -118,10 +119,10 @@ class DispatchService:
     def begin_at(self, physical_offset: int) -> None:
         """Note that this copy of the log begins at this physical offset: nothing before it can be dispatched."""
         self.dispatcher.dispatched_offset = physical_offset
-        self._deletions.begins_at(physical_offset)
+        self.deletions.begins_at(physical_offset)
 
     def forget_topic(self) -> None:
-        """Forget the cached TopicTail, because one was replaced or removed."""
+        """Forget the cached TopicWriteState, because one was replaced or removed."""
         self.dispatcher.forget_topic()
         self.unindexed.forget_topic()
 
@@ -199,7 +200,7 @@ class DispatchService:
         written."""
         dispatcher, offset = self.dispatcher, self.dispatcher.dispatched_offset
         physical_offset = self._commit_log.record_offset(offset)
-        present = self._index.trailing_entries(physical_offset)
+        present = self.index.trailing_entries(physical_offset)
         if present:
             after = self.finish_index(physical_offset, present)
             self.unindexed.dispatched_offset = offset
@@ -244,13 +245,13 @@ class DispatchService:
             return physical_offset
         message = decode_record(record)
         keys = index_keys(message, self.dispatcher.index_tags)
-        self._index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
+        self.index.put_keys(message.topic, keys[present:], physical_offset, message.store_timestamp)
         return physical_offset + message.store_size
 
     # --- called by the compiled Dispatcher ---
 
     def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
-        return self._queues.open_queue(topic, queue_id)
+        return self.queues.open_queue(topic, queue_id)
 
     def roll_queue(self, tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool:
         self._at = physical_offset
@@ -261,7 +262,7 @@ class DispatchService:
             return True
         if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
             self._note(queue, queue_offset, physical_offset, "the topic was deleted before it, and made again")
-            self._queues.restart(queue, physical_offset)
+            self.queues.restart(queue, physical_offset)
             queue.roll(queue_offset, physical_offset, size)
             return True
         resolved: int | None = queue_offset
@@ -323,7 +324,7 @@ class DispatchService:
 
     def roll_index(self, physical_offset: int, store_timestamp: int) -> None:
         self._at = physical_offset
-        self._index.roll()
+        self.index.roll()
 
     def dispatch_uncommon(self, position: int, size: int, physical_offset: int, view: memoryview) -> None:
         self._at = physical_offset
@@ -342,12 +343,13 @@ class DispatchService:
                     message.topic, message.queue_id, message.queue_offset, physical_offset, size, DAMAGED_TAGS_CODE
                 )
             return
-        if message.sys_flag & MessageSysFlag.INNER_BATCH or self._queues.topic_tail(message.topic).batch:
+        topic = self.queues.topic_write_state(message.topic)
+        if message.sys_flag & MessageSysFlag.INNER_BATCH or topic.has_batch_queues:
             self._put_batch_unit(message, physical_offset, size)
         if PROPERTY_INNER_MULTI_DISPATCH in properties and self._context.config.enable_multi_dispatch:
             self._multi_dispatch(message, physical_offset, size)
         if self._context.config.enable_consume_queue_ext:
-            queue = self._queues.find(message.topic, message.queue_id)
+            queue = self.queues.find(message.topic, message.queue_id)
             if queue is not None:
                 self._extend(queue, view[position : position + size], physical_offset, message.store_timestamp)
         hook = self.hooks.get(message.topic)
@@ -358,9 +360,9 @@ class DispatchService:
         """Delete these topics, as the record at `physical_offset` says. Repeating it changes nothing."""
         for topic in topics:
             if is_folder_name(topic):
-                self._queues.begin_anew(topic, physical_offset)
-                self._deletions.put(topic, physical_offset)
-        self._queues.begun_anew(topics, physical_offset)
+                self.queues.begin_anew(topic, physical_offset)
+                self.deletions.put(topic, physical_offset)
+        self.queues.begun_anew(topics, physical_offset)
         if self.on_deleted is not None:
             self.on_deleted(topics, physical_offset)
 
@@ -378,13 +380,13 @@ class DispatchService:
         size = _SHORT.unpack_from(record, at)[0] if is_long else record[at]
         at += 2 if is_long else 1
         topic = bytes(record[at : at + size])
-        tail = self._queues.topics.get(topic)
-        queue_tail = None if tail is None else tail.queues.get(_INT.unpack_from(record, layout.QUEUE_ID)[0])
-        if tail is None or queue_tail is None or tail.batch or (self.hooks and topic.decode() in self.hooks):
+        state = self.queues.topics.get(topic)
+        tail = None if state is None else state.queues.get(_INT.unpack_from(record, layout.QUEUE_ID)[0])
+        if state is None or tail is None or state.has_batch_queues or (self.hooks and topic.decode() in self.hooks):
             return False
         if config.enable_multi_dispatch and _MULTI_DISPATCH in bytes(record[at + size :]):
             return False
-        self._extend(queue_tail.owner, record, physical_offset, layout.store_timestamp_of(record))
+        self._extend(tail.owner, record, physical_offset, layout.store_timestamp_of(record))
         return True
 
     def _extend(self, queue: ConsumeQueue, record: memoryview, physical_offset: int, store_timestamp: int) -> None:
@@ -411,7 +413,7 @@ class DispatchService:
         if unit is None:
             log.warning("the inner batch at physical offset %d has no INNER_BASE and INNER_NUM", physical_offset)
             return
-        queue = self._queues.open_batch(message.topic, message.queue_id)
+        queue = self.queues.open_batch(message.topic, message.queue_id)
         if queue.append(unit) and queue.tail.watched:
             queue.tail.watched = False
             self.dispatcher.arrived.append(queue.tail)
@@ -430,7 +432,7 @@ class DispatchService:
     ) -> None:
         """Write one unit, with the same tests for duplicates as the compiled form. A queue offset that the queue has
         passed is not written again: only a deletion record, or whole messages, can show that a queue begins anew."""
-        queue = self._queues.open(topic, queue_id)
+        queue = self.queues.open(topic, queue_id)
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset:
             return

@@ -28,7 +28,13 @@ log = logging.getLogger(__name__)
 #: DLedgerConfig.mappedFileSizeForEntryData.
 DATA_FILE_SIZE = 1 << 30
 _CLEAN_SECONDS = 10.0
-_HOUR_MS = 3_600_000
+#: Files older than this are deleted at _DELETE_HOUR, as DLedgerConfig has it.
+_RESERVED_MS = 72 * 3_600_000
+_DELETE_HOUR = 4
+#: They are deleted at any hour when more of the disk is used than this.
+_CLEAN_RATIO = 0.7
+#: Above this, files are deleted whatever their age and whoever needs them, as far as they are committed.
+_FULL_RATIO = 0.9
 _DELETE_AT_ONCE = 10
 
 
@@ -43,27 +49,18 @@ class DLedgerMmapFileStore(FileLedger):
         *,
         disk: Disk,
         clock: Clock,
-        data_folder: str = "",
         data_file_size: int = DATA_FILE_SIZE,
         index_file_size: int = INDEX_FILE_SIZE,
-        reserved_hours: int = 72,
-        delete_when: str = "04",
-        full_ratio: float = 0.9,
-        clean_ratio: float = 0.7,
     ) -> None:
         """
         Args:
-            data_folder: dataStorePath; empty: `data` beside the index.
             data_file_size, index_file_size: bytes; the first must be equal on all members.
-            reserved_hours, delete_when: files older than that go, in these hours of day (`;` between them).
-            clean_ratio: or whatever the hour, when more of the disk is used than this.
-            full_ratio: above this, files go whatever their age and whoever needs them, as far as they are committed.
         """
         folder = base / f"dledger-{self_id}"
         config = MessageStoreConfig(
             store_path_root_dir=str(folder),
             enable_dleger_commit_log=True,
-            store_path_dledger_commit_log=data_folder or str(folder / "data"),
+            store_path_dledger_commit_log=str(folder / "data"),
             mapped_file_size_commit_log=data_file_size,
             flush_disk_type="SYNC_FLUSH",
         )
@@ -75,9 +72,7 @@ class DLedgerMmapFileStore(FileLedger):
         super().__init__(context, commit_log, flusher, folder, index_file_size)
         self._disk_room = DiskRoom(context, commit_log.find_room, self.appended)
         self.set_no_room_listener(self._disk_room.lacks)
-        self._reserved_ms = reserved_hours * _HOUR_MS
-        self._hours = {word.strip().zfill(2) for word in delete_when.split(";")}
-        self._full_ratio, self._clean_ratio = full_ratio, clean_ratio
+        self._reserved_ms, self._clean_ratio, self._full_ratio = _RESERVED_MS, _CLEAN_RATIO, _FULL_RATIO
         self._services: list[asyncio.Task[None]] = []
         self._on_service_failed: Callable[[str, BaseException], None] = _log_failure
 
@@ -155,7 +150,7 @@ class DLedgerMmapFileStore(FileLedger):
         ratio = usage.used / max(1, usage.used + usage.free)
         is_full = ratio > self._full_ratio
         now = self._context.clock.wall_ms()
-        is_time = datetime.fromtimestamp(now / 1000).strftime("%H") in self._hours
+        is_time = datetime.fromtimestamp(now / 1000).hour == _DELETE_HOUR
         expired_ms = self._context.time.now_ms() - self._reserved_ms
         deleted = 0
         while (is_full or is_time or ratio > self._clean_ratio) and deleted < _DELETE_AT_ONCE:

@@ -11,18 +11,16 @@ from maxq.errors import StoreFailedError
 from maxq.runtime.blocking import CHECKPOINTS
 from maxq.store.context.running_flags import NOT_WRITABLE
 from maxq.store.context.store_context import StoreContext
-from maxq.store.dispatch.dispatch_cy import Dispatcher
+from maxq.store.dispatch.dispatcher import DispatchService
 from maxq.store.durability.flush import CommitLogFlusher, Pieces, flush_pieces
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.disk_room import lacks_room
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.files.store_inventory import InventoryFile, StoreInventory
-from maxq.store.index.index_service import IndexService
 from maxq.store.log.commit_log import CommitLog
-from maxq.store.log.deletions import Deletions, DeletionsFile
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.deletions import DeletionsFile
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
-from maxq.store.queue.consume_queue_store import ConsumeQueueStore
 
 log = logging.getLogger(__name__)
 
@@ -49,22 +47,19 @@ class ConsumeQueueFlusher:
         context: StoreContext,
         commit_log: CommitLog,
         log_flusher: CommitLogFlusher,
-        queues: ConsumeQueueStore,
-        index: IndexService,
-        dispatcher: Dispatcher,
+        dispatch: DispatchService,
         checkpoint: StoreCheckpoint,
         inventory_file: InventoryFile,
-        deletions: Deletions,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._log_flusher = log_flusher
-        self._queues = queues
-        self._index = index
-        self._dispatcher = dispatcher
+        self._queues = dispatch.queues
+        self._index = dispatch.index
+        self._dispatcher = dispatch.dispatcher
         self._checkpoint = checkpoint
         self._inventory_file = inventory_file
-        self._deletions = deletions
+        self._deletions = dispatch.deletions
         self._wanted = False
         self._completed = 0  # number of the last thorough flush that did all it has to
         self.begun = 0
@@ -294,7 +289,7 @@ def _refuse_lost(gone: list[MappedFile], queues: list[ConsumeQueue]) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
 
-def _bounds_of(topic: TopicTail) -> dict[int, tuple[int, int]]:
+def _bounds_of(topic: TopicWriteState) -> dict[int, tuple[int, int]]:
     """Returns the bounds of the queues of a topic that hold units, by queue id."""
     return {tail.queue_id: _bounds_of_queue(tail) for tail in topic.queues.values() if tail.write_offset}
 

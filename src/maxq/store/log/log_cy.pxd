@@ -1,5 +1,5 @@
 # The C face of log_cy.py, for the compiled modules that write records through LogTail.
-from maxq.store.log.tails_cy cimport TopicMemory, TopicTail
+from maxq.store.log.tails_cy cimport TopicMemory, TopicWriteState
 
 
 cdef class LogTail:
@@ -10,7 +10,7 @@ cdef class LogTail:
     cdef public int head
     cdef public long long next_index
     cdef public long long term
-    cdef public TopicTail final_topic
+    cdef public TopicWriteState final_topic
     cdef TopicMemory topic_memory
     cdef unsigned char *buf
     cdef unsigned char[::1] _view

@@ -1,6 +1,6 @@
 """Typed face of the log's writing end. See log_cy.py."""
 
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 class LogTail:
     """The writing end of the CommitLog: the newest mapped file and the position in it."""
@@ -12,7 +12,7 @@ class LogTail:
     head: int  # 0, or 48: every record gets a DLedger entry's header in front of it, and files end with its filler
     next_index: int  # with heads: of the next entry
     term: int  # with heads: that new entries get
-    final_topic: TopicTail | None  # where the last append_final went
+    final_topic: TopicWriteState | None  # where the last append_final went
     def attach(self, view: memoryview | None, file_from_offset: int, file_size: int, position: int) -> None: ...
     @property
     def max_offset(self) -> int:
@@ -40,7 +40,7 @@ class LogTail:
         born_host and store_host are 8 or 20 bytes (address, 4-byte port); the IPv6 bits of sys_flag must agree.
         append_prop_crc: put the `__CRC32#` property at the end."""
     def forget_topic(self) -> None:
-        """Drop the remembered TopicTail: it was replaced or removed."""
+        """Drop the remembered TopicWriteState: it was replaced or removed."""
     def close_file(self) -> None:
         """Write the BLANK record, or DLedger's filler, over the rest of the file; wrote_position becomes file_size."""
     def append_entry(self, body: bytes | memoryview) -> int:

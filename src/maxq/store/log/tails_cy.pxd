@@ -14,17 +14,17 @@ cdef class QueueTail:
     cpdef bint append(self, long long physical_offset, int size, long long tags_code)
 
 
-cdef class TopicTail:
+cdef class TopicWriteState:
     cdef public object topic
     cdef public bytes topic_bytes
-    cdef public bint plain
+    cdef public bint is_fast_path_open
     cdef public bint is_static
-    cdef public bint hooked
-    cdef public bint batch
+    cdef public bint has_dispatch_hook
+    cdef public bint has_batch_queues
     cdef public int max_queue_id
     cdef public int write_queue_nums
     cdef public bint multi_tags
-    cdef public bint delay_levels
+    cdef public bint is_delay_topic
     cdef public long long put_nums
     cdef public long long put_bytes
     cdef public dict queues
@@ -32,8 +32,8 @@ cdef class TopicTail:
 
 
 cdef class TopicMemory:
-    cdef TopicTail _last
-    cdef TopicTail find(self, dict topics, unsigned char *buf, Py_ssize_t p, Py_ssize_t n)
+    cdef TopicWriteState _last
+    cdef TopicWriteState find(self, dict topics, unsigned char *buf, Py_ssize_t p, Py_ssize_t n)
     cpdef void forget(self)
 
 

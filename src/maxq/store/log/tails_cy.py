@@ -1,5 +1,5 @@
 """Writing ends of the files that dispatch fills: of a ConsumeQueue (`QueueTail`), of the newest IndexFile
-(`IndexTail`), and what append and dispatch know of a topic (`TopicTail`, found by `TopicMemory`).
+(`IndexTail`), and what append and dispatch know of a topic (`TopicWriteState`, found by `TopicMemory`).
 
 Files are attached and rolled by their owners in Python: nothing here opens, sizes or deletes one. The attributes are
 declared in tails_cy.pxd, so that append and dispatch reach them in C. Formats: ConsumeQueue.java (unit),
@@ -72,20 +72,20 @@ class QueueTail:
 
 
 @cython.cclass
-class TopicTail:
+class TopicWriteState:
     """What append and dispatch know of a topic (see tails_cy.pyi)."""
 
     def __init__(self, topic):
         self.topic = topic
         self.topic_bytes = topic.encode()
-        self.plain = False
+        self.is_fast_path_open = False
         self.is_static = False
-        self.hooked = False
-        self.batch = False
+        self.has_dispatch_hook = False
+        self.has_batch_queues = False
         self.max_queue_id = -1
         self.write_queue_nums = 0
         self.multi_tags = False
-        self.delay_levels = False
+        self.is_delay_topic = False
         self.put_nums = 0
         self.put_bytes = 0
         self.queues = {}
@@ -106,19 +106,19 @@ class TopicMemory:
         self._last = None
 
     @cython.cfunc
-    def find(self, topics: dict, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicTail:
+    def find(self, topics: dict, buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> TopicWriteState:
         """Returns the topic that buf[p : p + n] names; None if `topics` has none of that name."""
-        tail: TopicTail = self._last
+        topic: TopicWriteState = self._last
         if cython.compiled:
             if (
-                tail is not None
-                and len(tail.topic_bytes) == n
-                and memcmp(cython.cast(cython.p_char, tail.topic_bytes), buf + p, n) == 0
+                topic is not None
+                and len(topic.topic_bytes) == n
+                and memcmp(cython.cast(cython.p_char, topic.topic_bytes), buf + p, n) == 0
             ):
-                return tail
-        tail = topics.get(take_bytes(buf, p, n))
-        self._last = tail
-        return tail
+                return topic
+        topic = topics.get(take_bytes(buf, p, n))
+        self._last = topic
+        return topic
 
     @cython.ccall
     def forget(self) -> cython.void:

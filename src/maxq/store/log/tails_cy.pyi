@@ -25,19 +25,19 @@ class QueueTail:
     def append(self, physical_offset: int, size: int, tags_code: int) -> bool:
         """Write one unit at `write_offset`. False: no file or the file is full; attach the next one and call again."""
 
-class TopicTail:
+class TopicWriteState:
     """What append and dispatch know of a topic."""
 
     topic: str
     topic_bytes: bytes
-    hooked: bool  # every record is also given to owner.dispatch_uncommon
-    batch: bool  # a BatchCQ topic: no unit is written here, every record is given to owner.dispatch_uncommon
+    has_dispatch_hook: bool  # every record is also given to owner.dispatch_uncommon
+    has_batch_queues: bool  # a BatchCQ topic: no unit is written here, every record is given to owner.dispatch_uncommon
     is_static: bool  # a static topic: what is stored for one of its queues later may belong to another broker by then
-    plain: bool  # may send rows go here? False until the broker has configured the topic for fast-path sends
+    is_fast_path_open: bool  # may send rows go here? False until the broker has configured the topic for fast-path sends
     max_queue_id: int  # queue ids 0 … max_queue_id are legal in a send
     write_queue_nums: int
     multi_tags: bool  # sysFlag |= 2
-    delay_levels: bool  # SCHEDULE_TOPIC_XXXX: tags code is the delivery time
+    is_delay_topic: bool  # SCHEDULE_TOPIC_XXXX: tags code is the delivery time
     put_nums: int  # counters since start, sampled by the statistics
     put_bytes: int
     key_hash: int  # String.hashCode of "topic#", unsigned: how the text of each index key begins
@@ -47,10 +47,10 @@ class TopicTail:
         """None removes."""
 
 class TopicMemory:
-    """Finds a TopicTail by the bytes of its name; remembers the last one. `find` is for compiled callers."""
+    """Finds a TopicWriteState by the bytes of its name; remembers the last one. `find` is for compiled callers."""
 
     def forget(self) -> None:
-        """The TopicTail was replaced or removed."""
+        """The TopicWriteState was replaced or removed."""
 
 class IndexTail:
     """The writing end of the newest IndexFile. Owned by store/index/index_service.py."""

@@ -21,7 +21,7 @@ from maxq.protocol.message.message_sys_flag import MessageSysFlag, is_queued, is
 from maxq.store.context.store_context import StoreContext
 from maxq.store.files.mapped_file import MappedFile
 from maxq.store.log.deletions import DELETED_TOPIC, deleted_names
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.queue.batch_consume_queue import BatchConsumeQueue
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueue
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt
@@ -76,7 +76,7 @@ class ConsumeQueueStore:
     """The table of the store's queues.
 
     Attributes:
-        topics: what append and dispatch look up: topic bytes → TopicTail, whose `queues` are the tails.
+        topics: what append and dispatch look up: topic bytes → TopicWriteState, whose `queues` are the tails.
         is_batch_topic: tells which topics have the attribute queue.type=BatchCQ. A topic with a batch queue on disk,
             or with an inner batch in the log, is one anyway.
         max_mapped: most queues that are mapped at a time.
@@ -86,7 +86,7 @@ class ConsumeQueueStore:
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
-        self.topics: dict[bytes, TopicTail] = {}
+        self.topics: dict[bytes, TopicWriteState] = {}
         self.batch_queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self.is_batch_topic: Callable[[str], bool] = lambda topic: False
         self.max_mapped = MAX_MAPPED_QUEUES
@@ -103,21 +103,22 @@ class ConsumeQueueStore:
 
     # --- table ---
 
-    def topic_tail(self, topic: str) -> TopicTail:
-        """Returns the TopicTail of `topic`, made if missing."""
+    def topic_write_state(self, topic: str) -> TopicWriteState:
+        """Returns the TopicWriteState of `topic`, made if missing."""
         name = topic.encode()
-        tail = self.topics.get(name)
-        if tail is None:
-            tail = self.topics[name] = TopicTail(topic)
-            tail.delay_levels = topic == DELAY_TOPIC
-            tail.batch = self.is_batch_topic(topic)
-            tail.hooked = self._context.config.enable_consume_queue_ext  # each record gets an extension unit
-        return tail
+        state = self.topics.get(name)
+        if state is None:
+            state = self.topics[name] = TopicWriteState(topic)
+            state.is_delay_topic = topic == DELAY_TOPIC
+            state.has_batch_queues = self.is_batch_topic(topic)
+            # with extension units, each record gets one
+            state.has_dispatch_hook = self._context.config.enable_consume_queue_ext
+        return state
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Returns the queue; None if it is unknown."""
-        tail = self.topics.get(topic.encode())
-        queue = None if tail is None else tail.queues.get(queue_id)
+        state = self.topics.get(topic.encode())
+        queue = None if state is None else state.queues.get(queue_id)
         return None if queue is None else queue.owner
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -136,7 +137,7 @@ class ConsumeQueueStore:
                 queue_id,
                 config.mapped_file_size_consume_queue_ext,
             )
-        self.topic_tail(topic).set_queue(queue_id, queue.tail)
+        self.topic_write_state(topic).set_queue(queue_id, queue.tail)
         return queue
 
     def open_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
@@ -146,7 +147,7 @@ class ConsumeQueueStore:
             folder = self._context.root / BATCH_UNIT_NAME
             found = BatchConsumeQueue(self._context.disk, folder, topic, queue_id, self.batch_file_size)
             self.batch_queues[topic, queue_id] = found
-            self.topic_tail(topic).batch = True
+            self.topic_write_state(topic).has_batch_queues = True
         return found
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -155,8 +156,8 @@ class ConsumeQueueStore:
                 yield tail.owner
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
-        tail = self.topics.get(topic.encode())
-        return [] if tail is None else [queue.owner for _, queue in sorted(tail.queues.items())]
+        state = self.topics.get(topic.encode())
+        return [] if state is None else [queue.owner for _, queue in sorted(state.queues.items())]
 
     # --- numbering ---
 
@@ -167,7 +168,7 @@ class ConsumeQueueStore:
                 for topic in deleted_names(message):
                     self.number_anew(topic, message.physical_offset)
             return
-        if message.sys_flag & MessageSysFlag.INNER_BATCH or self.topic_tail(message.topic).batch:
+        if message.sys_flag & MessageSysFlag.INNER_BATCH or self.topic_write_state(message.topic).has_batch_queues:
             batch = self.open_batch(message.topic, message.queue_id)
             base, count = message.queue_offset, 1
             if message.sys_flag & MessageSysFlag.INNER_BATCH:
@@ -302,17 +303,17 @@ class ConsumeQueueStore:
 
     def forget_topic(self, topic: str) -> None:
         """Remove a deleted topic from the table unless a queue or message of it was created since."""
-        tail = self.topics.get(topic.encode())
+        state = self.topics.get(topic.encode())
         batches = self._batches_of(topic)
         if any(batch.next_queue_offset for batch in batches):
             return
         if (
-            tail is None
-            or tail.hooked
-            or tail.max_queue_id >= 0
+            state is None
+            or state.has_dispatch_hook
+            or state.max_queue_id >= 0
             or any(
                 queue.write_offset or queue.next_queue_offset or queue.owner.files.files
-                for queue in tail.queues.values()
+                for queue in state.queues.values()
             )
         ):
             return
@@ -320,7 +321,7 @@ class ConsumeQueueStore:
             del self.batch_queues[topic, batch.queue_id]
             batch.tail.owner = None
         del self.topics[topic.encode()]
-        for queue in tail.queues.values():
+        for queue in state.queues.values():
             queue.owner = None
 
     def remove(self, queue: ConsumeQueue) -> None:
@@ -332,10 +333,10 @@ class ConsumeQueueStore:
         """Remove a queue from the table, and its topic with its last queue. A new message makes a new queue that
         begins at 0."""
         name = queue.topic.encode()
-        tail = self.topics.get(name)
-        if tail is not None:
-            tail.set_queue(queue.queue_id, None)
-            if not tail.queues:
+        state = self.topics.get(name)
+        if state is not None:
+            state.set_queue(queue.queue_id, None)
+            if not state.queues:
                 del self.topics[name]
         queue.tail.owner = None
         self._mapped.pop(queue, None)
@@ -377,10 +378,10 @@ class ConsumeQueueStore:
 
     def open_queue(self, topic: bytes, queue_id: int) -> QueueTail | None:
         """Return the tail of a queue for a record whose topic or queue dispatch does not know. For an unknown topic
-        only its TopicTail is needed."""
+        only its TopicWriteState is needed."""
         name = topic.decode("utf-8", "replace")
         if topic not in self.topics:
-            self.topics[topic] = self.topic_tail(name)
+            self.topics[topic] = self.topic_write_state(name)
             return None
         return self.open(name, queue_id).tail
 

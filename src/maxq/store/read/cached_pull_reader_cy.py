@@ -73,8 +73,8 @@ class CachedPullReader(UnitScan):
         self.view = None
         if topic in self._compacted or (topic, queue_id) in self._queues.batch_queues:
             return False
-        tails: object = self._queues.topics.get(topic_bytes)
-        tail: object = None if tails is None else tails.queues.get(queue_id)
+        state: object = self._queues.topics.get(topic_bytes)
+        tail: object = None if state is None else state.queues.get(queue_id)
         if tail is None:
             return False
         queue: object = tail.owner

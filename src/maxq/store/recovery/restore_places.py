@@ -59,7 +59,7 @@ def restore_places(
     for offset, message in _messages(commit_log, physical_offset, size):
         unit = (offset, message.store_size, unit_code(message, delays_ms))
         for topic, queue_id, queue_offset in _places(message):
-            if queues.topic_tail(topic).batch or deletions.is_gone(topic, offset):
+            if queues.topic_write_state(topic).has_batch_queues or deletions.is_gone(topic, offset):
                 continue
             queue = queues.open(topic, queue_id)
             if queue_offset - queue.max_offset <= most_missing:
@@ -127,7 +127,7 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
         for topic, queue_id, queue_offset in _places(message):
             if deletions.is_gone(topic, physical_offset + position):
                 continue
-            if queues.topic_tail(topic).batch:
+            if queues.topic_write_state(topic).has_batch_queues:
                 return f"{topic} is a topic of batches, whose places are not kept"
             queue = queues.open(topic, queue_id)
             end = ends.get((topic, queue_id), queue.max_offset)

@@ -33,15 +33,15 @@ async def test_sends_above_a_topic_s_quota_are_refused_as_busy(broker: RunningBr
 async def test_a_topic_is_open_again_when_its_debt_is_over_or_the_quota_is_gone(broker: RunningBroker) -> None:
     broker.create_topic("orders", queues=1)
     set_quota(broker, "orders", bytes=1000)
-    tail = broker.controller.store.topic_tail("orders")
+    tail = broker.controller.store.topic_write_state("orders")
     assert (await broker.send("orders", b"x" * 1200)).code == 0
-    await until(lambda: not tail.plain)
+    await until(lambda: not tail.is_fast_path_open)
     assert (await broker.send("orders", b"x")).code == 2
-    await until(lambda: tail.plain)
+    await until(lambda: tail.is_fast_path_open)
     assert (await broker.send("orders", b"x" * 100_000)).code == 0
-    await until(lambda: not tail.plain)
+    await until(lambda: not tail.is_fast_path_open)
     broker.controller.topics.update_topic_config(TopicConfig("orders", 1, 1, 6, attributes={"-quota.bytes": ""}))
-    assert tail.plain and (await broker.send("orders", b"x")).code == 0
+    assert tail.is_fast_path_open and (await broker.send("orders", b"x")).code == 0
 
 
 async def test_a_quota_is_there_after_a_restart(start_broker: Start) -> None:
@@ -50,9 +50,9 @@ async def test_a_quota_is_there_after_a_restart(start_broker: Start) -> None:
     set_quota(first, "orders", bytes=10)
     await first.stop()
     second = await start_broker()
-    tail = second.controller.store.topic_tail("orders")
+    tail = second.controller.store.topic_write_state("orders")
     assert (await second.send("orders", b"x" * 10_000)).code == 0
-    await until(lambda: not tail.plain)
+    await until(lambda: not tail.is_fast_path_open)
     assert (await second.send("orders", b"x")).code == 2
 
 

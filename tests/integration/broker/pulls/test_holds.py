@@ -226,7 +226,7 @@ async def test_a_batch_whose_messages_are_checked_one_by_one_is_short(broker: Ru
     broker.create_topic("T", queues=1)
     for count, code in ((BATCH_MOST_BY_ITSELF, 0), (BATCH_MOST_BY_ITSELF + 1, 13)):
         body = encode_batch([Message("T", b"not TRAN_MSG")] * count)
-        broker.controller.store.fast_path_writer._queues.topic_tail("T").plain = False
+        broker.controller.store.fast_path_writer._queues.topic_write_state("T").is_fast_path_open = False
         answer = await broker.send("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
         assert answer.code == code, answer.remark
     assert "checked by itself, because it says TRAN_MSG somewhere: the limit is then 3000" in (answer.remark or "")
@@ -239,7 +239,7 @@ async def test_properties_of_a_batch_that_is_checked_one_by_one_are_not_too_many
     for count, code in ((11, 0), (12, 13), (110, 13)):
         body = encode_batch([Message("T", b"x", properties)] * count)
         ask = broker.send_request("T", body, code=Code.SEND_BATCH_MESSAGE, batch=True)
-        broker.controller.store.fast_path_writer._queues.topic_tail("T").plain = False
+        broker.controller.store.fast_path_writer._queues.topic_write_state("T").is_fast_path_open = False
         answer = await broker.invoke(ask)
         assert answer.code == code, answer.remark
     assert "more than 50000 properties together and each is checked by itself" in (answer.remark or "")

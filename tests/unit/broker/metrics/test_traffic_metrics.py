@@ -12,7 +12,7 @@ from maxq.broker.metrics.traffic_metrics import TrafficMetrics
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.runtime.metrics.packed_text import PackedText
 from maxq.runtime.metrics.registry import MetricsRegistry
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue import ConsumeQueue
 from tests.unit.broker.broker_world import BrokerWorld
@@ -25,17 +25,17 @@ class Traffic:
 
     def __init__(self, count: int) -> None:
         self.world = BrokerWorld()
-        self.tails: dict[bytes, TopicTail] = {}
+        self.topics: dict[bytes, TopicWriteState] = {}
         self.registry = MetricsRegistry()
-        store = cast(MessageStore, SimpleNamespace(topics=self.tails))
+        store = cast(MessageStore, SimpleNamespace(topics=self.topics))
         TrafficMetrics(self.registry, store=store, stats=self.world.stats, topics=self.world.topics)
         for number in range(count):
             self.put(f"T{number}", 1)
 
     def put(self, topic: str, nums: int, size: int = 100) -> None:
-        tail = self.tails.setdefault(topic.encode(), TopicTail(topic))
-        tail.put_nums += nums
-        tail.put_bytes += nums * size
+        state = self.topics.setdefault(topic.encode(), TopicWriteState(topic))
+        state.put_nums += nums
+        state.put_bytes += nums * size
 
     def packed(self) -> list[PackedText]:
         return [piece for piece in self.registry.lines() if isinstance(piece, PackedText)]
@@ -82,10 +82,10 @@ def test_topics_come_and_go() -> None:
     traffic = Traffic(200)
     traffic.scrape()
     traffic.put("new", 7)
-    del traffic.tails[b"T3"]
-    traffic.tails[b"T4"] = TopicTail("T4")  # deleted and made again
+    del traffic.topics[b"T3"]
+    traffic.topics[b"T4"] = TopicWriteState("T4")  # deleted and made again
     traffic.put("T4", 2)
-    traffic.tails[b"T5"] = TopicTail("T5")
+    traffic.topics[b"T5"] = TopicWriteState("T5")
     found = traffic.scrape()
     for name in ("rocketmq_messages_in_total", "rocketmq_message_size_count"):
         assert found[name]["new"] == 7 and found[name]["T4"] == 2
@@ -122,14 +122,14 @@ def test_all_that_a_scrape_shows_of_a_topic_is_of_one_moment() -> None:
         assert found["rocketmq_message_size_count"][topic] == found["rocketmq_message_size_bucket"][topic] == nums
         assert found["rocketmq_throughput_in_total"][topic] == found["rocketmq_message_size_sum"][topic] == 100 * nums
     last = traffic.scrape()["rocketmq_messages_in_total"]
-    assert last["T50"] == traffic.tails[b"T50"].put_nums and last["T20"] == traffic.tails[b"T20"].put_nums
+    assert last["T50"] == traffic.topics[b"T50"].put_nums and last["T20"] == traffic.topics[b"T20"].put_nums
 
 
 class _Queue(ConsumeQueue):
     """Holds all messages of a topic."""
 
-    def __init__(self, tail: TopicTail) -> None:
-        self._topic = tail
+    def __init__(self, topic: TopicWriteState) -> None:
+        self._topic = topic
 
     @property
     def max_offset(self) -> int:
@@ -142,8 +142,8 @@ class _Queue(ConsumeQueue):
 
 def test_two_scrapes_at_a_time_count_nothing_twice() -> None:
     traffic = Traffic(1)
-    tail = traffic.tails[b"T0"]
-    tail.set_queue(0, QueueTail("T0", 0, _Queue(tail)))
+    topic = traffic.topics[b"T0"]
+    topic.set_queue(0, QueueTail("T0", 0, _Queue(topic)))
     traffic.put("T0", 40, 2000)
     scrapes, texts = [_texts(traffic.registry), _texts(traffic.registry)], ["", ""]
     for _ in range(20):
@@ -151,5 +151,5 @@ def test_two_scrapes_at_a_time_count_nothing_twice() -> None:
             texts[which] += next(scrapes[which], "")
             traffic.put("T0", 1)
     for text in texts:
-        assert 40 < _samples(text)["rocketmq_message_size_count"]["T0"] <= tail.put_nums
-    assert traffic.scrape()["rocketmq_message_size_count"]["T0"] == tail.put_nums
+        assert 40 < _samples(text)["rocketmq_message_size_count"]["T0"] <= topic.put_nums
+    assert traffic.scrape()["rocketmq_message_size_count"]["T0"] == topic.put_nums

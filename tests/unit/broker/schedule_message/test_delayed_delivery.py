@@ -1,13 +1,14 @@
 """One message that cannot be delivered, and several that are under way at a time."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from maxq.broker.schedule_message.delay_level_queue import DelayedUnit, DelayLevelQueue
-from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Undelivered
-from maxq.broker.schedule_message.level_delivery import DeliveryPorts, LevelDelivery
+from maxq.broker.schedule_message.delayed_delivery import DelayedDelivery, Put, Undelivered
+from maxq.broker.schedule_message.level_delivery import LevelDelivery
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.protocol.message.message import MessageExt
 from maxq.runtime.files.system import SystemClock
@@ -113,19 +114,8 @@ async def test_a_level_goes_on_without_what_is_postponed_and_waits_when_no_more_
         done.append((unit.queue_offset, result is OK))
         room -= result is not OK
 
-    config = MessageStoreConfig()
-    ports = DeliveryPorts(
-        lambda: config,
-        _delayed,
-        put,
-        lambda: True,
-        delivered,
-        lambda: room > 0,
-        NeverPlain(),
-        lambda *_: None,
-        lambda: True,
-    )
-    level = LevelDelivery(1, DelayLevelQueue(_Queue(4), 1000, SystemClock(), 0), ports)
+    owner = _Owner(put, delivered, may_postpone=lambda: room > 0)
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(4), 1000, SystemClock(), 0), owner)
     task = asyncio.create_task(level.run())
     async with asyncio.timeout(20):
         while len(done) < 4:  # noqa: ASYNC110 - turns of the loop
@@ -147,7 +137,7 @@ class _Queue:
         return [(at, 100, 0) for at in range(offset, min(offset + most, self.max_offset))]
 
 
-class NeverPlain:
+class NoFastPath:
     """Nothing is delivered from record to record."""
 
     def is_possible(self) -> bool:
@@ -158,6 +148,25 @@ class NeverPlain:
 
     def delivered(self) -> None:
         raise AssertionError("nothing was")
+
+
+@dataclass
+class _Owner:
+    """Whom a level asks and tells: answers put and deliveries as a test wants them."""
+
+    put: Put
+    on_delivered: Callable[[int, DelayedUnit, PutMessageResult | Undelivered], None]
+    config: Callable[[], MessageStoreConfig] = MessageStoreConfig
+    is_local: Callable[[], bool] = lambda: True
+    may_postpone: Callable[[], bool] = lambda: True
+    is_sure: Callable[[], bool] = lambda: True
+    fast_path: NoFastPath = field(default_factory=NoFastPath)
+
+    def message_at(self, physical_offset: int) -> MessageExt | None:
+        return _delayed(physical_offset)
+
+    def on_delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
+        raise AssertionError("nothing is delivered together")
 
 
 class _Remote:
@@ -196,18 +205,8 @@ async def test_messages_under_way_to_another_broker(together: bool) -> None:
         MessageStoreConfig(), enable_schedule_async_deliver=together, schedule_async_deliver_max_pending_limit=3
     )
     remote = _Remote()
-    ports = DeliveryPorts(
-        lambda: config,
-        _delayed,
-        remote.put,
-        lambda: False,
-        remote.delivered,
-        lambda: True,
-        NeverPlain(),
-        lambda *_: None,
-        lambda: True,
-    )
-    level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), ports)
+    owner = _Owner(remote.put, remote.delivered, config=lambda: config, is_local=lambda: False)
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(5), 1000, SystemClock(), 0), owner)
     task = asyncio.create_task(level.run())
     try:
         if not together:
@@ -233,19 +232,8 @@ async def test_what_comes_while_another_is_delivered_is_not_overlooked_until_the
     """It is announced while its level delivers, and in its queue only later: with SYNC_FLUSH when it is on the disk."""
     monkeypatch.setattr("maxq.broker.schedule_message.level_delivery._IDLE_WAIT", 3600.0)
     remote, queue = _Remote(), _Queue(1)
-    config = MessageStoreConfig()
-    ports = DeliveryPorts(
-        lambda: config,
-        _delayed,
-        remote.put,
-        lambda: True,
-        remote.delivered,
-        lambda: True,
-        NeverPlain(),
-        lambda *_: None,
-        lambda: True,
-    )
-    level = LevelDelivery(1, DelayLevelQueue(queue, 1000, SystemClock(), 0), ports)
+    owner = _Owner(remote.put, remote.delivered)
+    level = LevelDelivery(1, DelayLevelQueue(queue, 1000, SystemClock(), 0), owner)
     task = asyncio.create_task(level.run())
     try:
         await remote.until_waiting(0)
@@ -271,12 +259,8 @@ async def test_a_level_of_a_broker_that_may_have_been_replaced_waits_until_it_is
         asked += 1
         return not doubts
 
-    config = MessageStoreConfig()
-    ports = DeliveryPorts(
-        lambda: config, _delayed, remote.put, lambda: True, remote.delivered, lambda: True, NeverPlain(),
-        lambda *_: None, is_sure,
-    )  # fmt: skip
-    level = LevelDelivery(1, DelayLevelQueue(_Queue(2), 1000, SystemClock(), 0), ports)
+    owner = _Owner(remote.put, remote.delivered, is_sure=is_sure)
+    level = LevelDelivery(1, DelayLevelQueue(_Queue(2), 1000, SystemClock(), 0), owner)
     task = asyncio.create_task(level.run())
     async with asyncio.timeout(20):
         while asked < 6:  # noqa: ASYNC110 - turns of the loop

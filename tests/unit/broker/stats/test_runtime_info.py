@@ -1,11 +1,11 @@
-"""Texts of the runtime table, and the puts that are sampled from topic tails."""
+"""Texts of the runtime table, and the puts that are sampled from the write states of topics."""
 
 import weakref
 
 from maxq.broker.stats.broker_stats_manager import BrokerStatsManager
 from maxq.broker.stats.runtime_info import duration_text, size_text
 from maxq.broker.stats.topic_puts import TopicPuts
-from maxq.store.log.tails_cy import QueueTail, TopicTail
+from maxq.store.log.tails_cy import QueueTail, TopicWriteState
 from maxq.testing.sim_clock import SimClock
 
 
@@ -27,27 +27,27 @@ def puts_of(stats: BrokerStatsManager) -> int:
 
 
 def test_sampling_ten_thousand_topics_lets_the_loop_turn_often_and_misses_none() -> None:
-    tails = {b"T%d" % number: TopicTail(f"T{number}") for number in range(10_000)}
-    for tail in tails.values():
-        tail.put_nums, tail.put_bytes = 1, 100
+    topics = {b"T%d" % number: TopicWriteState(f"T{number}") for number in range(10_000)}
+    for topic in topics.values():
+        topic.put_nums, topic.put_bytes = 1, 100
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
-    turns = list(TopicPuts(lambda: tails).sample(stats))
+    turns = list(TopicPuts(lambda: topics).sample(stats))
     assert len(turns) >= 20
     assert puts_of(stats) == 10_000
 
 
-def test_puts_of_topic_tails_are_added_once_and_a_new_tail_starts_from_zero() -> None:
-    tail = TopicTail("T")
-    tails = {b"T": tail}
+def test_puts_of_topics_are_added_once_and_a_new_topic_starts_from_zero() -> None:
+    topic = TopicWriteState("T")
+    topics = {b"T": topic}
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
-    puts = TopicPuts(lambda: tails)
-    tail.put_nums, tail.put_bytes = 5, 500
+    puts = TopicPuts(lambda: topics)
+    topic.put_nums, topic.put_bytes = 5, 500
     list(puts.sample(stats))
     list(puts.sample(stats))
-    tail.put_nums, tail.put_bytes = 7, 700
+    topic.put_nums, topic.put_bytes = 7, 700
     list(puts.sample(stats))
-    tails[b"T"] = TopicTail("T")  # deleted and made again
-    tails[b"T"].put_nums, tails[b"T"].put_bytes = 8, 800
+    topics[b"T"] = TopicWriteState("T")  # deleted and made again
+    topics[b"T"].put_nums, topics[b"T"].put_bytes = 8, 800
     list(puts.sample(stats))
     assert [puts_of(stats), puts.total()] == [15, 8]
     size = stats.view("TOPIC_PUT_SIZE", "T")
@@ -59,28 +59,28 @@ class _Queue:
 
 
 def test_nothing_is_kept_of_deleted_topics() -> None:
-    tails = {b"T%d" % number: TopicTail(f"T{number}") for number in range(3)}
+    topics = {b"T%d" % number: TopicWriteState(f"T{number}") for number in range(3)}
     queue = _Queue()
     of_deleted = weakref.ref(queue)
-    tails[b"T1"].set_queue(0, QueueTail("T1", 0, queue))
+    topics[b"T1"].set_queue(0, QueueTail("T1", 0, queue))
     del queue
     for number in range(3):
-        tails[b"T%d" % number].put_nums = 1
+        topics[b"T%d" % number].put_nums = 1
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
-    puts = TopicPuts(lambda: tails)
+    puts = TopicPuts(lambda: topics)
     list(puts.sample(stats))
-    del tails[b"T1"]
+    del topics[b"T1"]
     list(puts.sample(stats))
     assert of_deleted() is None
     assert puts_of(stats) == 3
 
 
 def test_a_view_of_a_topic_asks_for_what_was_put_there_only() -> None:
-    tails = {b"T": TopicTail("T"), b"U": TopicTail("U")}
-    for tail in tails.values():
-        tail.put_nums, tail.put_bytes = 1, 100
+    topics = {b"T": TopicWriteState("T"), b"U": TopicWriteState("U")}
+    for topic in topics.values():
+        topic.put_nums, topic.put_bytes = 1, 100
     stats = BrokerStatsManager("C", clock=SimClock(), is_system_topic=lambda topic: False, detail=lambda: True)
-    stats.add_source(TopicPuts(lambda: tails))
+    stats.add_source(TopicPuts(lambda: topics))
     item = stats.view("TOPIC_PUT_NUMS", "T")
     assert item is not None and item.value == 1
     assert dict(stats.totals("TOPIC_PUT_NUMS")) == {"T": 1}

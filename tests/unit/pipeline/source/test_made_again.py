@@ -16,7 +16,7 @@ from maxq.pipeline.source.positions import tell_of_slaves
 from maxq.pipeline.source.scan import ScanPartition, partitions, read_scan
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.queue_range import QueueRange
-from maxq.pipeline.wire.wire_client import Seen, WireClient
+from maxq.pipeline.wire.wire_client import ReportedOffset, WireClient
 from maxq.pipeline.wire.wire_reader import WireReader
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.message.message_queue import MessageQueue
@@ -163,7 +163,7 @@ def test_times_by_queue_that_end_before_they_begin_are_refused(server: Standalon
 def test_that_slaves_say_where_queues_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """They may lag: a batch that ends there has fewer rows than the master acknowledged."""
     queues = [MessageQueue("T", "broker-a", number) for number in range(3)]
-    tell_of_slaves({queue: Seen(5, is_master=True) for queue in queues})
+    tell_of_slaves({queue: ReportedOffset(5, is_master=True) for queue in queues})
     assert not caplog.records
-    tell_of_slaves({queue: Seen(5, is_master=queue.queue_id == 0) for queue in queues})
+    tell_of_slaves({queue: ReportedOffset(5, is_master=queue.queue_id == 0) for queue in queues})
     assert "the masters of 2 queues, such as T/broker-a/1, are away: slaves say where they end" in caplog.text

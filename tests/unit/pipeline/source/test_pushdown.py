@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from maxq.pipeline.options.predicate import ArrayContains
 from maxq.pipeline.source.batch_source import Conditions
 from maxq.pipeline.source.pushdown import CLOCKS_APART_MS, conditions_of
-from maxq.pipeline.wire.pulls import Hint
+from maxq.pipeline.wire.pulls import SelectionHint
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_MS = 1_767_268_800_000
@@ -75,9 +75,9 @@ def test_times_keep_every_millisecond_that_may_match_and_clocks_that_were_set_ba
 
 def test_tags_and_keys_are_a_hint() -> None:
     tags = In(("tags",), ("A", "B"))
-    assert decided(tags).hint == Hint("TAG", "A || B")
+    assert decided(tags).hint == SelectionHint("TAG", "A || B")
     found = decided(tags, ArrayContains(("keys",), "k'1"), ArrayContains(("keys",), "all"))
-    assert found.hint == Hint("SQL92", "KEYS CONTAINS 'k''1' AND KEYS CONTAINS 'all' AND TAGS IN ('A', 'B')")
+    assert found.hint == SelectionHint("SQL92", "KEYS CONTAINS 'k''1' AND KEYS CONTAINS 'all' AND TAGS IN ('A', 'B')")
     assert conditions_of([tags], with_hint=False).hint is None
 
 

@@ -18,7 +18,7 @@ from maxq.pipeline.records.losses import Losses
 from maxq.pipeline.source.stream_source import TopicStream
 from maxq.pipeline.wire.pulls import RangePull
 from maxq.pipeline.wire.queue_range import QueueRange
-from maxq.pipeline.wire.wire_client import TopicRoute, WireClient
+from maxq.pipeline.wire.wire_client import TopicRoute, WireClient, _Told
 from maxq.pipeline.wire.wire_reader import WireReader, pull_settings
 from maxq.protocol.body.topic_config import TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand, decode_frame
@@ -143,7 +143,7 @@ def test_routes_count_on_while_all_name_servers_hang(monkeypatch: pytest.MonkeyP
             client, "_ask_name_server", lambda code, ext, *most: asked.append(ext["topic"]) or ask(code, ext, *most)
         )
         kept = TopicRoute({QUEUE: "broker-a"}, {"broker-a": {0: "m"}})
-        client._routes = dict.fromkeys(("T", "U", "V"), (-(10**9), kept))
+        client._routes = dict.fromkeys(("T", "U", "V"), _Told(-(10**9), kept))
         for topic in ("T", "U", "V", "T"):
             assert client.route(topic) is kept
         assert asked == ["T"], "the first one waits for the name servers, the others need not"

@@ -41,8 +41,8 @@ class World:
         self.tail.attach(memoryview(self.memory), 0, size, 0)
         self.topics = {}
         for topic, queues in ((b"T", 4), (HALF, 1)):
-            tail = self.topics[topic] = log.TopicTail(topic.decode())
-            tail.plain, tail.max_queue_id = topic == b"T", queues - 1
+            tail = self.topics[topic] = log.TopicWriteState(topic.decode())
+            tail.is_fast_path_open, tail.max_queue_id = topic == b"T", queues - 1
             for queue_id in range(queues):
                 tail.set_queue(queue_id, log.QueueTail(topic.decode(), queue_id, None))
         self.scanner = frames.SendScanner(1 << 20)

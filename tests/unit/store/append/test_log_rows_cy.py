@@ -59,7 +59,7 @@ def append(
 def plain_topic(owner: Owner, name: bytes, queues: int) -> None:
     for queue_id in range(queues):
         owner.open_queue(name, queue_id)
-    owner.topics[name].plain = True
+    owner.topics[name].is_fast_path_open = True
     owner.topics[name].max_queue_id = queues - 1
 
 
@@ -133,7 +133,7 @@ def test_rows_that_need_the_general_way_end_the_run(form: ModuleType, spoil: str
     bad = send_row(form, source, topic, 1 if spoil == "queue too high" else 0, b"", body)
     if spoil == "not plain":
         plain_topic(owner, b"V", 1)
-        owner.topics[b"V"].plain = False
+        owner.topics[b"V"].is_fast_path_open = False
         bad = send_row(form, source, b"V", 0, b"", b"ok")
     assert append(form, log, owner, source, [good, bad, good], limit=100)[0] == 1
     assert log.max_offset == len(record(b"T", 0, 0, 0, b"ok", SUFFIX))

@@ -96,7 +96,7 @@ def test_records_are_made_in_entries_and_dispatched_out_of_them(log_form: Module
     tail.close_file()
     assert bytes(log[naive.end : naive.end + 8]) == b"\xff\xff\xff\xff" + room.to_bytes(4, "big")
 
-    topic = log_form.TopicTail("T")
+    topic = log_form.TopicWriteState("T")
     queue = log_form.QueueTail("T", 0, None)
     units = memoryview(bytearray(400))
     queue.attach(units, 0, 0)

@@ -14,8 +14,8 @@ from maxq.remoting.server import RemotingServer
 class StaticTopics:
     """The mappings of one broker, and the parts that must be told of them.
 
-    The batch paths of sends and pulls answer without asking a processor, so they leave static topics alone: their tails
-    are not plain, and none of their pulls is learned.
+    The batch paths of sends and pulls answer without asking a processor, so they leave static topics alone: the
+    fast path of their sends is not open, and none of their pulls is remembered.
     """
 
     def __init__(
@@ -24,11 +24,11 @@ class StaticTopics:
         tables: Tables,
         others: OtherBrokers,
         cleaner: TopicQueueMappingCleanService,
-        tails: TopicWriteStates,
+        write_states: TopicWriteStates,
         plans: PullPlans,
         hold_service: PullRequestHoldService,
     ) -> None:
-        self._tails = tails
+        self._write_states = write_states
         self._plans = plans
         self._hold_service = hold_service
         self._cleaner = cleaner
@@ -51,6 +51,6 @@ class StaticTopics:
 
     def mappings_changed(self) -> None:
         """Note that a topic has become static, or that its queues have moved."""
-        self._tails.refresh_all()
+        self._write_states.refresh_all()
         self._plans.forget_all()
         self._hold_service.notify_all()  # who waits for a queue that has moved asks again, and learns it

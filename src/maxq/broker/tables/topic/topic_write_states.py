@@ -1,8 +1,8 @@
 """TopicWriteStates: tells the fast path of sends what it may know of each topic.
 
 The fast path (ARCHITECTURE.md, "The hot path") appends frames without asking a processor, so whatever a processor
-would check of the topic is decided here, when the topic changes: `TopicTail.plain` is set when a send to one of its
-queues needs no check beyond the queue id.
+would check of the topic is decided here, when the topic changes: `TopicWriteState.is_fast_path_open` is set when a
+send to one of its queues needs no check beyond the queue id.
 
 Source:
     the checks of broker/processor/SendMessageProcessor.java.
@@ -24,31 +24,31 @@ from maxq.broker.tables.topic.topic_validator import (
 from maxq.config.settings import BrokerSettings, Change
 from maxq.protocol.body.topic_config import PERM_WRITE, TopicConfig
 from maxq.protocol.enums import TopicFilterType
-from maxq.store.log.tails_cy import TopicTail
+from maxq.store.log.tails_cy import TopicWriteState
 
 _SETTINGS: Final = ("brokerPermission", "enableTopicMessageTypeCheck")
 _GUARDED_PREFIXES: Final = (RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX)
 
 
 class TopicWriteStates:
-    """Writes into the TopicTail of each topic what follows from its configuration in the TopicConfigManager."""
+    """Writes into the TopicWriteState of each topic what follows from its configuration in the TopicConfigManager."""
 
     def __init__(
         self,
         topics: TopicConfigManager,
         settings: BrokerSettings,
-        tail_of: Callable[[str], TopicTail],
+        state_of: Callable[[str], TopicWriteState],
         is_static: Callable[[str], bool],
     ) -> None:
         """
         Args:
-            tail_of: gives the store's tail of a topic, made if it is not there yet.
+            state_of: gives the store's TopicWriteState of a topic, made if it is not there yet.
             is_static: are the queue ids of this topic global, so that sends to it are translated? Call refresh_all when
                 that changes.
         """
         self._topics = topics
         self._settings = settings
-        self._tail_of = tail_of
+        self._state_of = state_of
         self._is_static = is_static
         self._shut: set[str] = set()
 
@@ -77,25 +77,25 @@ class TopicWriteStates:
             self.refresh_all()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Bring the tails of these topics in step."""
+        """Bring the write states of these topics in step."""
         for topic in deleted:
-            tail = self._tail_of(topic)
-            tail.plain, tail.is_static, tail.max_queue_id = False, False, -1
+            state = self._state_of(topic)
+            state.is_fast_path_open, state.is_static, state.max_queue_id = False, False, -1
         is_writable = self._settings.broker.broker_permission & PERM_WRITE != 0
         checks_types = self._settings.broker.enable_topic_message_type_check
         for config in changed:
-            tail = self._tail_of(config.topic_name)
-            tail.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
-            tail.write_queue_nums = config.write_queue_nums
-            tail.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
-            tail.delay_levels = config.topic_name == SCHEDULE_TOPIC
+            state = self._state_of(config.topic_name)
+            state.max_queue_id = max(config.read_queue_nums, config.write_queue_nums) - 1
+            state.write_queue_nums = config.write_queue_nums
+            state.multi_tags = config.topic_filter_type == TopicFilterType.MULTI_TAG
+            state.is_delay_topic = config.topic_name == SCHEDULE_TOPIC
             takes_all = not checks_types or config.attributes.get(MESSAGE_TYPE) == "MIXED"
-            tail.is_static = self._is_static(config.topic_name)
-            takes_all = takes_all and config.topic_name not in self._shut and not tail.is_static
-            tail.plain = takes_all and _is_plain(config, is_writable=is_writable)
+            state.is_static = self._is_static(config.topic_name)
+            takes_all = takes_all and config.topic_name not in self._shut and not state.is_static
+            state.is_fast_path_open = takes_all and _needs_no_check(config, is_writable=is_writable)
 
 
-def _is_plain(config: TopicConfig, *, is_writable: bool) -> bool:
+def _needs_no_check(config: TopicConfig, *, is_writable: bool) -> bool:
     topic = config.topic_name
     attributes = config.attributes
     return (

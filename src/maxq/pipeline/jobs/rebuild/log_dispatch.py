@@ -25,7 +25,7 @@ from maxq.store.dispatch.dispatch_cy import Dispatcher
 from maxq.store.dispatch.record_units import batch_unit, light_places, tags_code
 from maxq.store.log import record_cy as rc
 from maxq.store.log.deletions import DELETED_TOPIC, FILE_NAME, deleted_names
-from maxq.store.log.tails_cy import IndexCollector, QueueTail, TopicTail
+from maxq.store.log.tails_cy import IndexCollector, QueueTail, TopicWriteState
 from maxq.store.queue.batch_consume_queue import BatchUnit
 from maxq.store.queue.consume_queue import CQ_STORE_UNIT_SIZE
 from maxq.store.queue.consume_queue_store import (
@@ -177,7 +177,7 @@ class PieceDispatch:
     def __init__(self, settings: DispatchSettings) -> None:
         self._settings = settings
         self._result = PieceResult()
-        self._topics: dict[bytes, TopicTail] = {}
+        self._topics: dict[bytes, TopicWriteState] = {}
         self._index = IndexCollector() if settings.indexed else None
         self._chunk = bytearray()
         self._dispatcher = Dispatcher(self._topics, self._index, self)
@@ -260,12 +260,12 @@ class PieceDispatch:
             run = self._result.runs[topic, queue_id] = UnitRun(topic, queue_id)
             run.tail.max_physical_offset = self._settings.deletions.get(topic, -1)  # what ends before it gets no unit
             name = name or topic.encode()
-            tail = self._topics.get(name)
-            if tail is None:
-                tail = self._topics[name] = TopicTail(topic)
-                tail.delay_levels = topic == DELAY_TOPIC
-                tail.batch = topic in self._settings.batch_topics
-            tail.set_queue(queue_id, run.tail)
+            state = self._topics.get(name)
+            if state is None:
+                state = self._topics[name] = TopicWriteState(topic)
+                state.is_delay_topic = topic == DELAY_TOPIC
+                state.has_batch_queues = topic in self._settings.batch_topics
+            state.set_queue(queue_id, run.tail)
         return run
 
     def _make_room(self, run: UnitRun, queue_offset: int, physical_offset: int) -> bool:
