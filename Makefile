@@ -21,6 +21,7 @@ FIRST ?= 0
 SOAK_MINUTES ?= 10
 MODULES ?=
 SHARE ?= 1
+LEAST ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java run demo-ha demo-dledger check test pytest lint types affected collected fmt sim torture hostile fuzz mutants interop bench wheel clean
@@ -112,9 +113,9 @@ hostile: setup ## what strangers can do to a server: every request and what it m
 fuzz: setup ## every parser of outside bytes, for longer
 	$(BIN)/python -m fuzz.run
 
-mutants: setup ## small changes of the modules of weight, which their tests must notice: MODULES='raft maxq.store.log.commit_log' SHARE=0.1
+mutants: setup ## small changes of the modules of weight, which their tests must notice: MODULES='raft maxq.store.log.commit_log' SHARE=0.1 LEAST=60
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("mutmut") or exit(1)' || $(PIP) --no-build-isolation -e '.[mutants]'
-	nice $(BIN)/python -m tests.mutants --share $(SHARE) $(MODULES)
+	nice $(BIN)/python -m tests.mutants --share $(SHARE) --least $(LEAST) $(MODULES)
 
 interop: setup ## against the Java and C++ originals (needs a JDK and Maven; 1 to 2 hours on 2 cores)
 	$(BIN)/python -m pytest --durations=10 tests/interop

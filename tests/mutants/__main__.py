@@ -32,19 +32,11 @@ HERE: Final = Path(__file__).parent
 TREES: Final = ROOT / "build" / "mutants"
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "interop", "data")
 SURVIVED: Final = ("survived", "no tests")
+PLUGINS: Final = ("tests.mutants.forked", "no:cacheprovider", "no:unraisableexception")
 SETTINGS: Final = """
 [tool.mutmut]
 source_paths = ["src"]
-pytest_add_cli_args_test_selection = {tests!r}
-pytest_add_cli_args = ["-p", "tests.mutants.quick", "-p", "no:cacheprovider", "-p", "no:unraisableexception"]
 do_not_mutate_patterns = ['\\blog\\.(debug|info|warning|error|exception)\\(', '^\\s*assert\\b', '\\braise \\w+\\(']
-# Each mutant in a process of its own, made of one that has imported the tests and run none of them.
-process_isolation = "forkserver"
-# A mutant may take twice as long as its tests, and twenty seconds.
-timeout_constant = 10.0
-timeout_multiplier = 2.0
-use_git_change_detection = false
-on_dependency_change = "ignore"
 """
 
 
@@ -161,10 +153,10 @@ def changes_of(diff: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def sample(names: Iterable[str], share: float) -> list[str]:
-    """Choose a share of the mutants, the same ones each time; a larger share contains a smaller one."""
+def sample(names: Iterable[str], share: float, least: int = 0) -> list[str]:
+    """Choose a share of the mutants, and not fewer than `least`; the same ones each time, and more contain fewer."""
     ordered = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
-    return ordered[: math.ceil(len(ordered) * share)]
+    return ordered[: max(math.ceil(len(ordered) * share), least)]
 
 
 @contextlib.contextmanager
@@ -177,7 +169,7 @@ def in_tree(tree: Path) -> Iterator[None]:
         yield
 
 
-def prepare(tree: Path, sources: list[str], tests: list[str]) -> None:
+def prepare(tree: Path, sources: list[str]) -> None:
     """Put what is mutated into `tree`, and into `mutants` there, where mutmut writes it anew, everything it needs."""
 
     def copy(source: str, target: str) -> None:
@@ -194,8 +186,8 @@ def prepare(tree: Path, sources: list[str], tests: list[str]) -> None:
     data = tree / "mutants" / "tests" / "data"
     if not data.exists():
         data.symlink_to(ROOT / "tests" / "data")
-    settings = SETTINGS.format(tests=tests)
-    (tree / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + settings)
+    for folder in (tree, tree / "mutants"):
+        (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + SETTINGS)
 
 
 def outcomes_of(tree: Path, source: str) -> dict[str, str]:
@@ -231,39 +223,59 @@ def change_of(tree: Path, source: str, module: str, name: str) -> Change:
     return Change(module, f"{owner}.{function}" if owner else function, removed, added)
 
 
-def try_mutants(tree: Path, names: list[str]) -> None:
-    """Have mutmut run these.
+def try_mutants(tree: Path, tests: list[str], names: list[str]) -> dict[str, int]:
+    """Try these mutants against the tests (forked.py); returns what became of each, in mutmut's numbers.
 
     Raises:
         SystemExit: it ends with an error, for example because the tests fail without any mutant.
     """
-    command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", "1", *names]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    log = tree / "mutmut.log"
+    asked = tree / "asked"
+    asked.write_text("\n".join(names))
+    outcomes = asked.with_suffix(".outcomes")
+    outcomes.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-s", "-m", "not slow", *(f"-p{plugin}" for plugin in PLUGINS), *tests]
+    environment = {**os.environ, "PYTHONPATH": "src", "MUTANTS": str(asked)}
+    log = tree / "pytest.log"
     with log.open("w") as output:
-        done = subprocess.run(command, cwd=tree, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            command, cwd=tree / "mutants", env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
+        )
     if done.returncode:
         print(log.read_text()[-4000:])
-        raise SystemExit(f"mutmut ended with {done.returncode}; all it said is in {log}")
+        raise SystemExit(f"the tests ended with {done.returncode}; all they said is in {log}")
+    return {name: int(code) for name, code in map(str.split, outcomes.read_text().splitlines())}
 
 
-def scores(run: Run, asked: list[str], share: float, again: bool, known: set[Change]) -> list[Score]:
+def note(tree: Path, source: str, outcomes: dict[str, int]) -> None:
+    """Put what became of mutants where `outcomes_of` looks for it."""
+    with in_tree(tree):
+        from mutmut.mutation.data import SourceFileMutationData
+
+        data = SourceFileMutationData(path=source)
+        data.load()
+        data.exit_code_by_key |= {name: code for name, code in outcomes.items() if name in data.exit_code_by_key}
+        data.save()
+
+
+def scores(run: Run, asked: list[str], share: float, least: int, again: bool, known: set[Change]) -> list[Score]:
     """Run the mutants of these modules, or with `again` those that survived the last time or were not in it."""
     tree = TREES / run.name
     if not again:
         shutil.rmtree(tree, ignore_errors=True)
     sources = {module: source_of(module) for module in asked}
-    prepare(tree, list(sources.values()), run.tests)
+    prepare(tree, list(sources.values()))
     wanted: list[str] = []
     chosen: dict[str, list[str]] = {}
     for module, source in sources.items():
         make_mutants(tree, source)
         before = outcomes_of(tree, source)
-        chosen[module] = sample(before, share)
+        chosen[module] = sample(before, share, least)
         wanted += [name for name in chosen[module] if before[name] in ("not checked", *SURVIVED)]
     start = time.monotonic()
     if wanted:
-        try_mutants(tree, wanted)
+        came = try_mutants(tree, run.tests, wanted)
+        for source in sources.values():
+            note(tree, source, came)
     seconds = (time.monotonic() - start) / max(len(wanted), 1)
     found = []
     for module, source in sources.items():
@@ -290,6 +302,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Mutation testing of the modules of weight.")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"or a room: {', '.join(rooms)}")
     parser.add_argument("--share", type=float, default=1.0, help="of each module's mutants that run (default: all)")
+    parser.add_argument("--least", type=int, default=0, metavar="N", help="run N of each module if the share is fewer")
     parser.add_argument("--again", action="store_true", help="only those that survived the last run or were not in it")
     options = parser.parse_args()
     places = {*rooms, *(run.name for run in listed), *(module for run in listed for module in run.modules)}
@@ -303,7 +316,7 @@ def main() -> None:
     rows = []
     for run in listed:
         asked = run.modules if {run.room, run.name} & {*wanted} else [one for one in run.modules if one in wanted]
-        for one in scores(run, asked, options.share, options.again, known) if asked else ():
+        for one in scores(run, asked, options.share, options.least, options.again, known) if asked else ():
             show(one.survivors)
             rows.append(one.row())
             print(f"\n{HEAD}\n{rows[-1]}", flush=True)

@@ -47,3 +47,5 @@ def test_a_larger_share_contains_a_smaller_one() -> None:
     names = [f"m.x_f__mutmut_{number}" for number in range(50)]
     assert len(mutants.sample(names, 0.1)) == 5
     assert set(mutants.sample(names, 0.1)) < set(mutants.sample(names, 0.5)) < set(mutants.sample(names, 1.0))
+    assert mutants.sample(names, 0.1, 20) == mutants.sample(names, 0.4) == mutants.sample(names, 0.4, 10)
+    assert len(mutants.sample(names, 0, 60)) == 50

@@ -1,5 +1,6 @@
 """Fillers in the log: remembered, told, compared."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,45 @@ def test_adopted_ranges_are_told_on_after_a_start(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_bytes_that_are_no_list_are_as_none(data: bytes) -> None:
     assert decode_ranges(data) == set()
+
+
+def test_damage_of_the_first_message_of_the_log_is_named(tmp_path: Path) -> None:
+    store, starts = damaged(tmp_path, 0)
+    assert store.filled_ranges.ranges() == [(starts[0], starts[1])]
+    store.close()
+
+
+def test_a_range_that_ends_with_the_log_and_has_the_same_bytes_contradicts_nothing(tmp_path: Path) -> None:
+    slave, starts = filled(tmp_path)
+    end = slave.commit_log.max_offset
+    data = slave.commit_log.get(starts[-1], end - starts[-1])
+    assert data is not None
+    assert slave.filled_ranges.contradicting([FilledRange(starts[-1], end, zlib.crc32(data))]) == []
+    slave.close()
+
+
+def test_ranges_in_files_that_retention_has_deleted_are_dropped_and_contradict_nothing(tmp_path: Path) -> None:
+    slave = opened(small_config(tmp_path))
+    while len(slave.commit_log.files.files) < 3:
+        last = slave.put_message(message(body=bytes(8000))).physical_offset
+    first_file = FilledRange(60_000, 65_536, 1)
+    slave.filled_ranges.adopt([first_file])
+    with slave.commit_log.without_first() as first:
+        first.destroy()
+    assert slave.commit_log.min_offset == first_file.end
+    assert slave.filled_ranges.contradicting([first_file]) == []
+    slave.filled_ranges.adopt([FilledRange(last, last + 300, 1)])
+    assert decode_ranges((tmp_path / "seals.json").read_bytes()) == {(last, last + 300)}
+    assert slave.dispatch.resolver.lost_bytes == 300
+    slave.close()
+
+
+def test_as_many_bytes_of_messages_may_be_missing_as_fillers_take(tmp_path: Path) -> None:
+    """After every start, and not only after the one that fills them."""
+    store, starts = damaged(tmp_path, 4, 9)
+    lost = starts[5] - starts[4] + starts[10] - starts[9]
+    assert store.dispatch.resolver.lost_bytes == lost
+    store.close()
+    store = opened(small_config(tmp_path))
+    assert store.dispatch.resolver.lost_bytes == lost
+    store.close()
