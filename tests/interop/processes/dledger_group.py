@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,8 +50,12 @@ class DLedgerGroup:
 
     def start(self) -> None:
         self.names.start()
-        for member in self.kinds:
-            self.start_member(member)
+        self._of_all(self.start_member)
+
+    def _of_all(self, do: Callable[[str], None]) -> None:
+        """Do it for all members at once: a Java broker needs its seconds to start and to stop, mostly asleep."""
+        with ThreadPoolExecutor(len(self.kinds)) as pool:
+            list(pool.map(do, self.kinds))
 
     def start_member(self, member: str) -> None:
         broker = self.brokers[member]
@@ -75,15 +80,18 @@ class DLedgerGroup:
 
     def exchange(self, *, is_killed: bool) -> None:
         """End all members; each starts again as the other kind, on the files it has."""
-        for broker in self.brokers.values():
+
+        def end(member: str) -> None:
+            broker = self.brokers[member]
             if is_killed:
                 broker.kill()
             else:
                 broker.stop()
+
+        self._of_all(end)
         self.kinds = {member: "maxq" if kind == "java" else "java" for member, kind in self.kinds.items()}
         self.brokers = self._brokers()
-        for member in self.kinds:
-            self.start_member(member)
+        self._of_all(self.start_member)
         self.leader()
 
     # -- asking --

@@ -77,15 +77,20 @@ def _remember(ports: set[int]) -> None:
 
 
 def wait_until(condition, seconds: float, what: str):  # type: ignore[no-untyped-def]
-    """The first truthy value of `condition()`; asked again and again until `seconds` have passed."""
+    """Return the first truthy value of `condition()`, which is asked again and again until `seconds` have passed.
+
+    A condition that is costly, such as two logs that are compared, is left alone for as long as it took: what it waits
+    for needs the processors, too.
+    """
     end = time.monotonic() + seconds
     while True:
+        asked = time.monotonic()
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
             raise AssertionError(f"after {seconds} s still not: {what}")
-        time.sleep(0.02)
+        time.sleep(max(0.02, time.monotonic() - asked))
 
 
 def port_answers(port: int, host: str = LOOPBACK) -> bool:
