@@ -6,11 +6,11 @@ from maxq.store.message_store import MessageStore
 
 
 def durable(store: MessageStore, end_offset: int) -> "asyncio.Future[bool] | None":
-    """`MessageStore.when_durable` as a future; None if there is nothing to wait for."""
+    """`CommitLogFlusher.when_durable` as a future; None if there is nothing to wait for."""
     future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def done(outcome: bool) -> None:
         if not future.done():
             future.set_result(outcome)
 
-    return future if store.when_durable(end_offset, done) else None
+    return future if store.flusher.when_durable(end_offset, done) else None

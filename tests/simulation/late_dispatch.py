@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 from unittest.mock import patch
 
+from maxq.store.append.append_propagation import AppendPropagation
 from maxq.store.dispatch import dispatcher as dispatch
 from maxq.store.dispatch.dispatcher import DispatchService
-from maxq.store.store_parts import StoreParts
 from maxq.testing.sim_rng import SimRng
 
 _PAUSES_S: Final = (0.005, 0.02, 0.05)
@@ -47,7 +47,7 @@ def late(make: Callable[[int], S]) -> Callable[[int], S]:
 def late_dispatch(pause_s: float) -> Iterator[None]:
     """Stores dispatch one record in each turn, and the turns are `pause_s` apart, in virtual time."""
 
-    def dispatch_later(self: StoreParts) -> None:
+    def dispatch_later(self: AppendPropagation) -> None:
         if not self._is_dispatching:
             self._is_dispatching = True
             asyncio.get_running_loop().call_later(pause_s, self._dispatch_rest)
@@ -58,7 +58,7 @@ def late_dispatch(pause_s: float) -> Iterator[None]:
 
     with (
         patch.multiple(dispatch, _PIECE=1, _TURN_NS=-1),
-        patch.object(StoreParts, "_dispatch_later", dispatch_later),
+        patch.object(AppendPropagation, "dispatch_later", dispatch_later),
         patch.object(DispatchService, "finish_turns", finish_turns),
     ):
         yield

@@ -19,6 +19,39 @@ def test_every_file_that_the_map_names_exists() -> None:
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
+WALK = re.compile(r"^\*\*(?P<title>[^*]+)\*\* \((?P<steps>\d+) steps\)(?P<text>.*?)(?=^\*\*|^## )", re.M | re.S)
+
+
+def walks() -> dict[str, tuple[int, list[tuple[str, list[str]]]]]:
+    """The walks of the map: how many steps it says they have, and the file and the names of each."""
+    found = {}
+    for walk in WALK.finditer((ROOT / "ARCHITECTURE.md").read_text()):
+        rows = re.findall(r"^\| `([\w/.]+)` \| (`[^|]+`) \|", walk["text"], re.M)
+        found[walk["title"]] = int(walk["steps"]), [(file, re.findall(r"`([\w.]+)`", names)) for file, names in rows]
+    return found
+
+
+def names_of(path: Path) -> set[str]:
+    """Functions, classes and methods of a module, as `f`, `C` and `C.m`."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                inner = (one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+                found |= {f"{node.name}.{one.name}" for one in inner}
+    return found
+
+
+def test_the_walks_name_what_there_is_and_as_many_steps_as_they_say() -> None:
+    found = walks()
+    assert len(found) == 3
+    for title, (steps, rows) in found.items():
+        assert len(rows) == steps, title
+        for file, names in rows:
+            assert names and set(names) <= names_of(PACKAGE / file), (title, file)
+
+
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
 
 

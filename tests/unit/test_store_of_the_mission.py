@@ -183,8 +183,8 @@ async def test_files_that_have_not_expired_stay_if_force_is_off(tmp_path: Path) 
 async def test_a_disk_above_the_warning_level_takes_no_messages_and_says_why(tmp_path: Path) -> None:
     deleted, store = await cleaned(tmp_path, age_hours=10, percent=95)
     assert deleted == 10
-    assert store.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert "95% full" in store.refusal_remark() and "diskSpaceWarningLevelRatio" in store.refusal_remark()
+    assert store.admission.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert "95% full" in store.admission.remark() and "diskSpaceWarningLevelRatio" in store.admission.remark()
     await store.shutdown()
 
 

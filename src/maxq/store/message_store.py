@@ -33,7 +33,7 @@ from maxq.store.recovery.restore_places import restore_keys, restore_places
 from maxq.store.retention.trusted_time import TrustedTime
 from maxq.store.store_life import StoreLife
 from maxq.store.store_parts import StoreParts
-from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, PutMessageStatus, QueryMessageResult
+from maxq.store.store_results import BulkRead, GetMessageResult, PutMessageResult, QueryMessageResult
 
 Ts = TypeVarTuple("Ts")
 
@@ -54,6 +54,7 @@ class MessageStore:
         stats: counters for GET_BROKER_RUNTIME_INFO.
         ledger: with enableDLegerCommitLog, this member's log, for whoever drives it (Ledger); None without.
         cached_pull_reader: reads what is in memory without an object a message.
+        admission: may something be stored now, and if not, why.
         fast_path_writer: stores fast-path sends and copies without an object a message.
         marks: what can be lost no more, for services that note how far they are.
         report: what the last `load` found and did.
@@ -93,7 +94,7 @@ class MessageStore:
         self.disk_room = parts.disk_room
         self.fast_path_writer = parts.fast_path_writer
         self._writer = parts.writer
-        self._admission = parts.admission
+        self.admission = parts.admission
         self.cleaner = parts.cleaner
         self.ledger = parts.ledger
         self.marks = parts.marks
@@ -174,7 +175,7 @@ class MessageStore:
         """Store one message. Never raises for what a client did wrong: the result says it.
 
         The message is visible at once with ASYNC_FLUSH, after the group commit with SYNC_FLUSH. It is durable when
-        `when_durable(result.end_offset, …)` says so.
+        `flusher.when_durable(result.end_offset, …)` says so.
         """
         return self._writer.put_message(message)
 
@@ -185,21 +186,7 @@ class MessageStore:
     def appended(self) -> None:
         """Publish records that `fast_path_writer.append_final` and `append_copy` stored: to queues, readers and
         slaves."""
-        self._parts.appended()
-
-    @property
-    def waits_for_disk(self) -> bool:
-        """Returns whether `when_durable` may have to wait (SYNC_FLUSH) or report a failed disk."""
-        return self.flusher.is_sync or self.flusher.failure is not None
-
-    def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
-        """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
-        failed flush; never before this returns.
-
-        Returns:
-            False: nothing to wait for (ASYNC_FLUSH, or durable already), and `done` is not called.
-        """
-        return self.flusher.when_durable(end_offset, done)
+        self._parts.propagation.appended()
 
     async def flush(self) -> None:
         """Wait until everything that is in the log now is durable and dispatched, as far as readers may see it, or
@@ -214,25 +201,6 @@ class MessageStore:
         end = self.max_physical_offset
         while self.confirm_offset < min(end, self.max_physical_offset):  # noqa: ASYNC110 - the disk is tried again
             await asyncio.sleep(_DISPATCH_LOOK)
-
-    def write_buffered(self) -> None:
-        """Write everything that is stored to the files: it then survives the end of the process, but not a loss of
-        power."""
-        try:
-            self.commit_log.write_buffered(self.commit_log.max_offset)
-        except OSError as error:
-            self.flusher.fail(error)
-
-    def refusal(self) -> PutMessageStatus | None:
-        """Returns why no message can be stored now; None if messages can be stored. Cheap: call it before every
-        batch."""
-        return self._admission.refusal() if self._life.is_loaded else PutMessageStatus.SERVICE_NOT_AVAILABLE
-
-    def refusal_remark(self) -> str:
-        """Return the cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
-        if not self._life.is_loaded:
-            return "the store is closed: this broker is starting or shutting down"
-        return self._admission.remark()
 
     # --- replication ---
 
@@ -312,7 +280,7 @@ class MessageStore:
 
     def add_append_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` after each append to the log, before dispatch: it wakes what sends to slaves."""
-        self._parts.append_listeners.append(listener)
+        self._parts.propagation.listeners.append(listener)
 
     # --- reading ---
 

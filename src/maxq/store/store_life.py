@@ -31,7 +31,6 @@ class StoreLife:
     """Loads, starts and ends a store, and gives it its role. Methods are MessageStore's where they say no more.
 
     Attributes:
-        is_loaded: may the store be used?
         report: what the last `load` found and did; the record in doubt is taken out of it when it is so no more.
         replica: the writing end of a slave; None otherwise.
         lock: of the folder, held from `load` on.
@@ -40,10 +39,14 @@ class StoreLife:
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
         self.replica: ReplicaAppender | None = None
-        self.is_loaded = False
         self.report = RecoveryReport()
         self.lock = StoreLock(parts.context)
         self._abort = AbortFile(parts.context)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the store may be used."""
+        return self._parts.admission.is_open
 
     # --- beginning ---
 
@@ -74,7 +77,7 @@ class StoreLife:
         )
         report.queues = sum(1 for _ in parts.queues) + len(parts.queues.batch_queues)
         report.duration_ms = clock.monotonic_ms() - began
-        self.is_loaded = True
+        parts.admission.is_open = True
         parts.reader.may_lack_messages = not report.clean_exit
         self.take_role()
         for line in report.lines():
@@ -137,7 +140,7 @@ class StoreLife:
         is_slave = parts.context.config.broker_role == "SLAVE"
         if parts.ledger is not None:
             if not is_slave:
-                parts.dispatch_visible()  # what was committed before is read by services that begin
+                parts.propagation.dispatch_visible()  # what was committed before is read by services that begin
             return
         if not is_slave:
             self._end_copying()
@@ -161,13 +164,13 @@ class StoreLife:
         before = log.max_offset
         replica.accept_unverified_record()
         if log.max_offset > before:
-            parts.appended()
+            parts.propagation.appended()
         if parts.flusher.is_sync and log.flushed_offset < log.max_offset:
             try:
                 parts.flusher.flush_inline()
             except OSError as error:
                 parts.flusher.fail(error)
-        parts.dispatch_visible()
+        parts.propagation.dispatch_visible()
         for queue in parts.queues:  # copied records carry queue offsets: numbering goes on behind them
             queue.tail.next_queue_offset = max(queue.tail.next_queue_offset, queue.max_offset)
         for message in self._not_dispatched():  # for example for want of room on the disk
@@ -199,7 +202,7 @@ class StoreLife:
                 self._forget_unverified()
                 newest = replica.last_store_timestamp
                 parts.flusher.appended_timestamp = max(parts.flusher.appended_timestamp, newest)
-                parts.appended()
+                parts.propagation.appended()
                 parts.flusher.copied(is_late=parts.context.clock.wall_ms() - newest > _LATE_MS)
 
     def _forget_unverified(self) -> None:
@@ -241,7 +244,7 @@ class StoreLife:
 
     def _close(self) -> None:
         parts = self._parts
-        self.is_loaded = False
+        parts.admission.is_open = False
         self.drop_pending()
         parts.allocator.discard()
         end = parts.max_physical_offset

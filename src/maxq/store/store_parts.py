@@ -1,7 +1,6 @@
-"""The parts of one store, made and joined; and the way of what was appended, from part to part.
+"""The parts of one store, made and joined.
 
-Every append ends in `appended`: slaves hear of it, then it is dispatched at once with ASYNC_FLUSH, when it is durable
-with SYNC_FLUSH, when it is committed in a DLedger log.
+What was appended goes its way from part to part in `AppendPropagation`; loading, role and shutdown are `StoreLife`'s.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ from maxq.errors import StoreFailedError
 from maxq.runtime.background import supervise
 from maxq.runtime.holds import watched
 from maxq.store.append.append_admission import AppendAdmission
+from maxq.store.append.append_propagation import AppendPropagation
 from maxq.store.append.fast_path_writer import FastPathWriter
 from maxq.store.append.message_writer import MessageWriter
 from maxq.store.compaction.compaction_store import CompactionStore
@@ -41,9 +41,6 @@ from maxq.store.recovery.store_files import machine_memory
 from maxq.store.retention.clean import CleanService
 
 log = logging.getLogger(__name__)
-
-#: Bytes of log from one look at what must be ready ahead to the next: a small part of what is ready.
-_PREPARE_STEP = 16 << 10
 
 
 class StoreServices:
@@ -81,12 +78,12 @@ class StoreServices:
 
 
 class StoreParts:
-    """The parts of a store.
+    """The parts of a store, which the store's door, its life and its recovery have in common: each of the three works
+    on nearly all of them, and none may import another in a circle.
 
     Attributes:
         ledger: with enableDLegerCommitLog, this member's log; None without.
         marks: what can be lost no more.
-        append_listeners: each is called, in this order, after each append to the log, before dispatch.
         on_deleted: called with deleted topics and the physical offset of the record that deletes them, when their
             queues have been emptied.
     """
@@ -95,9 +92,7 @@ class StoreParts:
         """The arguments are those of MessageStore."""
         self.context = context
         self.services = StoreServices()
-        self.append_listeners: list[Callable[[], None]] = []
         self.on_deleted: Callable[[list[str], int], None] | None = None
-        self._prepared_at = -_PREPARE_STEP  # physical offset of the last look
         self.allocator = FileAllocator(context)
         self.commit_log = _commit_log(context, self.allocator)
         self.queues = ConsumeQueueStore(context)
@@ -106,12 +101,19 @@ class StoreParts:
         self._index_flusher = IndexFlusher(context, self.index, self.checkpoint, self.services.failed)
         self.deletions = Deletions(context.disk, context.root)
         self.dispatch = DispatchService(context, self.commit_log, self.queues, self.index, self.deletions)
-        self.dispatch.on_late = self._dispatch_later
-        self._is_dispatching = False
         self.compaction = CompactionStore(context, self.commit_log, self.queues, self.deletions)
         self.inventory_file = InventoryFile(context)
         self.filled_ranges = FilledRanges(context, self.commit_log, self.dispatch.resolver)
-        self.flusher = CommitLogFlusher(context, self.commit_log, self.checkpoint, self._on_durable)
+        self.flusher = CommitLogFlusher(
+            context, self.commit_log, self.checkpoint, lambda: self.propagation.on_durable()
+        )
+        self.ledger: MessageLedger | None = None
+        if isinstance(self.commit_log, DLedgerCommitLog):
+            self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
+        self.propagation = AppendPropagation(
+            context, self.commit_log, self.flusher, self.dispatch, self.index, self.ledger
+        )
+        self.dispatch.on_late = self.propagation.dispatch_later
         self.queue_flusher = ConsumeQueueFlusher(
             context, self.commit_log, self.flusher, self.dispatch, self.checkpoint, self.inventory_file
         )
@@ -120,17 +122,15 @@ class StoreParts:
         self.cached_pull_reader = CachedPullReader(
             context, self.commit_log, self.queues, self.compaction.topics, PageCacheProbe(context.clock), memory
         )
-        self.disk_room = DiskRoom(context, self.commit_log.find_room, self.dispatch_all)
+        self.disk_room = DiskRoom(context, self.commit_log.find_room, self.propagation.dispatch_all)
         self.admission = AppendAdmission(context, self.commit_log, self.disk_room)
-        writing = (context, self.commit_log, self.queues, self.flusher, self.admission, self.appended)
+        writing = (context, self.commit_log, self.queues, self.flusher, self.admission, self.propagation)
         self.writer, self.fast_path_writer = MessageWriter(*writing), FastPathWriter(*writing)
         self.cleaner = CleanService(
             context, self.commit_log, self.queues, self.index, self.flusher, self.queue_flusher, self.dispatch
         )
         self.cleaner.compacted = self.compaction.topics
-        self.ledger: MessageLedger | None = None
-        if isinstance(self.commit_log, DLedgerCommitLog):
-            self.ledger = MessageLedger(context, self.commit_log, self.flusher, self.queues, self.dispatch)
+        if self.ledger is not None:
             self.ledger.set_no_room_listener(self.disk_room.lacks)
             self.cleaner.ledger = self.writer.ledger = self.ledger
         self.marks = LogMarks(self.commit_log, self.flusher, self.ledger)
@@ -140,68 +140,6 @@ class StoreParts:
         """Physical offset of the next record; of a DLedger log, the end of what is committed."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.committed_position
 
-    def appended(self) -> None:
-        """Propagate an append: push it to slaves, schedule the flush, and dispatch it to queues."""
-        if not self.flusher.is_sync and not self._write_buffered():
-            return
-        end = self.commit_log.max_offset
-        for tell in self.append_listeners:
-            tell()
-        if self.ledger is not None:
-            self.ledger.appended()
-        elif self.flusher.is_sync:
-            self.flusher.commit_soon()
-        else:
-            self.dispatch.run(end, in_turns=True)
-        if not 0 <= end - self._prepared_at < _PREPARE_STEP:
-            self._prepared_at = end
-            self.commit_log.prepare_ahead()
-            self.index.prepare_ahead()
-
-    def _write_buffered(self) -> bool:
-        """Write what was appended, so that it outlives this process: with ASYNC_FLUSH its senders are told at once that
-        it is stored. Returns False if the device refuses."""
-        try:
-            self.commit_log.write_buffered(self.commit_log.max_offset)
-        except OSError as error:
-            self.flusher.fail(error)
-            return False
-        return True
-
-    def dispatch_all(self) -> None:
-        """Dispatch all records that readers may see. A member of a DLedger group first takes over the entries it has
-        appended."""
-        if self.ledger is not None:
-            self.ledger.appended()
-        self.dispatch_visible()
-
-    def dispatch_visible(self) -> None:
-        """Dispatch everything that readers may see, in this turn of the loop."""
-        self.dispatch.run(self._visible_end)
-
-    @property
-    def _visible_end(self) -> int:
-        """Physical offset below which readers may see everything."""
-        if self.ledger is not None:
-            return self.ledger.committed_position
-        return self.commit_log.flushed_offset if self.flusher.is_sync else self.commit_log.max_offset
-
-    def _dispatch_later(self) -> None:
-        """Dispatch the rest in later turns of the loop; at once if no loop runs."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self.dispatch.run(self._visible_end)
-            return
-        if not self._is_dispatching:
-            self._is_dispatching = True
-            loop.call_soon(self._dispatch_rest)
-
-    def _dispatch_rest(self) -> None:
-        self._is_dispatching = False
-        if not self.context.jobs.is_closed:  # else the shutdown does it
-            self.dispatch.run(self._visible_end, in_turns=True)
-
     def deleted(self, topics: list[str], physical_offset: int) -> None:
         """Handle that the record which deletes these topics was dispatched."""
         for topic in topics:
@@ -210,12 +148,6 @@ class StoreParts:
         self.queue_flusher.wake()
         if self.on_deleted is not None:
             self.on_deleted(topics, physical_offset)
-
-    def _on_durable(self) -> None:
-        if self.ledger is not None:
-            self.ledger.flushed()
-        elif self.flusher.is_sync:
-            self.dispatch.run(self.commit_log.flushed_offset, in_turns=True)
 
     def _on_index_full(self, file: IndexFile) -> None:
         self._index_flusher.flush_full(file)

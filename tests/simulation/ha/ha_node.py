@@ -163,7 +163,7 @@ class HaNode:
         copy = FullCopy(lambda: self.config.ha_full_copy, self._master_min_offset)
         self.ha = HAService(settings, store, machine.clock, first_offset=copy)
         self.ha.set_service_failed(self._service_failed)
-        self.acknowledgement = Acknowledgement(store)
+        self.acknowledgement = Acknowledgement(store.flusher)
         self.acknowledgement.set_replicas(self.ha)
         self.care = LogMaintenance(
             store, machine.clock, config=lambda: self.config, master_address=lambda: master_address, fetch=self._fetch

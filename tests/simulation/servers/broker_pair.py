@@ -258,9 +258,9 @@ class BrokerPair:
         power = full.chance(0.3) and self._may_lose_power()
         change = self._may_change(member, power=power)
         disk.other_bytes += disk.usage(STORE).free
-        await self._until(lambda: store.refusal() is not None, _DEADLINE_S)
+        await self._until(lambda: store.admission.refusal() is not None, _DEADLINE_S)
         self._marks["the master's disk is full"] += 1
-        self._note(f"full disk of the master, {store.refusal()}, {'change' if change else 'no change'}")
+        self._note(f"full disk of the master, {store.admission.refusal()}, {'change' if change else 'no change'}")
         await asyncio.sleep(full.choice((0.1, 0.5, 2.0)) * full.uniform(0.5, 1.5))
         if power:
             member.machine.power_off()

@@ -37,8 +37,8 @@ from maxq.protocol.enums import BoundaryType
 from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingCommand, decode_frame
 from maxq.protocol.json import json_dialect
 from maxq.remoting.connection import Connection
+from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.log.deletions import Deletions
-from maxq.store.message_store import MessageStore
 from maxq.store.store_results import PutMessageResult, PutMessageStatus
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import SimDisk
@@ -217,7 +217,7 @@ class BrokerWorld:
         self.registrations = 0
         self.topics.create_system_topics()
         self.groups.create_system_groups()
-        self.acknowledgement = Acknowledgement(cast(MessageStore, self.store))
+        self.acknowledgement = Acknowledgement(cast(CommitLogFlusher, self.store))
         self.handlers: dict[int, Any] = {}
         for processor in (*self._processors(), self.table_changes):
             for code, handler in processor.routes().items():

@@ -274,7 +274,7 @@ def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
 
     store = opened(small_config(tmp_path))
     object.__setattr__(store.config, "broker_role", "SLAVE")
-    assert store.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.admission.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
     assert "SLAVE" in store.put_message(message()).remark
 
 
@@ -288,10 +288,10 @@ def test_an_append_that_took_too_long_makes_the_page_cache_busy(store: MessageSt
     clock.wall_ms = slow  # type: ignore[method-assign]
     assert store.put_message(message()).ok
     clock.wall_ms = original  # type: ignore[method-assign]
-    assert store.refusal() is PutMessageStatus.OS_PAGE_CACHE_BUSY
+    assert store.admission.refusal() is PutMessageStatus.OS_PAGE_CACHE_BUSY
     assert "took 1500 ms, the limit is 1000 ms (osPageCacheBusyTimeOutMills)" in store.put_message(message()).remark
     clock.now_ms += 1001
-    assert store.refusal() is None
+    assert store.admission.refusal() is None
 
 
 # --- batches ---

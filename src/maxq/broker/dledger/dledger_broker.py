@@ -184,7 +184,9 @@ class DLedgerBroker:
 
 def acknowledgement_of(settings: BrokerSettings, store: MessageStore) -> Acknowledgement:
     """Return what sends of this broker wait for: the group's quorum, or disk and slaves."""
-    return QuorumAcknowledgement(store) if settings.store.enable_dleger_commit_log else Acknowledgement(store)
+    if settings.store.enable_dleger_commit_log:
+        return QuorumAcknowledgement(store.flusher)
+    return Acknowledgement(store.flusher)
 
 
 def dledger_broker_of(

@@ -20,7 +20,7 @@ from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
 from maxq.protocol.dledger.dledger_messages import DLedgerResponseCode
-from maxq.store.message_store import MessageStore
+from maxq.store.durability.flush import CommitLogFlusher
 
 _CODES: Final = {
     DLedgerResponseCode.SUCCESS: ResponseCode.SUCCESS,
@@ -56,8 +56,8 @@ class QuorumAcknowledgement(Acknowledgement):
 
     refusal_code = ResponseCode.SERVICE_NOT_AVAILABLE
 
-    def __init__(self, store: MessageStore) -> None:
-        super().__init__(store)
+    def __init__(self, flusher: CommitLogFlusher) -> None:
+        super().__init__(flusher)
         self._quorum: Quorum | None = None
 
     def set_quorum(self, quorum: Quorum) -> None:

@@ -50,7 +50,11 @@ class EndPath:
         return done
 
     def _may_append(self) -> bool:
-        return self._checks.is_ready and self._store.refusal() is None and self._acknowledgement.refusal() is None
+        return (
+            self._checks.is_ready
+            and self._store.admission.refusal() is None
+            and self._acknowledgement.refusal() is None
+        )
 
     def _may_end(self, connection: Connection) -> bool:
         scanner = self._scanner

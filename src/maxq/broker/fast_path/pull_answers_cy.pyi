@@ -11,7 +11,8 @@ from maxq.store.message_store import MessageStore
 from maxq.store.queue.property_filter import PropertyFilter
 
 class PullPlan:
-    """What the checks of one pull found.
+    """What the checks of one pull found. A record of all that was looked at: it has as many fields, by name, as the
+    checks have objects and results.
 
     Attributes:
         store: the role is in it.

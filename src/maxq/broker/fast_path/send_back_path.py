@@ -103,7 +103,7 @@ class SendBackPath:
             self._own.broker_id == MASTER_ID
             and bool(self._settings.broker.broker_permission & PERM_WRITE)
             and RequestCode.CONSUMER_SEND_MSG_BACK not in connection.excluded_codes
-            and self._store.refusal() is None
+            and self._store.admission.refusal() is None
             and self._acknowledgement.refusal() is None
         )
 

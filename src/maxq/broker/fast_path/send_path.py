@@ -179,7 +179,7 @@ class SendPath:
         """Returns whether sends can be stored now. SendMessageProcessor makes all refusals, with their remarks."""
         begins_ms = self._settings.broker.start_accept_send_request_time_stamp
         return (
-            self._store.refusal() is None
+            self._store.admission.refusal() is None
             and self._acknowledgement.refusal() is None
             and self._fast_failure.refuse_send() is None
             and (begins_ms <= 0 or self._clock.wall_ms() >= begins_ms)

@@ -119,7 +119,7 @@ class PopJournal:
 
     def takes_nothing(self) -> bool:
         """Returns whether this broker should write its journal and cannot."""
-        return self._may_write() and (self.noted_end() == NOT_NOTED or self._store.refusal() is not None)
+        return self._may_write() and (self.noted_end() == NOT_NOTED or self._store.admission.refusal() is not None)
 
     def forget_late(self) -> None:
         """Drop what the store did not take: this broker's memory begins anew with what the log has."""
@@ -131,7 +131,7 @@ class PopJournal:
             self.write(self._late.pop())
 
     def _put(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
-        if self._store.refusal() is not None:
+        if self._store.admission.refusal() is not None:
             return -1, NOT_NOTED
         result = self._store.put_message(
             MessageExtBrokerInner(
@@ -143,7 +143,7 @@ class PopJournal:
     @property
     def may_write(self) -> bool:
         """Returns whether the journal can be written now."""
-        return self._may_write() and self._store.refusal() is None
+        return self._may_write() and self._store.admission.refusal() is None
 
     @property
     def last_physical_offset(self) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from maxq.broker.stats.stage_times import Stage, StageSample
 from maxq.codes import ResponseCode
-from maxq.store.message_store import MessageStore
+from maxq.store.durability.flush import CommitLogFlusher
 
 #: Codes with which the message is stored and stays, whether or not disk and replicas have confirmed it. With any other
 #: code it may still be lost.
@@ -59,8 +59,8 @@ class Acknowledgement:
 
     refusal_code = ResponseCode.SYSTEM_ERROR  # of what `refusal` refuses
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(self, flusher: CommitLogFlusher) -> None:
+        self._flusher = flusher
         self._replicas: ReplicaAcks | None = None
 
     def set_replicas(self, replicas: ReplicaAcks) -> None:
@@ -74,7 +74,7 @@ class Acknowledgement:
 
     def may_wait(self) -> bool:
         """Returns whether there is anything that `when` may have to wait for."""
-        return self._store.waits_for_disk or (self._replicas is not None and self._replicas.asks())
+        return self._flusher.waits_for_disk or (self._replicas is not None and self._replicas.asks())
 
     def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:
         """Call `done` with the result of a send whose message ends at `end_offset`: SUCCESS, FLUSH_DISK_TIMEOUT or
@@ -85,11 +85,11 @@ class Acknowledgement:
             False: SUCCESS, now, and `done` is not called.
         """
         if self._replicas is None and sample is None:
-            return self._store.when_durable(
+            return self._flusher.when_durable(
                 end_offset, lambda flushed: done(ResponseCode.SUCCESS if flushed else ResponseCode.FLUSH_DISK_TIMEOUT)
             )
         both = _DiskAndReplicaWait(done, sample)
-        if not self._store.when_durable(end_offset, both.on_flushed):
+        if not self._flusher.when_durable(end_offset, both.on_flushed):
             both.flushed = True
         if self._replicas is None or not self._replicas.when(end_offset, both.on_copied):
             both.copied = True
@@ -98,7 +98,7 @@ class Acknowledgement:
     def without_waiting(self) -> None:
         """Acknowledge at once a send that waits for neither disk nor replicas (WAIT=false): from here on the message
         survives a crash of this process, as with ASYNC_FLUSH."""
-        self._store.write_buffered()
+        self._flusher.write_buffered()
 
     def outcome(self, end_offset: int) -> "asyncio.Future[ResponseCode] | None":
         """Do what `when` does, for a coroutine: return None for an immediate SUCCESS, else a future."""

@@ -25,7 +25,7 @@ class FastPathDelivery:
 
     def is_possible(self) -> bool:
         """Returns whether the store takes messages now."""
-        return self._store.refusal() is None
+        return self._store.admission.refusal() is None
 
     def deliver(self, physical_offset: int) -> int:
         """Store what the delayed record there becomes. Call `delivered` after one or several.

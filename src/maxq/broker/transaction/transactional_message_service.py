@@ -266,7 +266,7 @@ class TransactionalMessageService:
         if self.ops.waits_with(offset):
             self.ops.write()
         if self.ops.waits_with(offset):
-            why = self._store.refusal_remark() or "the store did not take it"
+            why = self._store.admission.remark() or "the store did not take it"
             return Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"the rollback cannot be written down now, and a restart would not know of it: {why}. Roll back again",

@@ -273,8 +273,8 @@ class TwoPhaseService:
                 return
             end = self._store.max_physical_offset
             while self._store.confirm_offset < end:
-                if self._store.refusal() is not None:
-                    raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.refusal_remark())
+                if self._store.admission.refusal() is not None:
+                    raise RequestRefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, self._store.admission.remark())
                 await self._store.flush()
             self._ledger, self._entries, self._snapshot_at = BatchLedger(), 0, -1
             first = max(self._first_entry(), self._store.min_offset(STAGED_LEDGER_TOPIC, 0))
@@ -315,7 +315,7 @@ class TwoPhaseService:
 
     async def keep_short(self) -> None:
         """Write a snapshot if many entries were written since the last, or the log is about to lose that one."""
-        if self._settings.store.broker_role == "SLAVE" or self._store.refusal() is not None:
+        if self._settings.store.broker_role == "SLAVE" or self._store.admission.refusal() is not None:
             return
         await self._read()
         if not self._ledger.applications or not (self._is_wanted() and self._is_current):

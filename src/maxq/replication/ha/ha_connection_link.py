@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from maxq.errors import RemoteProtocolError
 from maxq.remoting.system_sockets import reset, unacknowledged
@@ -20,6 +19,34 @@ _LOW_MARK = 256 << 10
 _HALF_SECONDS = 1.0
 
 
+class LinkOwner(Protocol):
+    """Who knows all slaves of a master (HAService)."""
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
+        """Return whether a new connection may stay. One that may not is closed, and nothing else is called for it."""
+        ...
+
+    def make_connection(self, client_address: str) -> HAConnection:
+        """Make what the master knows of the slave at this address, host:port."""
+        ...
+
+    def on_open(self, link: "HAConnectionLink") -> None:
+        """Note a new connection."""
+        ...
+
+    def on_report(self, link: "HAConnectionLink") -> None:
+        """Note that the slave has acknowledged something (`link.connection`)."""
+        ...
+
+    def on_offer(self, link: "HAConnectionLink", port: int) -> None:
+        """Note that the slave, whose HA port this is, has what starts of this master have filled."""
+        ...
+
+    def on_closed(self, link: "HAConnectionLink") -> None:
+        """Note that a connection has ended."""
+        ...
+
+
 class HAConnectionLink(asyncio.Protocol):
     """Sends data and heartbeats to one slave while the socket takes them, and receives its reports.
 
@@ -27,27 +54,10 @@ class HAConnectionLink(asyncio.Protocol):
     and flow control.
     """
 
-    def __init__(
-        self,
-        make_connection: Callable[[str], HAConnection],
-        clock: Clock,
-        *,
-        admits: Callable[[asyncio.BaseTransport], bool],
-        on_open: Callable[["HAConnectionLink"], None],
-        on_report: Callable[["HAConnectionLink"], None],
-        on_offer: Callable[["HAConnectionLink", int], None],
-        on_closed: Callable[["HAConnectionLink"], None],
-    ) -> None:
-        """`admits` returns whether a new connection may stay; otherwise it is closed and no other function is called
-        for it."""
-        self._admits = admits
+    def __init__(self, owner: LinkOwner, clock: Clock) -> None:
+        self._owner = owner
         self._is_admitted = False
-        self._make_connection = make_connection
         self._clock = clock
-        self._on_open = on_open
-        self._on_report = on_report
-        self._on_offer = on_offer
-        self._on_closed = on_closed
         self._parser = ReportParser()
         self._first = b""  # of what the slave says first, while the rest of it may come
         self._first_timer: asyncio.TimerHandle | None = None
@@ -66,15 +76,15 @@ class HAConnectionLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._is_admitted = self._admits(transport)
+        self._is_admitted = self._owner.admits(transport)
         if not self._is_admitted:
             reset(self._transport)
             return
         self._transport.set_write_buffer_limits(_HIGH_MARK, _LOW_MARK)
         peer = transport.get_extra_info("peername") or ("?", 0)
-        self.connection = self._make_connection(f"{peer[0]}:{peer[1]}")
+        self.connection = self._owner.make_connection(f"{peer[0]}:{peer[1]}")
         self._arm()
-        self._on_open(self)
+        self._owner.on_open(self)
 
     @property
     def descriptor(self) -> int:
@@ -96,7 +106,7 @@ class HAConnectionLink(asyncio.Protocol):
             return
         if error is not None:
             self.close_reason = str(error) or type(error).__name__
-        self._on_closed(self)
+        self._owner.on_closed(self)
 
     # --- reports ---
 
@@ -135,11 +145,11 @@ class HAConnectionLink(asyncio.Protocol):
             connection.last_read_ms = self._clock.monotonic_ms()
         if self._parser.offered_port:
             port, self._parser.offered_port = self._parser.offered_port, 0
-            self._on_offer(self, port)
+            self._owner.on_offer(self, port)
         elif offset is not None:
             is_first = connection.slave_request_offset < 0
             connection.on_report(offset, wants_name=self._parser.wants_name)
-            self._on_report(self)
+            self._owner.on_report(self)
             if is_first:
                 self._arm()  # heartbeats begin
                 self.push()

@@ -175,7 +175,7 @@ class HAService:
     def _port_name(self) -> str:
         return f"haListenPort {self.port}"
 
-    def _admits(self, transport: asyncio.BaseTransport) -> bool:
+    def admits(self, transport: asyncio.BaseTransport) -> bool:
         """Return whether this connection may stay. It may not if peerAddresses does not list its address, or if its
         descriptor is above highestDescriptor: the others are for the store's files, without which the broker
         ends."""
@@ -194,25 +194,25 @@ class HAService:
         return self.peers.admits(str(peer[0]), self._port_name)
 
     def _accepted(self) -> HAConnectionLink:
-        return HAConnectionLink(
-            self._make_connection, self._clock, admits=self._admits, on_open=self._opened, on_report=self._reported,
-            on_offer=self._offered, on_closed=self._closed,
-        )  # fmt: skip
+        return HAConnectionLink(self, self._clock)
 
-    def _make_connection(self, client_address: str) -> HAConnection:
+    def make_connection(self, client_address: str) -> HAConnection:
+        """See LinkOwner."""
         return HAConnection(
             self._store, self._config, client_address, self._clock.monotonic_ms(),
             broker_name=self._settings.broker.broker_name,
         )  # fmt: skip
 
-    def _opened(self, link: HAConnectionLink) -> None:
+    def on_open(self, link: HAConnectionLink) -> None:
+        """See LinkOwner."""
         for other in self.connections:
             if other.host == link.connection.host:
                 other.is_distinct = False
         self._links.append(link)
         log.info("slave %s connected, %d now", link.connection.client_address, len(self._links))
 
-    def _closed(self, link: HAConnectionLink) -> None:
+    def on_closed(self, link: HAConnectionLink) -> None:
+        """See LinkOwner."""
         self._links.remove(link)
         connection = link.connection
         connection.state = HAConnectionState.SHUTDOWN
@@ -229,7 +229,8 @@ class HAService:
         for link in self._links:
             link.push()
 
-    def _reported(self, link: HAConnectionLink) -> None:
+    def on_report(self, link: HAConnectionLink) -> None:
+        """See LinkOwner."""
         connection = link.connection
         began_at, connection.began_at = connection.began_at, 0
         if began_at and len(self._group_transfer):  # else nobody waits for what is before
@@ -238,7 +239,8 @@ class HAService:
         if self._waiting_for_transfer and connection.state is HAConnectionState.TRANSFER:
             self._transfer_began(connection.host)
 
-    def _offered(self, link: HAConnectionLink, port: int) -> None:
+    def on_offer(self, link: HAConnectionLink, port: int) -> None:
+        """See LinkOwner."""
         is_busy = self._offer is not None and not self._offer.done()
         is_slave_like = link.connection.has_shown_record
         if self._on_offer is None or is_busy or not is_slave_like or self._config().broker_role == "SLAVE":

@@ -12,17 +12,23 @@ _IGNORE_BUSY_MS = 10_000_000
 
 
 class AppendAdmission:
-    """What MessageWriter and FastPathWriter ask before an append and report after it."""
+    """What MessageWriter and FastPathWriter ask before an append and report after it.
+
+    Attributes:
+        is_open: the store is loaded, and not closed yet.
+    """
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, disk_room: DiskRoom) -> None:
         self._context = context
         self._commit_log = commit_log
         self._disk_room = disk_room
+        self.is_open = False
         self._busy_until_ms = 0
         self._slow_append_ms = 0
 
     def refusal(self) -> PutMessageStatus | None:
-        """Return why no message may be stored at the moment; None if messages may be stored.
+        """Return why no message may be stored at the moment; None if messages may be stored. Cheap: call it before
+        every batch.
 
         Page cache busy: an append that took longer than osPageCacheBusyTimeOutMills held up the whole loop; requests
         that piled up behind it are refused for as long as it took, as Java refuses those that find the append lock
@@ -30,7 +36,7 @@ class AppendAdmission:
         """
         context = self._context
         config = context.config
-        if not context.flags.writable or config.broker_role == "SLAVE":
+        if not self.is_open or not context.flags.writable or config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if config.enable_dleger_commit_log and not context.is_leading:
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -41,7 +47,9 @@ class AppendAdmission:
         return None
 
     def remark(self) -> str:
-        """The cause of `refusal` in words; empty if there is none."""
+        """Return the cause of `refusal`, with measured value, limit and remedy; empty if there is none."""
+        if not self.is_open:
+            return "the store is closed: this broker is starting or shutting down"
         if self._context.config.broker_role == "SLAVE":
             master = self._context.master_address
             what = f"[{Cause.NOT_MASTER}]this broker is a SLAVE: it copies its master and takes no messages"

@@ -2,7 +2,6 @@
 copies. The door of the compiled path (log_rows_cy, log_final_cy, LogTail); what it cannot take, it leaves to
 MessageWriter."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from maxq.protocol.dledger.dledger_messages import ENTRY_BODY_MAX
@@ -10,6 +9,7 @@ from maxq.protocol.frame.send_rows import F_BATCH, R_FLAGS, ROW_WIDTH
 from maxq.protocol.message.message_const import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from maxq.protocol.message.record_layout import HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
 from maxq.store.append.append_admission import AppendAdmission
+from maxq.store.append.append_propagation import AppendPropagation
 from maxq.store.append.log_final_cy import append_final
 from maxq.store.append.log_rows_cy import append_arrivals, append_rows
 from maxq.store.append.message_writer import MAX_PROPERTIES
@@ -29,7 +29,7 @@ class RowsAppended(NamedTuple):
 
     Attributes:
         rows: how many were stored; 0: the first one must take the slow path.
-        end_offset: physical end of the last record, for `MessageStore.when_durable`.
+        end_offset: physical end of the last record, for `CommitLogFlusher.when_durable`.
         log: what they were written to; it begins at physical offset `file_from_offset`.
         took_ms: how long the append held the log.
     """
@@ -54,14 +54,14 @@ class FastPathWriter:
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
         admission: AppendAdmission,
-        on_appended: Callable[[], None],
+        propagation: AppendPropagation,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._flusher = flusher
         self._admission = admission
-        self._on_appended = on_appended
+        self._propagation = propagation
 
     def append_rows(
         self,
@@ -74,7 +74,7 @@ class FastPathWriter:
         suffix: bytes,
     ) -> RowsAppended:
         """Store send rows (see protocol/send_rows), into one CommitLog file a call. Rows that are stored get their
-        physical offset, queue offset, size and count filled in. Ask `MessageStore.refusal` first.
+        physical offset, queue offset, size and count filled in. Ask `AppendAdmission.refusal` first.
 
         Args:
             suffix: property bytes put behind those of every row.
@@ -158,12 +158,12 @@ class FastPathWriter:
         end = file_from_offset + tail.wrote_position
         took = self._admission.took(began_ms)
         self._flusher.appended_timestamp = now_ms
-        self._on_appended()
+        self._propagation.appended()
         return RowsAppended(done, end, view, file_from_offset, took)
 
     def append_final(self, record: memoryview, group: bytes) -> int:
         """Store the message that a committed transaction delivers, straight from the record of its half message. Ask
-        `MessageStore.refusal` first, and call `MessageStore.appended` after one or several.
+        `AppendAdmission.refusal` first, and call `MessageStore.appended` after one or several.
 
         Args:
             group: the producer group that commits.
@@ -196,8 +196,8 @@ class FastPathWriter:
         self, record: memoryview, copy: RecordCopy, topic: bytes, queue_id: int, properties: bytes,
         reconsume_times: int, store_host: bytes | None = None,
     ) -> int:  # fmt: skip
-        """Store a copy of `record`, which `copy` has just read, in another queue. Ask `MessageStore.refusal` first, and
-        call `MessageStore.appended` after one or several.
+        """Store a copy of `record`, which `copy` has just read, in another queue. Ask `AppendAdmission.refusal` first,
+        and call `MessageStore.appended` after one or several.
 
         Args:
             store_host: None takes this broker's.

@@ -1,7 +1,7 @@
 """Into the log: the general path, for one message and for batches (CommitLog.asyncPutMessage,
 DefaultMessageStore.checkBeforePutMessage, MessageExtEncoder). The quick one is fast_path_writer.py."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import pairwise
 
 from maxq.errors import RemoteProtocolError
@@ -19,6 +19,7 @@ from maxq.protocol.message.message_properties import encode_properties
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag, is_queued, is_rolled_back
 from maxq.protocol.message.record_layout import BATCH_RECORD_SIZE, HEAD_SIZE_MAX, HOSTS_V6, MULTI_TAGS, host_bits
 from maxq.store.append.append_admission import AppendAdmission
+from maxq.store.append.append_propagation import AppendPropagation
 from maxq.store.append.batch_rows import BatchRows
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.context.store_context import StoreContext
@@ -64,14 +65,14 @@ class MessageWriter:
         queues: ConsumeQueueStore,
         flusher: CommitLogFlusher,
         admission: AppendAdmission,
-        on_appended: Callable[[], None],
+        propagation: AppendPropagation,
     ) -> None:
         self._context = context
         self._commit_log = commit_log
         self._queues = queues
         self._flusher = flusher
         self._admission = admission
-        self._on_appended = on_appended
+        self._propagation = propagation
         self.ledger: MessageLedger | None = None
 
     def _check_state(self) -> PutMessageResult | None:
@@ -124,7 +125,7 @@ class MessageWriter:
         result = self._append(message, tail.next_queue_offset if counted else 0, message.encoded_properties())
         if result.ok:
             tail.next_queue_offset += 1 if counted else 0
-            self._on_appended()
+            self._propagation.appended()
         return result
 
     def put_deletion(self, topics: Collection[str]) -> PutMessageResult:
@@ -138,14 +139,14 @@ class MessageWriter:
                 return result
             for name in some:
                 self._queues.number_anew(name, result.physical_offset)
-            self._on_appended()
+            self._propagation.appended()
         return result
 
     def put_tables(self, body: bytes) -> PutMessageResult:
         """See MessageStore.put_tables."""
         result = self._put_fact(TABLES_TOPIC, body)
         if result.ok:
-            self._on_appended()
+            self._propagation.appended()
         return result
 
     def _put_fact(self, topic: str, body: bytes) -> PutMessageResult:
@@ -316,7 +317,7 @@ class MessageWriter:
             return failed
         self._admission.took(began)
         self._flusher.appended_timestamp = now
-        self._on_appended()
+        self._propagation.appended()
         return failed or PutMessageResult(
             PutMessageStatus.PUT_OK, rows.places[0], log.max_offset, rows.size - log.tail.head * count,
             rows.queue_offset, now, offset_message_ids(store_host, rows.places), count,
@@ -367,14 +368,14 @@ class MessageWriter:
             result = self._append(single, queue.next_queue_offset, properties)
             if not result.ok:
                 assert self._context.is_dledger, f"space was checked, yet: {result.remark}"
-                self._on_appended()
+                self._propagation.appended()
                 return result
             queue.next_queue_offset += 1
             ids.append(result.msg_id)
             size += result.size
             first, end = first or result, result.end_offset
         assert first is not None, "a batch has messages"
-        self._on_appended()
+        self._propagation.appended()
         first.end_offset = end
         first.size, first.msg_id, first.message_count = size, ",".join(ids), len(ids)
         return first
@@ -405,7 +406,7 @@ class MessageWriter:
         result = self._append(message, base, data)
         if result.ok:
             queue.next_queue_offset = base + count
-            self._on_appended()
+            self._propagation.appended()
         return result
 
     # --- several queues ---
@@ -431,7 +432,7 @@ class MessageWriter:
             own.next_queue_offset += 1
             for tail in tails:
                 tail.next_queue_offset += 1
-            self._on_appended()
+            self._propagation.appended()
         return result
 
     def _check_multi_dispatch(self, names: list[str]) -> PutMessageResult | None:

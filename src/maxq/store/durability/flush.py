@@ -77,10 +77,30 @@ class CommitLogFlusher:
         config = self._context.config
         return config.flush_disk_type == "SYNC_FLUSH" or config.enable_dleger_commit_log
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether `when_durable` may have to wait (SYNC_FLUSH) or report a failed disk."""
+        return self.is_sync or self.failure is not None
+
+    def write_buffered(self) -> bool:
+        """Write everything that is appended to the files: it then survives the end of the process, but not a loss of
+        power. Returns False if the device refuses."""
+        try:
+            self._commit_log.write_buffered(self._commit_log.max_offset)
+        except OSError as error:
+            self.fail(error)
+            return False
+        return True
+
     # --- SYNC_FLUSH ---
 
     def when_durable(self, end_offset: int, done: Callable[[bool], None]) -> bool:
-        """See MessageStore.when_durable."""
+        """Call `done(True)` when everything below `end_offset` is durable, `done(False)` after syncFlushTimeout or a
+        failed flush; never before this returns.
+
+        Returns:
+            False: nothing to wait for (ASYNC_FLUSH, or durable already), and `done` is not called.
+        """
         if self._context.is_dledger or self._commit_log.flushed_offset >= end_offset:
             return False
         if self.failure is not None:

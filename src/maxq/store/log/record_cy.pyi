@@ -68,4 +68,7 @@ def cut(
 def crc31(data: bytes | bytearray | memoryview) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
 
+def encode_prop_crc(value: int) -> bytes:
+    """The ten bytes in which the property __CRC32# holds a checksum."""
+
 def is_compiled() -> bool: ...

@@ -73,7 +73,7 @@ def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identi
     """Yield the copies that lie at or behind physical offset `start`, at which a record begins: the message they are
     copies of, how often that had gone round, and when they were stored; one part of the log at a time, up to the
     present end of the log."""
-    store.write_buffered()
+    store.flusher.write_buffered()
     for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
         copies = ((copy_of(message), message.store_timestamp) for message in messages if message is not None)

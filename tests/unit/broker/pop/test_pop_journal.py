@@ -16,6 +16,10 @@ class Store:
         self.is_busy = False
         self.taken: list[Any] = []
 
+    @property
+    def admission(self) -> "Store":
+        return self
+
     def refusal(self) -> PutMessageStatus | None:
         return PutMessageStatus.OS_PAGE_CACHE_BUSY if self.is_busy else None
 

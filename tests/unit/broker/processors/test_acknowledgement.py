@@ -8,7 +8,7 @@ import pytest
 
 from maxq.broker.processors.acknowledgement import Acknowledgement
 from maxq.codes import ResponseCode
-from maxq.store.message_store import MessageStore
+from maxq.store.durability.flush import CommitLogFlusher
 
 
 class Promise:
@@ -39,7 +39,7 @@ class Promise:
 
 
 def acknowledgement(disk: Promise, replicas: Promise | None = None) -> Acknowledgement:
-    made = Acknowledgement(cast(MessageStore, disk))
+    made = Acknowledgement(cast(CommitLogFlusher, disk))
     if replicas is not None:
         made.set_replicas(replicas)
     return made

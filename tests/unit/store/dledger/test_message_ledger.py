@@ -130,7 +130,7 @@ def test_only_a_leader_takes_messages_and_says_so(tmp_path: Path) -> None:
     ledger = lead(store)
     assert store.put_message(message()).ok
     ledger.end_leading()
-    assert store.refusal() == PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.admission.refusal() == PutMessageStatus.SERVICE_NOT_AVAILABLE
     store.close()
 
 

@@ -322,7 +322,7 @@ async def test_a_flush_that_comes_late_does_not_make_files_of_deleted_queues(
         while not store.queues.unflushed()[0].in_flush:  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert store.put_deletion(topics).ok
-        store.write_buffered()
+        store.flusher.write_buffered()
         gate.open()
         await flushing
     assert gate.count < len(topics)  # some were still to be opened when they were gone

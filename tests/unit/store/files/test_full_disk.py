@@ -63,10 +63,10 @@ def test_full_disk_refuses_sends_and_takes_them_again_when_there_is_room(total: 
     assert taken > 20
     assert store.flags.has(NO_ROOM) or store.flags.has(LOGICS_ERROR)
     store.disk_room.try_again()
-    assert store.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    assert store.admission.refusal() is PutMessageStatus.SERVICE_NOT_AVAILABLE
     disk.total_bytes *= 4
     store.disk_room.try_again()
-    assert store.refusal() is None and not store.refusal_remark()
+    assert store.admission.refusal() is None and not store.admission.remark()
     assert store.dispatch_behind_bytes == 0
     in_log = sum(stored(store))
     assert in_log >= taken
@@ -116,11 +116,11 @@ def test_dispatch_that_finds_no_room_keeps_what_it_did_and_goes_on_there(monkeyp
     stopped = store.put_message(message(KEYS="d e f g"))  # in the log; its keys need another index file
     assert stopped.ok and store.flags.has(LOGICS_ERROR)
     assert not store.put_message(message()).ok
-    assert "[DISK_NO_ROOM]the disk is full: dispatch at physical offset" in store.refusal_remark()
+    assert "[DISK_NO_ROOM]the disk is full: dispatch at physical offset" in store.admission.remark()
     store.disk_room.try_again()
     full[0] = False
     store.disk_room.try_again()
-    assert store.refusal() is None
+    assert store.admission.refusal() is None
     assert store.max_offset("T", 0) == 2 and len(seen) == len(set(seen)) == 2
     for key in "abcdefg":
         assert len(store.query_message("T", key, 64, 0, 1 << 62).buffers) == 1, key
@@ -304,7 +304,7 @@ async def main():
     print("refused", before, refused.status.name, refused.remark)
     (root / "ballast").unlink()
     async with asyncio.timeout(20):
-        while store.refusal() is not None:
+        while store.admission.refusal() is not None:
             await asyncio.sleep(0.05)
     more, refused = await fill()
     print("refused", more, refused.status.name, refused.remark)

@@ -135,14 +135,14 @@ async def test_a_write_that_the_device_refuses_ends_the_store(
         assert await waiting is False
     assert store.flusher.failure is not None
     assert "no such luck" in store.flusher.failure
-    assert store.refusal() is not None
+    assert store.admission.refusal() is not None
     await store.shutdown()
 
 
 async def test_what_is_told_without_waiting_is_in_the_file(tmp_path: Path, writes: list[tuple[int, int]]) -> None:
     store = buffered(tmp_path)
     end = store.put_message(message()).end_offset
-    Acknowledgement(store).without_waiting()
+    Acknowledgement(store.flusher).without_waiting()
     assert writes == [(0, end)]
     await store.shutdown()
 
