@@ -7,8 +7,8 @@ master runs the master-only services, a slave does not.
 A member of a group in which slaves stand in may have been given up and replaced while it stood still (a virtual machine
 that is moved, SIGSTOP). From three quarters of brokerNotActiveTimeoutMillis without a look at the group on it is not
 sure of its role and promises nothing (Authority), until it has looked. A master then comes back as if it had started:
-it takes back what its stand-in kept. Who reaches no name server for ten seconds goes on as it was: nobody can tell it,
-and in a group whose name servers all are gone nobody is replaced. (The first question may well fail: connections broke
+it takes back what its stand-in kept (PreOnline). A slave that reaches no name server for ten seconds goes on as it was:
+in a group whose name servers all are gone nobody is replaced. (The first question may well fail: connections broke
 while it stood still.)
 
 A name server may miss a master that lives: it was started anew, or its connection to the master broke. So a slave asks
@@ -20,6 +20,10 @@ its master all the time, and once more before it takes it for gone:
 * one that is silent stands still, or no packet comes through. It is taken for gone when it has been silent for
   brokerNotActiveTimeoutMillis (if it stood still, it is not sure of its role by then), and name servers miss it for
   longer than it would take it to register again. So is one of which a slave that has just started knows nothing.
+
+A slave that acts goes on asking the master that it has lost. So a master that comes back and reaches no name server
+hears of it, and takes back what it kept; and where no name server answers the slave, it leaves the group to a master
+that says that it is active: name servers may have given the slave up, too.
 
 Slave: a smaller id appears → its master-only services stop. The master is gone → its address and HA address are
 forgotten. The master is back → both are set, and parked pulls are looked at again, so that consumers return to the
@@ -89,6 +93,8 @@ class ActingMasterService:
         self._changing = asyncio.Lock()  # changes are carried out in the order they were seen
         self._unmet_master: MinBrokerChange | None = None  # a master that did not say yet where it replicates from
         self._missed_ms: int | None = None  # since when name servers miss a master that may live
+        self._lost_master = ""  # host:port, of a master that was taken for gone
+        self._told_ms = env.clock.monotonic_ms()  # when a name server answered last who lives
         self._heard_ms = -(1 << 62)  # when the last question began that the master answered
         self._knows_group = False  # which broker is active was found out
         self.group = BrokerGroup(env.own)
@@ -109,6 +115,11 @@ class ActingMasterService:
     def is_acting_master(self) -> bool:
         """Whether this slave stands in for its master."""
         return self.group.own_id != MASTER_ID and self._services.is_running
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the active one of its group, as far as it knows."""
+        return self._services.is_running
 
     @property
     def min_broker_id(self) -> int | None:
@@ -136,17 +147,22 @@ class ActingMasterService:
         broker = self._settings.broker
         return broker.enable_slave_acting_master and self._settings.store.total_replicas > 1
 
+    def _asks_first(self) -> bool:
+        """Return whether this broker asks who is there before it goes online. Without a name server nobody could have
+        been told to stand in for it."""
+        return not self._settings.broker.skip_pre_online and bool(self._registration.name_servers())
+
     # --- going online -----------------------------------------------------------------------------------------------
 
     async def go_online(self) -> None:
         """Prepare if requested, start the services that this broker is responsible for, and register. Failures are
         logged, not raised."""
-        own_id = self.group.own_id
-        if self.is_isolated and not self._settings.broker.skip_pre_online:
+        if self.is_isolated and self._asks_first():
             seen = await self._pre_online.run()
+            own_id = self.group.own_id
             if own_id == MASTER_ID or seen.min_broker_id != own_id:  # a slave that finds nobody looks again
                 self.group.on_online(*seen)
-        self._services.change(own_id == MASTER_ID)
+        self._services.change(self.group.own_id == MASTER_ID)
         self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(False)
         await self._registration.register_now()
@@ -194,7 +210,7 @@ class ActingMasterService:
                 await asyncio.sleep(RETRY_MS / 1000)
             return
         self._services.change(False)
-        if not self._settings.broker.skip_pre_online:
+        if self._asks_first():
             await self._pre_online.run()
         self._services.change(self.group.own_id == MASTER_ID)
 
@@ -245,6 +261,7 @@ class ActingMasterService:
         except MaxQError as error:
             log.warning("no name server told who belongs to the group: %s", error)
             return False
+        self._told_ms = self._clock.monotonic_ms()
         if not self.is_isolated:
             await self._follow(lambda: self.group.on_members(members), has_master=MASTER_ID in members)
         return True
@@ -287,9 +304,15 @@ class ActingMasterService:
             if change.has_master:
                 await self._on_master_online(change)
 
+    def hear_slave(self, broker_id: int | None, address: str | None) -> None:
+        """Note, on a master, that a slave asked for a sign of life. RocketMQ's slaves do not say who they are."""
+        if broker_id and address:
+            self._pre_online.hear_slave(broker_id, address)
+
     async def watch_master(self) -> None:
         """Hear the master; and look who lives, if that is in doubt: name servers may have told it for the last time."""
         await self.hear_master()
+        await self._hear_lost_master()
         if self._missed_ms is not None or self.min_broker_id is None:
             await self.sync_member_group()
 
@@ -300,9 +323,22 @@ class ActingMasterService:
         if not master or self.group.own_id == MASTER_ID:
             return Sign.GONE if self._knows_group else Sign.SILENT
         sign = await self._api.sign_of(master)
-        if sign is Sign.LIVES and master == self._sync.master_address:
+        if sign.is_answer and master == self._sync.master_address:
             self._heard_ms = max(self._heard_ms, began_ms)
         return sign
+
+    async def _hear_lost_master(self) -> None:
+        """Ask the master for which this slave acts; where no name server tells this slave anything, leave the group to
+        it if it is active."""
+        master = self._lost_master
+        if not master or not self.is_acting_master:
+            return
+        sign = await self._api.sign_of(master)
+        untold_ms = self._clock.monotonic_ms() - self._told_ms
+        is_untold = untold_ms >= _SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
+        if sign is Sign.LIVES and is_untold and self.is_acting_master:
+            log.warning("no name server answered for %d ms, and the master at %s is active again", untold_ms, master)
+            await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), has_master=True)
 
     async def _may_live(self) -> bool:
         """Return whether the master that name servers miss may be alive, and has been missed for a short time only."""
@@ -327,6 +363,7 @@ class ActingMasterService:
         self._sync.set_master_address("")
         self._ha.update_master_ha_address("")
         if master:
+            self._lost_master = master
             self._api.drop_connection(master)
 
     async def _on_master_online(self, change: MinBrokerChange) -> None:

@@ -8,6 +8,7 @@ from maxq.broker.tables.topic.topic_validator import SYNC_BROKER_MEMBER_PREFIX
 from maxq.codes import RequestCode, ResponseCode
 from maxq.errors import BrokerError, MaxQError, RemotingConnectError, RemotingSendError
 from maxq.protocol.body.route import GetBrokerMemberGroupResponseBody, TopicRouteData
+from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from maxq.protocol.header.namesrv import (
@@ -25,14 +26,29 @@ _ASK_AGAIN_S = 0.05
 class Sign(Enum):
     """What a slave learns about its master by asking it.
 
-    LIVES: the master answers.
+    LIVES: the master answers, and is active, as far as it says (RocketMQ's says nothing).
+    PREPARES: it answers, and is not active yet: it looks who stood in for it.
     GONE: its process is not there any more, or ends: nobody listens at its address, or somebody else does.
     SILENT: nobody can tell. It stands still, or no packet comes through.
     """
 
     LIVES = "lives"
+    PREPARES = "prepares"
     GONE = "gone"
     SILENT = "silent"
+
+    @property
+    def is_answer(self) -> bool:
+        """Return whether the master has answered."""
+        return self in (Sign.LIVES, Sign.PREPARES)
+
+
+class SlaveSign:
+    """The fields by which MaxQ's slaves and masters tell more with request 906; RocketMQ's ignore them."""
+
+    ID = "maxqSlaveId"  # who asks
+    ADDRESS = "maxqSlaveAddress"
+    IS_ACTIVE = "maxqIsActive"  # in the answer
 
 
 class GroupApi:
@@ -93,9 +109,10 @@ class GroupApi:
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
 
     async def sign_of(self, master: str) -> Sign:
-        """Ask a master whether it is alive (906), with a time-out of half a second. A connection that breaks is made
-        once more, because a refused connection proves that the port is closed."""
-        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
+        """Ask a master whether it is alive (906), with a time-out of half a second, and tell it that this slave is. A
+        connection that breaks is made once more, because a refused connection proves that the port is closed."""
+        own = {SlaveSign.ID: str(self._own.broker_id), SlaveSign.ADDRESS: self._own.address}
+        request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, {**ExchangeHAInfoHeader().encode(), **own})
         try:
             async with asyncio.timeout(_LIVING_ANSWERS_S):
                 while True:
@@ -130,4 +147,5 @@ def _sign_in(answer: RemotingCommand) -> Sign:
         return Sign.GONE
     if answer.code == ResponseCode.SUCCESS and not ExchangeHAInfoHeader.decode(answer.ext).master_address:
         return Sign.GONE
-    return Sign.LIVES
+    is_active = HeaderFields(answer.ext).opt_bool(SlaveSign.IS_ACTIVE, True)
+    return Sign.LIVES if is_active else Sign.PREPARES

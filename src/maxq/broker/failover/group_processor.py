@@ -7,11 +7,13 @@ Source:
 from collections.abc import Mapping
 
 from maxq.broker.failover.acting_master import ActingMasterService
+from maxq.broker.failover.group_api import SlaveSign
 from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.identity.broker_identity import BrokerAddress
 from maxq.broker.processors.support import RequestProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.route import MASTER_ID
+from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import (
     ExchangeHAInfoHeader,
@@ -54,15 +56,18 @@ class BrokerGroupProcessor(RequestProcessor):
 
     def exchange_broker_ha_info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Handle request 906. With an address, a master tells its slave where to copy from; without one, a slave asks
-        its master, which answers unless it is shutting down."""
+        its master, which answers unless it is shutting down, and says whether it is active (SlaveSign)."""
         told = ExchangeHAInfoHeader.decode(request.ext)
         if self._own.broker_id == MASTER_ID:
             if told.master_ha_address:  # a master copies from nobody, whatever it is told
                 return request.reply()
             if self._acting.is_ending:
                 return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "this master ends, its slave may act")
+            slave = HeaderFields(request.ext)
+            self._acting.hear_slave(slave.opt_int(SlaveSign.ID), slave.opt_str(SlaveSign.ADDRESS))
             info = ExchangeHAInfoHeader(self._own.ha_address, self._flush_offset.own, self._own.address)
-            return request.reply(ext=info.encode())
+            is_active = str(self._acting.is_active).lower()
+            return request.reply(ext={**info.encode(), SlaveSign.IS_ACTIVE: is_active})
         if told.master_ha_address:
             self._ha.update_master_ha_address(told.master_ha_address)
             if told.master_address:

@@ -2,8 +2,13 @@
 
 A master that comes back asks who is there, tells each living slave where it replicates from, waits until that slave
 copies, and takes back what the slave kept meanwhile. A slave asks its master where it replicates from and waits until
-it copies itself. Nothing is waited for longer than 10 s altogether per member; then the broker goes online and says
-what it could not do. (Java tries again for ever, until the name server drops the member that does not copy.)
+it copies itself. No member is waited for longer than 10 s altogether; then the broker goes online and says what it
+could not do. (Java tries again for ever, until the name server drops the member that does not copy.)
+
+Who is there a name server says. Slaves say it, too, for each asks its master, also one that it has lost, every
+brokerHeartbeatInterval (GroupApi.sign_of). So a master that reaches no name server goes by the slaves that have asked
+since it began, when they are as many as totalReplicas says. Until then it waits: a slave may stand in for it. (Java's
+waits for a name server.) A slave without a name server goes online after 10 s: it acts when one tells it to.
 
 Source:
     broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
@@ -25,7 +30,7 @@ from maxq.remoting.client import split_address
 
 log = logging.getLogger(__name__)
 
-#: Longest wait for the name servers, and for each member of the group.
+#: Longest wait for each member of the group, and of a slave for the name servers.
 GIVE_UP_MS: Final = 10_000
 RETRY_MS: Final = 1_000
 
@@ -66,11 +71,22 @@ class PreOnline:
         self._metadata = metadata
         self._flush_offset = link.flush_offset
         self._clock = env.clock
+        self._heard: dict[int, str] | None = None  # while others are looked for: slaves that have asked meanwhile
+        self._settings = env.settings
         self._compatible = env.settings.broker.compatible_with_old_name_srv
+
+    def hear_slave(self, broker_id: int, address: str) -> None:
+        """Note that a slave of this master lives: it has asked."""
+        if self._heard is not None:
+            self._heard[broker_id] = address
 
     async def run(self) -> MinBroker:
         """Run the preparation; returns when this broker may go online."""
-        others = await self._others()
+        self._heard = {}
+        try:
+            others = await self._others(self._heard)
+        finally:
+            self._heard = None
         if self._own.broker_id == MASTER_ID:
             for broker_id in sorted(others):
                 await self._meet_slave(broker_id, others[broker_id])
@@ -87,17 +103,29 @@ class PreOnline:
         smallest = min(others)
         return MinBroker(smallest, others[smallest])
 
-    async def _others(self) -> Mapping[int, str]:
-        """Returns the other living members of the group; none if no name server answers in time."""
-        deadline = self._clock.monotonic_ms() + GIVE_UP_MS
+    async def _others(self, heard: Mapping[int, str]) -> Mapping[int, str]:
+        """Returns the other living members of the group. If no name server answers: to a master the slaves that it has
+        `heard`, once they are all; to a slave none after GIVE_UP_MS."""
+        deadline, has_told = self._clock.monotonic_ms() + GIVE_UP_MS, False
+        name, slaves = self._own.broker_name, self._settings.store.total_replicas - 1
         while True:
             try:
                 members = await self._api.member_group(compatible=self._compatible)
             except MaxQError as error:
-                if self._clock.monotonic_ms() >= deadline:
+                is_slave = self._own.broker_id != MASTER_ID
+                if not is_slave and heard and len(heard) >= slaves:
+                    log.warning("no name server tells who belongs to group %s (%s): its slaves do", name, error)
+                    return dict(heard)
+                is_late = self._clock.monotonic_ms() >= deadline
+                if is_late and (is_slave or not slaves):
                     log.warning("no name server told within %d ms who belongs to group %s (%s): going online alone",
-                                GIVE_UP_MS, self._own.broker_name, error)  # fmt: skip
+                                GIVE_UP_MS, name, error)  # fmt: skip
                     return {}
+                if is_late and not has_told:
+                    has_told = True
+                    log.warning("no name server tells who belongs to group %s (%s), and %d of %d slaves have asked: "
+                                "waiting, for one may stand in for this master",
+                                name, error, len(heard), slaves)  # fmt: skip
                 await asyncio.sleep(RETRY_MS / 1000)
             else:
                 return {i: addr for i, addr in members.items() if i != self._own.broker_id}

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from maxq.broker.bundles import Environment, Messages, Tables
 from maxq.broker.failover.assembly import Failover
-from maxq.broker.failover.group_api import Sign
 from maxq.broker.pop import hand_back
 from maxq.broker.pop.check_point_buffer import CheckPointBuffer, LateAck, LiveCheckPoint, point_of
 from maxq.broker.pop.order_service import OrderService
@@ -297,7 +296,7 @@ class PopService:
     async def _held_for_long(self) -> None:
         """Act again, because the master that took over what was handed back did not register; but not while it answers:
         it may have come while no name server does, and serve."""
-        if await self._acting.hear_master() is Sign.LIVES:
+        if (await self._acting.hear_master()).is_answer:
             log.warning(
                 "the master that asked for what was popped here lives, and no name server says so: it is waited for"
             )

@@ -80,6 +80,27 @@ async def test_a_slave_that_finds_nobody_follows_the_master_that_registers() -> 
     assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
 
 
+async def test_where_no_name_server_is_set_nobody_is_asked() -> None:
+    member = Member(0, totalReplicas=3)
+    member.name_servers, member.api.members = [], None
+    await member.acting.go_online()
+    assert member.services.is_running
+
+
+def test_a_master_that_becomes_a_slave_while_it_prepares_does_not_act() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(0, world.clock, totalReplicas=3)
+        member.api.members = None
+        preparing = asyncio.ensure_future(member.acting.go_online())
+        await asyncio.sleep(20)
+        assert member.acting.is_isolated
+        member.own.broker_id, member.api.members = 2, {0: MASTER}
+        await preparing
+        assert not member.services.is_running
+
+    run_simulation(main, seed=1)
+
+
 async def test_whoever_is_shown_in_routes_answers_for_the_group_already() -> None:
     member = Member(0)
     member.registration.on_register = lambda: member.switch.log.append("registered")
@@ -276,6 +297,48 @@ def test_a_slave_that_stood_still_is_not_sure_of_its_role_before_a_name_server_h
         await look
         assert not member.services.is_running
         assert member.acting.doubt() is None
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_that_no_name_server_answers_leaves_the_group_to_its_master_that_is_active_again() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        await member.see(1)
+        member.acting.start()
+        member.api.members = None
+        for sign in (Sign.GONE, Sign.PREPARES, Sign.SILENT):
+            member.api.signs[MASTER] = sign
+            await asyncio.sleep(6)
+            assert member.services.is_running, sign
+        member.api.signs[MASTER] = Sign.LIVES
+        await asyncio.sleep(2)
+        assert not member.services.is_running
+        assert (member.sync.master_address, member.ha.log[-1]) == (MASTER, MASTER_HA)
+        member.api.members = {0: MASTER, 1: SLAVE_1}
+        await asyncio.sleep(2)
+        assert not member.services.is_running
+        member.api.members, member.api.signs = {1: SLAVE_1}, {}
+        await asyncio.sleep(2)
+        assert member.services.is_running, "its master is gone once more"
+        await member.acting.shutdown()
+
+    run_simulation(main, seed=1)
+
+
+def test_a_slave_acts_while_name_servers_say_so_though_its_master_answers_it() -> None:
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        await member.see(1)
+        member.acting.start()
+        member.api.signs[MASTER] = Sign.LIVES
+        await asyncio.sleep(30)
+        assert member.services.is_running
+        await member.acting.shutdown()
 
     run_simulation(main, seed=1)
 

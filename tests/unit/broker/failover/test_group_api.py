@@ -130,10 +130,17 @@ async def test_the_connection_to_a_master_that_is_gone_is_closed() -> None:
     assert client.closed == [MASTER]
 
 
+def answer_of_master(*, is_active: str) -> RemotingCommand:
+    ext = ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER).encode()
+    return RemotingCommand(0, {**ext, "maxqIsActive": is_active})
+
+
 @pytest.mark.parametrize(
     ("answer", "sign"),
     [
         (RemotingCommand(0, ExchangeHAInfoHeader(MASTER_HA, 4096, MASTER).encode()), Sign.LIVES),
+        (answer_of_master(is_active="true"), Sign.LIVES),
+        (answer_of_master(is_active="false"), Sign.PREPARES),
         (RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this master ends"), Sign.GONE),
         (RemotingCommand(0), Sign.GONE),  # of a slave that has the master's address by now
         (RemotingCommand(ResponseCode.SYSTEM_BUSY), Sign.LIVES),
@@ -142,6 +149,13 @@ async def test_the_connection_to_a_master_that_is_gone_is_closed() -> None:
 )
 async def test_a_master_that_is_asked_for_a_sign_of_life(answer: RemotingCommand, sign: Sign) -> None:
     assert await group_api(Client(answer)).sign_of(MASTER) is sign
+
+
+async def test_who_asks_a_master_for_a_sign_of_life_says_that_he_lives_himself() -> None:
+    client = Client(RemotingCommand(0))
+    await group_api(client).sign_of(MASTER)
+    ((_, request),) = client.sent
+    assert request.ext == {"maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
 
 
 class Port:

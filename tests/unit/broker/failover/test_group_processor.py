@@ -1,5 +1,6 @@
 """905, 906 and 908 of a broker."""
 
+import asyncio
 import inspect
 
 import pytest
@@ -9,7 +10,7 @@ from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
 from tests.unit.broker.broker_world import FakeConnection, connection
-from tests.unit.broker.failover.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, Member
+from tests.unit.broker.failover.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, SLAVE_1, Member
 
 TOLD = ExchangeHAInfoHeader(MASTER_HA, 500, MASTER)
 
@@ -33,6 +34,27 @@ async def test_a_master_says_where_it_replicates_from_and_takes_no_orders() -> N
     await master.acting.shutdown()
     refused = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, "its slave may act at once"
+
+
+async def test_a_master_says_whether_it_is_active() -> None:
+    master = Member(0, None, totalReplicas=2)
+    for is_active in ("false", "true"):
+        answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert answer.ext["maxqIsActive"] == is_active
+        await master.acting.go_online()
+
+
+async def test_a_master_that_prepares_notes_which_slaves_ask_it() -> None:
+    master = Member(0, None, totalReplicas=2)
+    master.api.members = None
+    preparing = asyncio.ensure_future(master.acting.go_online())
+    await asyncio.sleep(0)
+    await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)  # RocketMQ's
+    ext = {"maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
+    await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ext)
+    master.ha.copying = {"10.0.0.2"}
+    await preparing
+    assert master.metadata.taken == [SLAVE_1]
 
 
 @pytest.mark.parametrize(("wanted", "offset"), [("true", 500), ("false", 0)])

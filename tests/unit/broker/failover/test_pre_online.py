@@ -201,7 +201,46 @@ def test_a_broker_alone_is_its_groups_active_one() -> None:
     assert prepare(0)[1] == (0, MASTER)
 
 
-def test_without_a_name_server_a_broker_goes_online_alone_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_master_that_reaches_no_name_server_goes_by_the_slaves_that_ask_it_when_they_are_all() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = None
+        member.ha.copying = {"10.0.0.2", "10.0.0.3"}
+        member.pre_online.hear_slave(1, SLAVE_1)  # before it began: it may have ended since
+        for seconds, broker_id in ((1.5, 2), (2.5, 2), (30, 1)):
+            address = SLAVE_1 if broker_id == 1 else SLAVE_2
+            asyncio.get_running_loop().call_later(seconds, member.pre_online.hear_slave, broker_id, address)
+
+    member, seen, seconds = prepare(0, set_up)
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1]
+    assert [address for address, _ in member.api.told] == [SLAVE_1, SLAVE_2]
+    assert seen == (0, MASTER)
+    assert 30 <= seconds <= 31
+
+
+def test_a_master_that_hears_neither_name_server_nor_slave_waits_until_one_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A slave may stand in for it, and clients may reach that."""
+
+    def set_up(member: Member) -> None:
+        member.api.members = None
+        asyncio.get_running_loop().call_later(60, setattr, member.api, "members", {1: SLAVE_1})
+
+    member, _, seconds = prepare(0, set_up)
+    assert member.metadata.taken == [SLAVE_1]
+    assert seconds >= 60
+    assert caplog.text.count("0 of 2 slaves have asked: waiting") == 1
+
+
+def test_a_master_that_is_its_whole_group_goes_online_after_ten_seconds() -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = None
+        member.settings.store = replace(member.settings.store, total_replicas=1)
+
+    assert 10 <= prepare(0, set_up)[2] <= 11
+
+
+def test_without_a_name_server_a_slave_goes_online_alone_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     def set_up(member: Member) -> None:
         member.api.members = None
 
