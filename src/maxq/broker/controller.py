@@ -326,7 +326,7 @@ class BrokerController:
             clock=clock,
             own_address=lambda: self.address.address,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
-            log_end=lambda: store.max_physical_offset,
+            own_log=store,
             joins_master=lambda: self.dledger is not None or self.ha_service.joins_master,
             compaction=store.compaction,
         )

@@ -167,6 +167,12 @@ class MasterApi:
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, address=address)
 
+    async def record(self, address: str, topic: str, physical_offset: int) -> bytes:
+        """Fetch the message of a topic at a place of the master's log as it is stored (33). BrokerError: none begins
+        there."""
+        ext = {"topic": topic, "offset": str(physical_offset)}
+        return await self._invoke(address, RequestCode.VIEW_MESSAGE_BY_ID, _TIMEOUT_MS, ext)
+
     async def delay_offsets(self, address: str) -> bytes:
         """Fetch the text of `delayOffset.json` (45)."""
         return await self._invoke(address, RequestCode.GET_ALL_DELAY_OFFSET, _TIMEOUT_MS)

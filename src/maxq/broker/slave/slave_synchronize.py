@@ -3,8 +3,9 @@
     compacted queues 11       what the master keeps of messages that are older than this broker's log, once
     topics 21, groups 201     whole tables, taken with the master's version when that differs from ours
     consumer offsets 43       the master's win, what only we have stays; what clients committed here while they could
-                              not reach the master, and is ahead of its table, is handed over first (15); none while
-                              this broker acts as master
+                              not reach the master, and is ahead of its table, is handed over first (15), also while
+                              the logs do not join, if the master has the message before it; none while this broker
+                              acts as master
     request modes 402         the master's table
     delay offsets 45, timer metrics 61, timer checkpoint 60     files (see ReplicatedConfigFiles)
 
@@ -24,12 +25,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
 from maxq.broker.slave.master_api import KnownTables, MasterApi
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
+from maxq.broker.tables.offset.offset_table import OffsetTable
 from maxq.broker.tables.offset.slave_commits import SlaveCommit
 from maxq.broker.tables.static_topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from maxq.broker.tables.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -97,6 +99,23 @@ class SlaveTables:
         self.offsets.take_deletion([], newest)  # the offsets that are here are of the topics that came after it
 
 
+class OwnLog(Protocol):
+    """The part of MessageStore that is asked here."""
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Physical offset at which the log ends."""
+        ...
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Return (physical offset, size, tags code) of up to `count` messages of a queue from `offset` on."""
+        ...
+
+    def select_one_message(self, physical_offset: int) -> memoryview | None:
+        """Return the record at `physical_offset`; None if none starts there."""
+        ...
+
+
 class SlaveSynchronize:
     """Runs between `start` and `stop`, which follow the broker's role."""
 
@@ -108,7 +127,7 @@ class SlaveSynchronize:
         clock: Clock,
         own_address: Callable[[], str],
         timer_wheel: Callable[[], bool],
-        log_end: Callable[[], int],
+        own_log: OwnLog,
         joins_master: Callable[[], bool],
         compaction: CompactionStore | None = None,
     ) -> None:
@@ -116,7 +135,6 @@ class SlaveSynchronize:
         Args:
             own_address: this broker's own `host:port`: it is not its own master.
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
-            log_end: how far the own log goes, physical.
             joins_master: is the own log, as far as it goes, the master's? Tables say what is in a log and how far
                 readers are in it, so those that belong to another log are not taken.
             compaction: compacted queues that may lack what only the master has kept.
@@ -126,7 +144,7 @@ class SlaveSynchronize:
         self._clock = clock
         self._own_address = own_address
         self._timer_wheel = timer_wheel
-        self._log_end = log_end
+        self._own_log = own_log
         self._joins_master = joins_master
         self._master_address = ""
         self._wanted = asyncio.Event()
@@ -270,7 +288,10 @@ class SlaveSynchronize:
         """Bring every table up to date. False if the master is unknown, ourselves, or cannot be reached, or if its log
         is not known to be this broker's."""
         address = self._master_address
-        if not address or address == self._own_address() or not self._may_take(address):
+        if not address or address == self._own_address():
+            return False
+        if not self._may_take(address):
+            await self._try_to_connect("commits that clients made here", address, self._hand_over_common)
             return False
         steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
             ("topics", self._sync_topics),
@@ -285,11 +306,10 @@ class SlaveSynchronize:
             steps.append(("compacted queues", self._take_compacted))
         done = 0
         for what, step in steps:
-            try:
-                done += await self._try(what, address, step)
-            except RemotingConnectError as error:
-                self._failed("connection", address, error)
+            is_done = await self._try_to_connect(what, address, step)
+            if is_done is None:
                 return False
+            done += is_done
         self._succeeded("connection", address)
         self.rounds += done == len(steps)
         return True
@@ -298,10 +318,7 @@ class SlaveSynchronize:
         """Copy the checkpoint of the master's timer."""
         address = self._master_address
         if address and address != self._own_address() and self._timer_wheel() and self._joins_master():
-            try:
-                await self._try("timer checkpoint", address, self._sync_timer_check_point)
-            except RemotingConnectError as error:
-                self._failed("connection", address, error)
+            await self._try_to_connect("timer checkpoint", address, self._sync_timer_check_point)
 
     def _may_take(self, address: str) -> bool:
         if self._joins_master():
@@ -324,6 +341,14 @@ class SlaveSynchronize:
         if not self._joins_master():
             raise RemoteProtocolError("the link to its log ended before it answered")
         return answer
+
+    async def _try_to_connect(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool | None:
+        """Take one step. Returns whether it was done; None if the master cannot be reached."""
+        try:
+            return await self._try(what, address, step)
+        except RemotingConnectError as error:
+            self._failed("connection", address, error)
+            return None
 
     async def _try(self, what: str, address: str, step: Callable[[str], Awaitable[None]]) -> bool:
         try:
@@ -386,7 +411,7 @@ class SlaveSynchronize:
             if offsets.owns_offsets:
                 return
             if offsets.slave_commits:
-                await self._hand_over(address, await self._ahead_of(address))
+                await self._hand_over(address, offsets.ahead_of_master(await self._ask(self._known_to(address))))
             first, following = await self._ask(
                 self._api.consumer_offsets(address, deletions=deletions.unknown_before > 0)
             )
@@ -410,22 +435,59 @@ class SlaveSynchronize:
             raise RemoteProtocolError(f"logEnd is {end!r:.80}")
         if not await self._has_log(end, _LONG_LOOKS):
             raise RemoteProtocolError(
-                f"they rest on the log up to {end}, and what is here ends at {self._log_end()}: they are taken when "
-                "this slave has caught up"
+                f"they rest on the log up to {end}, and what is here ends at {self._own_log.max_physical_offset}: they "
+                "are taken when this slave has caught up"
             )
         if not self._joins_master():
             raise RemoteProtocolError("the link to its log ended before it was here")
         self._tables.offsets.take_from_master(page)
 
-    async def _ahead_of(self, address: str) -> list[SlaveCommit]:
-        """Returns the offsets that clients committed here and the master's table lacks."""
+    async def _known_to(self, address: str) -> OffsetTable:
+        """Returns what the master's table says of the topics and groups of which clients committed offsets here."""
         offsets = self._tables.offsets
-        page, following = await self._ask(self._api.consumer_offsets(address))
+        page, following = await self._api.consumer_offsets(address)
         masters = offsets.of_slave_commits(page)
         while following:
-            page, following = await self._ask(self._api.consumer_offsets(address, following))
+            page, following = await self._api.consumer_offsets(address, following)
             masters |= offsets.of_slave_commits(page)
-        return offsets.ahead_of_master(masters)
+        return masters
+
+    async def _hand_over_common(self, address: str) -> None:
+        """Hand over what clients committed here to a master whose log is not known to be this broker's, as far as it
+        has the same messages: those that begin before the place where the two part.
+
+        Raises:
+            RemoteProtocolError: some commits are of messages that it does not have.
+        """
+        async with self._taking_offsets:
+            offsets = self._tables.offsets
+            if offsets.owns_offsets or not offsets.slave_commits:
+                return
+            left = sorted(offsets.ahead_of_master(await self._known_to(address)), key=self._begin_of_last)
+            while left and await self._has_message_before(address, left[0]):
+                await self._hand_over(address, [left.pop(0)])
+            if left:
+                raise RemoteProtocolError(
+                    f"{len(left)} of them belong to messages that it does not have as they are here, the first is {left[0]}"
+                )
+
+    def _begin_of_last(self, commit: SlaveCommit) -> int:
+        """Returns where the last message before a commit begins, physical; −1 if it is not here, or none is before."""
+        units = self._own_log.queue_units(commit.topic, commit.queue_id, commit.offset - 1, 1)
+        return units[0][0] if units else -1
+
+    async def _has_message_before(self, address: str, commit: SlaveCommit) -> bool:
+        """Returns whether the master has the last message before a commit, at the same place and byte for byte."""
+        if commit.offset == 0:
+            return True
+        begin = self._begin_of_last(commit)
+        own = self._own_log.select_one_message(begin) if begin >= 0 else None
+        if own is None:
+            return False
+        try:
+            return await self._api.record(address, commit.topic, begin) == own
+        except BrokerError:
+            return False
 
     async def _hand_over(self, address: str, commits: list[SlaveCommit]) -> None:
         """Hand over the offsets that clients committed here while they could not reach the master."""
@@ -465,7 +527,7 @@ class SlaveSynchronize:
 
     async def _has_log(self, end: int, looks: int = _LOOKS) -> bool:
         for _ in range(looks):
-            if self._log_end() >= end:
+            if self._own_log.max_physical_offset >= end:
                 return True
             await asyncio.sleep(_LOOK_SECONDS)
         return False

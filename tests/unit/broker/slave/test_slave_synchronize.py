@@ -22,6 +22,7 @@ from maxq.protocol.frame.remoting_command import FRAME_MAX_LENGTH, RemotingComma
 from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
 from maxq.store.log.deletions import Deletions
+from maxq.store.message_store import MessageStore
 from tests.unit.broker.broker_world import CONFIG_DIR, BrokerWorld, FakeConnection
 
 MASTER = "10.0.0.1:10911"
@@ -64,7 +65,8 @@ class Scene:
         self.client = Client(self.master)
         self.own_address = "10.0.0.2:10911"
         self.timer_wheel = True
-        self.log_end = 0
+        self.log = self.slave.store
+        self.log.max_physical_offset = 0
         self.joins_master = True
         self.files = ReplicatedConfigFiles(self.slave.disk, CONFIG_DIR)
         slave = self.slave
@@ -82,7 +84,7 @@ class Scene:
             clock=slave.clock,
             own_address=lambda: self.own_address,
             timer_wheel=lambda: self.timer_wheel,
-            log_end=lambda: self.log_end,
+            own_log=cast(MessageStore, self.log),
             joins_master=lambda: self.joins_master,
         )
         self.synchronize.set_master_address(MASTER)
@@ -333,6 +335,72 @@ async def test_what_is_committed_here_while_the_masters_table_comes_is_not_taken
     assert scene.slave.offsets.query_offset(group, "T", 0) == 9
 
 
+def view(masters: dict[int, bytes]) -> Answer:
+    """Answers VIEW_MESSAGE_BY_ID from `masters`, by physical offset."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        record = masters.get(int(request.ext["offset"]))
+        return request.reply(1, "can not find message by the offset") if record is None else request.reply(body=record)
+
+    return answer
+
+
+async def test_a_master_whose_log_parts_from_the_slaves_is_told_the_commits_of_messages_that_both_have(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = with_commit_for_master(5)
+    scene.joins_master = False
+    scene.log.fill("T", 0, [1] * 9)
+    scene.log.fill("T", 1, [1] * 9)
+    scene.log.messages = {offset: b"slave's %d" % offset for offset in range(0, 900, 100)}
+    masters = {offset: record for offset, record in scene.log.messages.items() if offset <= 500}
+    masters[600] = b"another"  # the seventh of each queue
+    scene.client.answers[RequestCode.VIEW_MESSAGE_BY_ID] = view(masters)
+    scene.slave.offsets.slave_commits.note("G", "T", 1, 7)
+    assert not await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offsets("G", "T") == {0: 5}
+    assert scene.slave.offsets.slave_commits.table() == {"T@G": {1: 7}}, "its master would pass over another message"
+    scene.slave.offsets.slave_commits.note("G", "T", 0, 6)
+    for _ in range(2):
+        assert not await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offsets("G", "T") == {0: 6}
+    assert caplog.text.count("1 of them belong to messages that it does not have") == 1
+    assert scene.client.codes().count(RequestCode.GET_ALL_TOPIC_CONFIG) == 0, "its tables are of another log"
+
+
+@pytest.mark.parametrize(
+    ("offset", "has_it", "taken"), [(0, False, True), (3, False, False), (10, True, False), (3, True, True)]
+)
+async def test_of_a_message_that_is_not_on_both_sides_nothing_is_handed_over_while_logs_do_not_join(
+    offset: int, has_it: bool, taken: bool
+) -> None:
+    scene = with_commit_for_master(offset)
+    scene.joins_master = False
+    scene.log.fill("T", 0, [1] * 9)
+    scene.log.messages = {offset: b"%d" % offset for offset in range(0, 900, 100)}
+    scene.client.answers[RequestCode.VIEW_MESSAGE_BY_ID] = view(scene.log.messages if has_it else {})
+    assert not await scene.synchronize.sync_all()
+    assert (scene.master.offsets.query_offset("G", "T", 0) == offset) is taken
+    assert len(scene.slave.offsets.slave_commits) == (not taken)
+
+
+async def test_a_slave_that_acts_hands_nothing_over() -> None:
+    scene = with_commit_for_master(0)
+    scene.joins_master, scene.slave.offsets.owns_offsets = False, True
+    assert not await scene.synchronize.sync_all()
+    assert scene.client.asked == []
+
+
+async def test_a_master_that_cannot_be_reached_is_told_what_was_committed_here_later() -> None:
+    scene = with_commit_for_master(0)
+    scene.joins_master = False
+    scene.client.failure = RemotingConnectError("refused", address=MASTER)
+    assert not await scene.synchronize.sync_all()
+    scene.client.failure = None
+    assert not await scene.synchronize.sync_all()
+    assert scene.master.offsets.query_offset("G", "T", 0) == 0
+
+
 async def test_what_a_master_does_not_take_now_is_handed_over_later() -> None:
     """It is not sure of its role, say; only what it knows no more is let go."""
     scene = with_commit_for_master(5)
@@ -539,10 +607,10 @@ async def test_what_the_master_calls_delivered_is_believed_when_the_log_has_it()
     scene = Scene()
     table = DelayOffsetSerializeWrapper({1: 3}, DataVersion(0, 0, 1), 5000).encode()
     scene.client.answers[45] = lambda request: request.reply(body=table)
-    scene.log_end = 4999
+    scene.log.max_physical_offset = 4999
     assert await scene.synchronize.sync_all()
     assert scene.files.read_delay_offsets() is None
-    scene.log_end = 5000
+    scene.log.max_physical_offset = 5000
     assert await scene.synchronize.sync_all()
     assert scene.files.read_delay_offsets() == table
 
@@ -555,14 +623,14 @@ async def test_offsets_that_rest_on_more_log_than_is_here_are_taken_when_it_is_h
     scene = Scene()
     scene.master.offsets.commit_offset("c", "G", "T", 0, 1)
     table = (await scene.master.send(RemotingCommand(RequestCode.GET_ALL_CONSUMER_OFFSET))).body_bytes
-    end, scene.log_end = 100, 99
+    end, scene.log.max_physical_offset = 100, 99
     row = {**json_dialect.loads(table), "logEnd": end}
     scene.client.answers[RequestCode.GET_ALL_CONSUMER_OFFSET] = lambda request: request.reply(
         body=json_dialect.dumps(row)
     )
     assert await scene.synchronize.sync_all()
     assert scene.slave.offsets.query_offsets("G", "T") == {}
-    scene.log_end = end
+    scene.log.max_physical_offset = end
     assert await scene.synchronize.sync_all()
     assert scene.slave.offsets.query_offsets("G", "T") == {0: 1}
 

@@ -5,7 +5,8 @@ the master is away, though, clients commit here, and the master comes back with 
 those commits go, so a group that stopped meanwhile consumes everything again that it had done. Here they are kept
 apart, in `config/slaveCommits.json`, which is written when the consumer offsets are, and handed over
 (UPDATE_CONSUMER_OFFSET, which every master knows) before the master's values are taken; only those that are ahead of
-the master's, so what clients committed there since wins.
+the master's, so what clients committed there since wins. A master whose log is another one from some place on is told
+those of the messages before that place.
 """
 
 from collections.abc import Iterator, Mapping
