@@ -48,6 +48,7 @@ class Failover:
             tables.files,
             timer_wheel=lambda: settings.store.timer_wheel_enable,
             log_end=lambda: store.max_physical_offset,
+            queue_end=store.taken_offset,
         )
         pre_online = PreOnline(env, api, link, self.metadata)
         self.acting = ActingMasterService(env, api, link, peers.registration, self.services, pre_online, notify_held)

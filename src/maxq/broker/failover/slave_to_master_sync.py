@@ -6,7 +6,8 @@
 
 Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
 larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
-table of a group and topic whole, and a queue that the slave does not know is forgotten.)
+table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they go beyond the ends
+of the queues here: a master that lost its end gives the places of what was consumed at the slave to other messages.
 
 What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
 the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
@@ -46,17 +47,20 @@ class SlaveToMasterSync:
         *,
         timer_wheel: Callable[[], bool],
         log_end: Callable[[], int],
+        queue_end: Callable[[str, int], int],
     ) -> None:
         """
         Args:
             timer_wheel: timerWheelEnable; without it nothing of the timer is asked for.
             log_end: physical end of this broker's log.
+            queue_end: offset of the next message of a queue, `(topic, queue id)`, of this broker.
         """
         self._api = api
         self._offsets = offsets
         self._files = files
         self._timer_wheel = timer_wheel
         self._log_end = log_end
+        self._queue_end = queue_end
         self._pops: list[bytes] = []
 
     def take_pops(self) -> list[bytes]:
@@ -91,6 +95,7 @@ class SlaveToMasterSync:
         while following:
             page, following = await self._api.consumer_offsets(address, following)
             moved += self._offsets.take_back_from_slave(page)
+        self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 

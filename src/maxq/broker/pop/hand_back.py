@@ -34,7 +34,7 @@ RocketMQ's brokers do not know the question. A master that gets no answer gives 
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -76,19 +76,37 @@ def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: in
     )
 
 
+class OwnQueues(Protocol):
+    """The part of MessageStore that is asked here."""
+
+    @property
+    def deletions(self) -> Deletions:
+        """Topics that the log says were deleted."""
+        ...
+
+    def taken_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of a queue's next message."""
+        ...
+
+
 def take_in(
-    body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService, deletions: Deletions
+    body: bytes, journal_end: int, buffer: CheckPointBuffer, orders: OrderService, queues: OwnQueues
 ) -> list[LateAck]:
     """Take in what a slave answered, all of it or, if any of it is malformed, nothing: that is logged. The journal was
-    read before `journal_end`; `deletions` are those of this broker's log. Returns what is still to be written to the
-    revive topic."""
+    read before `journal_end`. What was told of messages that this broker's `queues` do not have counts for nothing: its
+    log has lost its end, and other messages will have their places. Returns what is still to be written to the revive
+    topic."""
     try:
         told: dict[str, Any] = orjson.loads(body or b"{}")
         if told:
             _check(told)
             # a journal that is shorter than the slave's has lost its end, and does not say what has ended
             noted = set(told.get("noted", ())) if told["end"] <= journal_end else set()
-            live, done, in_order = (_living(told, *place, deletions) for place in _TOPIC_AT.items())
+            live, done, in_order = (_living(told, *place, queues.deletions) for place in _TOPIC_AT.items())
+            live = [row for row in live if _cut_point(row, queues.taken_offset(row[1], row[3]))]
+            in_order = [row for row in in_order if _is_within(row, queues.taken_offset(row[0], row[2]))]
+            for row in done:
+                _cut_done(row, queues.taken_offset(row[0], row[2]))
             late = buffer.take_back(told["end"], live, noted, done, told.get("earlier", []), told.get("twins", []))
             orders.take_back(in_order)
             log.info("pop consumption: %d check points and %d queues in order were handed back by a slave",
@@ -104,6 +122,26 @@ def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions
     end = told.get("log")
     rows: list[list[Any]] = told.get(name, [])
     return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
+
+
+def _cut_point(row: list[Any], end: int) -> bool:
+    """Forget the messages of a check point from queue offset `end` on. Returns False if that leaves none."""
+    kept = [distance for distance in row[8] if row[7] + distance < end]
+    if len(kept) < len(row[8]):
+        row[8], row[9], row[12] = kept, min(row[9], end), row[12] & ((1 << len(kept)) - 1)
+        return bool(kept)
+    return True
+
+
+def _is_within(row: list[Any], end: int) -> bool:
+    """Return whether all messages of a delivery in order lie before queue offset `end`."""
+    return all(offset < end for offset in OrderInfo.from_json(row[4]).offsets)
+
+
+def _cut_done(row: list[Any], end: int) -> None:
+    """Forget what is done of a queue from queue offset `end` on."""
+    row[3] = min(row[3], end)
+    row[4] = [min(bound, end) for bound in row[4]]
 
 
 def known_end(body: bytes) -> int | None:

@@ -234,7 +234,7 @@ class PopService:
             if not self._stood_in:
                 self._revive.slave_has_acted()
             body = await self._untaken(told)
-            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store.deletions):
+            for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store):
                 await self._ack_late(late)
             with self._passed_over("offsets that a slave told, which are written again later"):
                 self._offsets.request_persist()

@@ -64,11 +64,14 @@ class FakeSlave:
         return self.timer
 
 
-def reverse(world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True) -> SlaveToMasterSync:
+def reverse(
+    world: BrokerWorld, slave: FakeSlave, *, timer_wheel: bool = True, queue_end: int = 1_000
+) -> SlaveToMasterSync:
     files = ReplicatedConfigFiles(world.disk, CONFIG_DIR)
     return SlaveToMasterSync(
-        cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END
-    )
+        cast(MasterApi, slave), world.offsets, files, timer_wheel=lambda: timer_wheel, log_end=lambda: LOG_END,
+        queue_end=lambda topic, queue_id: queue_end,
+    )  # fmt: skip
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -127,6 +130,14 @@ async def test_each_queue_moves_on_to_the_larger_offset_and_the_rest_stays() -> 
     assert world.offsets.query_offset("G", "U", 0) == 4
     assert world.offsets.query_offset("MINE", "T", 0) == 1
     assert world.offsets.data_version.counter == 5
+
+
+async def test_what_was_consumed_of_messages_that_a_master_has_lost_is_not_taken_back() -> None:
+    """It gives their places to other messages, which the group is to get; who goes on at the old offset is told."""
+    world = BrokerWorld()
+    await reverse(world, FakeSlave({"T@G": {"0": 15, "1": 3}}, counter=5), queue_end=12).take_back(SLAVE_1, "1")
+    assert world.offsets.query_offsets("G", "T") == {0: 12, 1: 3}
+    assert world.offsets.has_offset_reset("T", "G", 0)
 
 
 async def test_a_copy_older_than_ours_is_not_taken() -> None:

@@ -51,14 +51,21 @@ def _told() -> dict[str, Any]:
     return {**told, "end": 1}  # the slave had read of OWN, and of its end
 
 
-def _take_in(buffer: CheckPointBuffer, body: bytes, deletions: Deletions | None = None) -> Orders:
+class Queues:
+    """The master's: topics that were deleted, and where every queue ends."""
+
+    def __init__(self, end: int = 1_000) -> None:
+        self.deletions = Deletions(cast(Disk, None), PurePath("/store"))
+        self.end = end
+
+    def taken_offset(self, topic: str, queue_id: int) -> int:
+        return self.end
+
+
+def _take_in(buffer: CheckPointBuffer, body: bytes, queues: Queues | None = None) -> Orders:
     orders = Orders()
-    take_in(body, 1, buffer, cast(OrderService, orders), deletions or _no_deletions())
+    take_in(body, 1, buffer, cast(OrderService, orders), queues or Queues())
     return orders
-
-
-def _no_deletions() -> Deletions:
-    return Deletions(cast(Disk, None), PurePath("/store"))
 
 
 def _rows(buffer: CheckPointBuffer) -> list[list[Any]]:
@@ -81,14 +88,14 @@ def _acked_at_the_slave(end: int) -> bytes:
 
 def test_acks_of_what_this_broker_has_handed_over_since_go_where_it_was_handed_over() -> None:
     buffer = _buffer(OWN)
-    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()), _no_deletions())
+    late = take_in(_acked_at_the_slave(1), 2, buffer, cast(OrderService, Orders()), Queues())
     assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
     assert _rows(buffer) == [], "THEIRS is in the revive topic; taken in again, its messages would come twice"
 
 
 def test_a_check_point_that_this_brokers_journal_has_lost_is_taken_in() -> None:
     buffer = _buffer()
-    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders()), _no_deletions()) == []
+    assert take_in(_acked_at_the_slave(3), 2, buffer, cast(OrderService, Orders()), Queues()) == []
     assert [row[12 - 1] for row in _rows(buffer)] == [1]
 
 
@@ -192,7 +199,7 @@ def test_acks_that_come_to_the_slave_of_what_its_master_had_handed_over_go_where
     slave = _acting()
     slave.keep_for_master(LateAck(replace(OWN, diffs=diffs), [1], 7))
     orders = cast(OrderService, Orders())
-    (late,) = take_in(_encode(0, slave), 1, _buffer(THEIRS), orders, _no_deletions())
+    (late,) = take_in(_encode(0, slave), 1, _buffer(THEIRS), orders, Queues())
     assert (late.point.key, late.offsets, late.revive_qid) == (OWN.key, [1], 7)
 
 
@@ -265,23 +272,42 @@ def test_the_cursor_is_behind_all_that_was_given_also_after_a_start() -> None:
 
 
 def test_what_a_slave_tells_of_a_topic_that_was_deleted_since_counts_for_nothing() -> None:
-    deletions = _no_deletions()
-    deletions.put("T", 100)
+    queues = Queues()
+    queues.deletions.put("T", 100)
     slave = _acting(SLAVES, PopCheckPoint("T", "G", 0, 3, 9_001, 60_000, "b", [0], 1))
     _ack(slave, SLAVES, 0, 1, 2)
     for log_end, is_taken in ((100, False), (101, True)):
         master = _buffer(OWN)
-        _take_in(master, _encode(0, slave, log_end=log_end), deletions)
+        _take_in(master, _encode(0, slave, log_end=log_end), queues)
         assert (master._offsets.query_offset("G", "T", 0) == 3) is is_taken
         assert (_open(master) == [(OWN.pop_time, [0, 1])]) is not is_taken
 
 
+@pytest.mark.parametrize(("end", "open_offsets"), [(7, [4, 6]), (6, [4]), (5, [4]), (3, []), (0, [])])
+def test_what_a_slave_tells_of_messages_that_a_master_has_lost_counts_for_nothing(
+    end: int, open_offsets: list[int]
+) -> None:
+    """Other messages will have these places in the queue, and the group is to get them."""
+    slave = _acting(PopCheckPoint("T", "G", 0, 0, 9_000, 60_000, "b", [0, 1, 2, 3], 4))
+    given = PopCheckPoint("T", "G", 0, 4, 9_001, 60_000, "b", [0, 1, 2], 3)
+    slave.add([(given, 0, 7)])
+    _ack(slave, PopCheckPoint("T", "G", 0, 0, 9_000, 60_000, "b", [0, 1, 2, 3], 4), 0, 1, 2, 3)
+    _ack(slave, given, 5)
+    rows = [["T", "O", 0, 7, {"popTime": 5, "i": 60_000, "o": [5, 1]}]]
+    master = _buffer()
+    orders = _take_in(master, _encode(0, slave, Orders(rows)), Queues(end))
+    assert [offset for _, offsets in _open(master) for offset in offsets] == open_offsets
+    assert master._offsets.query_offset("G", "T", 0) == min(4, end)
+    assert master.latest_offset("T", "G", 0) <= end
+    assert len(orders.taken) == (end == 7)
+
+
 def test_a_slave_that_acts_again_keeps_acks_of_what_its_master_handed_over_meanwhile() -> None:
     slave = _acting()
-    late = take_in(_acked_at_the_slave(1), 2, slave, cast(OrderService, Orders()), _no_deletions())
+    late = take_in(_acked_at_the_slave(1), 2, slave, cast(OrderService, Orders()), Queues())
     assert late == [], "a slave writes nothing"
     master = _buffer()
-    late = take_in(_encode(2, slave), 2, master, cast(OrderService, Orders()), _no_deletions())
+    late = take_in(_encode(2, slave), 2, master, cast(OrderService, Orders()), Queues())
     assert [(ack.point.key, ack.offsets) for ack in late] == [(THEIRS.key, [2])]
 
 
