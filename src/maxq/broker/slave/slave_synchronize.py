@@ -468,7 +468,7 @@ class SlaveSynchronize:
                 await self._hand_over(address, [left.pop(0)])
             if left:
                 raise RemoteProtocolError(
-                    f"{len(left)} of them belong to messages that it does not have as they are here, the first: {left[0]}"
+                    f"{len(left)} of them belong to messages that it does not have as they are here, as does {left[0]}"
                 )
 
     def _begin_of_last(self, commit: SlaveCommit) -> int:
