@@ -142,11 +142,13 @@ def test_acks_survive_a_power_loss_and_so_do_messages_that_nobody_acknowledged(s
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("is_handed_over", [True, False])
 @pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("is_changed", [True, False])
 def test_with_asynchronous_flushes_a_message_that_was_made_durable_comes_again_after_a_power_loss(
-    is_handed_over: bool, is_noted: bool
+    is_handed_over: bool, is_noted: bool, is_changed: bool
 ) -> None:
     """The copy that is made for a message nobody acknowledged may be lost with what is flushed later, and so may the
-    record of its pop; the group's offset, and the check point that it was made for, count until then."""
+    record of its pop, and that of a change of its invisible time; the group's offset, and the check point that it was
+    made for, count until then."""
     rng, clock = SimRng(1), SimClock()
     disk = SimDisk(rng.fork("disk"), clock, write_back=0.0)
     stays_ms = "500" if is_handed_over else "600000"
@@ -158,7 +160,7 @@ def test_with_asynchronous_flushes_a_message_that_was_made_durable_comes_again_a
     }  # fmt: skip
     bodies: list[bytes] = []
 
-    async def receive(world: SimWorld) -> list[bytes]:
+    async def receive(world: SimWorld, *, is_changed: bool = False) -> list[bytes]:
         config = SimpleConsumerConfig(
             namesrv_addr=f"{BROKER}:{NAMESRV_PORT}", consumer_group=GROUP,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -169,6 +171,8 @@ def test_with_asynchronous_flushes_a_message_that_was_made_durable_comes_again_a
             async with consumer, asyncio.timeout(120):
                 while not (messages := await consumer.receive(8, INVISIBLE_MS, wait_ms=1_000)):
                     pass
+                if is_changed:
+                    await consumer.change_invisible_duration(messages[0], INVISIBLE_MS)
         return [message.body for message in messages]
 
     async def first_life(world: SimWorld) -> None:
@@ -182,7 +186,7 @@ def test_with_asynchronous_flushes_a_message_that_was_made_durable_comes_again_a
         assert server._broker is not None
         store = server._broker.store
         await store.flush()
-        assert await receive(world) == [b"x"]
+        assert await receive(world, is_changed=is_changed) == [b"x"]
         await asyncio.sleep(2)
         if is_noted:
             await store.flush()

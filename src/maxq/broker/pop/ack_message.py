@@ -209,14 +209,15 @@ class AckMessageProcessor(RequestProcessor):
         elif self._buffer.has_ended(handle.pop_time):  # a check point more would make the message come once more
             end = self._buffer.noted_end()
         else:
-            end = self._buffer.add_renewed(point, handle.revive_qid, by=old.key)
+            self._buffer.add_renewed(point, handle.revive_qid, by=old.key)
             self._count(old.group, old.topic, 1)
             try:
-                acked = await self._ack_elsewhere(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
+                end = await self._ack_elsewhere(old, handle.revive_qid, handle.pop_time + handle.invisible_time)
             except RequestRefusedError:
                 self._buffer.take_away(point)
                 raise
-            end = NOT_NOTED if NOT_NOTED in (end, acked) else max(end, acked)
+            if end == NOT_NOTED:  # the check point in the revive topic stays the one that holds the message
+                self._buffer.take_away(point)
         self._stats.add(names.GROUP_CK_NUMS, f"{header.topic}@{header.consumer_group}")
         self._stats.add(names.BROKER_CK_NUMS, self._own.cluster)
         await self._safe(end)

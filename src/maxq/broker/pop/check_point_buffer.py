@@ -212,16 +212,15 @@ class CheckPointBuffer:
         self._mark_alone(old, bit)
         return Acked(1, end)
 
-    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: PointKey) -> int:
-        """The same for a message whose check point was handed over, and is acknowledged there by the caller. Returns
-        the physical offset behind the record of the journal, or NOT_NOTED."""
+    def add_renewed(self, point: PopCheckPoint, revive_qid: int, *, by: PointKey) -> None:
+        """Give a check point of its own to a message whose check point was handed over. The caller acknowledges it
+        there behind this, and calls `take_away` if that fails."""
         if not self._live:
             self.on_filled()
         live = self._insert(self._number(), point, revive_qid, -1)
         self._renew(live, {by: None})
-        offset, end = self.journal.write({"p": [_entry(live)], "h": _earlier(live)})
+        offset, _ = self.journal.write({"p": [_entry(live)], "h": _earlier(live)})
         self._noted([live], offset)
-        return end
 
     def take_away(self, point: PopCheckPoint) -> None:
         """End a check point that was added but whose receipt is not given to a consumer: its messages are not
@@ -452,9 +451,9 @@ class CheckPointBuffer:
         queue = live.queue
         if self.in_flight.get(queue, 0) <= 0:
             self.in_flight.pop(queue, None)
+        if not self._is_settled(live):
+            self._resting.append(live)
         if live.next_begin >= 0:
-            if live.rests_on is not None and not self.journal.is_final(live.rests_on):
-                self._resting.append(live)
             self._commit(queue)
         self.on_ended(queue)
 
@@ -466,7 +465,8 @@ class CheckPointBuffer:
                 del self._renewed[key]
 
     def settle(self) -> None:
-        """Move groups' offsets over the check points whose end can be lost no more by now."""
+        """Move groups' offsets over the check points whose end can be lost no more by now; a start needs what the
+        journal tells of these no more."""
         while self._resting and self._is_settled(self._resting[0]):
             self._commit(self._resting.popleft().queue)
 
@@ -475,7 +475,7 @@ class CheckPointBuffer:
 
     @property
     def is_settled(self) -> bool:
-        """Returns whether no group's offset waits for the log."""
+        """Returns whether no check point that has ended waits for the log."""
         return not self._resting
 
     def _commit(self, queue: QueueKey) -> None:

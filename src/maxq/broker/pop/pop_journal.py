@@ -41,6 +41,7 @@ from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
+from maxq.store.store_results import PutMessageResult, PutMessageStatus
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "o": (str, str, int, int, dict),
 }
 _TOPICS: Final = {"p": 1, "r": 0, "o": 0}  # the place of the topic in a row
+_IN_ORDER: Final = "phaltedro"  # in which a start takes in the rows of a record
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
@@ -82,26 +84,37 @@ class PopJournal:
         self._written_end = 0  # physical offset behind the newest record of this process
 
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
-        """Put one record into the log, behind those that the store did not take before.
+        """Put one record into the log, behind those that the store did not take before; several where it would be
+        longer than maxMessageSize.
 
         Returns:
-            Its queue offset, and the physical offset behind it. (-1, NOT_NOTED): the store takes nothing now, and until
-            it does, what the record says is known to this process only. (-1, 0): this broker writes no journal, because
-            it acts for a master whose log it copies.
+            Its queue offset (that of the first; -1: none was written), and the physical offset behind it. NOT_NOTED:
+            the store takes nothing now, and until it does, what the record says is known to this process only. (-1, 0):
+            this broker writes no journal, because it acts for a master whose log it copies.
         """
         if not self._may_write():
             return -1, 0
+        is_next = self._write_late()[1] != NOT_NOTED
         self._late.append(entries)
-        written = (-1, NOT_NOTED)
-        while self._late:
-            written = self._put(self._late[0])
-            if written[0] < 0:
-                if len(self._late) > _MOST_LATE:
-                    del self._late[0]
-                return written
+        written = self._write_late() if is_next else (-1, NOT_NOTED)
+        if len(self._late) > _MOST_LATE:
             del self._late[0]
-        self._written_end = written[1]
         return written
+
+    def _write_late(self) -> tuple[int, int]:
+        """Write what waits, as far as the store takes it. Returns as `write`."""
+        first = -1
+        while self._late:
+            result = self._put(self._late[0])
+            if result.status is PutMessageStatus.MESSAGE_ILLEGAL and (parts := _halves(self._late[0])):
+                self._late[:1] = parts
+                continue
+            if not result.ok:
+                return first, NOT_NOTED
+            del self._late[0]
+            first = result.queue_offset if first < 0 else first
+            self._written_end = result.end_offset
+        return first, self._written_end
 
     def noted_end(self) -> int:
         """Return the physical offset below which everything lies that was noted so far (0: nothing was), or NOT_NOTED
@@ -127,18 +140,17 @@ class PopJournal:
 
     def catch_up(self) -> None:
         """Write what the store refused before, if it takes it now."""
-        if self._late and self.may_write:
-            self.write(self._late.pop())
+        if self.may_write:
+            self._write_late()
 
-    def _put(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
+    def _put(self, entries: dict[str, list[Any]]) -> PutMessageResult:
         if self._store.admission.refusal() is not None:
-            return -1, NOT_NOTED
-        result = self._store.put_message(
+            return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        return self._store.put_message(
             MessageExtBrokerInner(
                 JOURNAL_TOPIC, 0, orjson.dumps(entries), properties_data=b"", born_timestamp=self._clock.wall_ms()
             )
         )
-        return (result.queue_offset, result.end_offset) if result.ok else (-1, NOT_NOTED)
 
     @property
     def may_write(self) -> bool:
@@ -198,6 +210,17 @@ class PopJournal:
             else rows
             for name, rows in entries.items()
         }
+
+
+def _halves(entries: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    """Return two records with the rows of one, check points first, for other rows name these; none if it has only one
+    row."""
+    rows = [(name, row) for name in sorted(entries, key=_IN_ORDER.index) for row in entries[name]]
+    middle = len(rows) // 2
+    halves: list[dict[str, list[Any]]] = [{}, {}]
+    for at, (name, row) in enumerate(rows):
+        halves[at >= middle].setdefault(name, []).append(row)
+    return halves if middle else []
 
 
 def check_entries(value: Any) -> None:

@@ -27,6 +27,7 @@ RETRY_V2: Final = "2"
 _RETRY_PREFIX: Final = "%RETRY%"
 _LONG_END: Final = 1 << 63
 _PARTS_LEAST: Final = 6
+_MOST_NAME: Final = 1_000  # characters of a broker's name; it goes into records that must fit into a message
 
 
 class ExtraInfo(NamedTuple):
@@ -62,6 +63,11 @@ def parse_extra_info(text: str) -> ExtraInfo:
     numbers = [_number(part, text) for part in (*parts[:4], *parts[6:8])]
     if parts[4] not in (NORMAL, RETRY_V1, RETRY_V2):
         raise RemoteProtocolError(f"extraInfo {text!r:.200}: the fifth part is 0, 1 or 2")
+    if len(parts[5]) > _MOST_NAME:
+        raise RemoteProtocolError(
+            f"extraInfo {text!r:.200}: the broker's name has {len(parts[5])} characters, "
+            f"at most {_MOST_NAME} are allowed"
+        )
     return ExtraInfo(
         numbers[0],
         numbers[1],

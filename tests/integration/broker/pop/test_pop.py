@@ -13,7 +13,12 @@ from maxq.client.results.pop_result import PopStatus, handle_of
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.pop import PopCheckPoint
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.header.pull import NotificationRequestHeader, PeekMessageRequestHeader, PollingInfoRequestHeader
+from maxq.protocol.header.pull import (
+    ChangeInvisibleTimeRequestHeader,
+    NotificationRequestHeader,
+    PeekMessageRequestHeader,
+    PollingInfoRequestHeader,
+)
 from maxq.protocol.message.message import MessageExt
 from maxq.protocol.message.pop_extra_info import ExtraInfo, retry_topic_v1, retry_topic_v2
 from maxq.runtime.files.system import SystemClock
@@ -235,6 +240,29 @@ async def test_a_handle_of_what_was_handed_over_changes_the_time(start_broker: S
     later = _under(given[0], await change_time(broker, given[0], 60_000))
     assert bodies(await popped(broker, poll_time=10_000)) == bodies(given[1:])
     await ack(broker, later)
+
+
+async def test_a_change_of_time_that_the_log_did_not_take_leaves_the_handle_good(start_broker: Start) -> None:
+    broker = await start_broker(popCkStayBufferTime="300", popCkStayBufferTimeOut="100", **QUICK)
+    await _filled(broker, 1, queues=1)
+    (message,) = await popped(broker, invisible_time=4_000)
+    await until(lambda: len(broker.controller.popping.buffer) == 0)
+    broker.controller.store.flags.set(DISK_FULL, "the disk is full")
+    assert (await change_time(broker, message, 3_000)).code == ResponseCode.SYSTEM_ERROR
+    broker.controller.store.flags.clear(DISK_FULL)
+    assert (await ack(broker, message)).code == ResponseCode.SUCCESS
+    assert await popped(broker, poll_time=8_000) == []
+
+
+async def test_a_made_up_handle_stops_nobody(start_broker: Start) -> None:
+    """The broker's name that it says would fit into no record of the journal."""
+    broker = await start_broker(maxMessageSize="100000")
+    await _filled(broker, 2, queues=1)
+    header = ChangeInvisibleTimeRequestHeader(GROUP, "T", 0, f"0 1 60000 0 0 {'b' * 200_000} 0 0", 0, 1_000)
+    reply = await broker.invoke(RemotingCommand(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header.encode()))
+    assert reply.code != ResponseCode.SUCCESS
+    (first, _) = await popped(broker)
+    assert (await ack(broker, first)).code == ResponseCode.SUCCESS
 
 
 async def test_a_message_that_is_acknowledged_while_it_is_made_ready_to_come_again_does_not_come(
