@@ -47,7 +47,7 @@ def test_every_entry_that_was_looked_at_is_counted() -> None:
 
 def test_the_next_entry_of_a_log_of_which_nothing_is_committed_continues_it() -> None:
     store = opened(filled(60))
-    assert (store.end_index, store.committed_index) == (59, -1)
+    assert (store.end_index, store.committed_index, store.amnesiac_until) == (59, -1, -1)
     assert goes_on(store) == 60
 
 
@@ -55,7 +55,7 @@ def test_the_next_entry_of_a_log_whose_committed_entry_lost_its_unit_continues_i
     disk = filled(200, committed=100)
     disk.put(FOLDER / "index" / f"{100 * 32:020d}", bytes(320))
     store = opened(disk)
-    assert (store.begin_index, store.end_index) == (0, 199)
+    assert (store.begin_index, store.end_index, store.amnesiac_until) == (0, 199, -1)
     assert goes_on(store) == 200
 
 
@@ -64,6 +64,20 @@ def test_a_log_whose_first_entry_is_no_entry_is_empty_whatever_follows() -> None
     change(disk, 0, (slice(0, 4), b"\7\7\7\7"))
     store = opened(disk)
     assert (store.end_index, store.amnesiac_until) == (-1, 59)
+
+
+def test_a_log_that_has_lost_its_only_entry_says_so() -> None:
+    disk = filled(1)
+    disk.delete(FOLDER / "data" / f"{0:020d}")
+    store = opened(disk)
+    assert (store.end_index, store.amnesiac_until) == (-1, 0)
+
+
+def test_a_log_that_ends_with_a_full_file_is_not_cut() -> None:
+    disk = filled(21)
+    disk.delete(FOLDER / "data" / f"{FILE:020d}")
+    store = opened(disk)
+    assert (store.end_index, store.amnesiac_until, store.report.cut_bytes) == (19, 20, 0)
 
 
 def test_a_log_ends_where_the_first_file_that_is_scanned_begins_with_a_damaged_entry() -> None:
