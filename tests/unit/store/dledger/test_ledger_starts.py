@@ -112,7 +112,7 @@ def test_the_next_entry_confirms_the_index_of_a_first_one_without_a_crc() -> Non
 
 def test_the_index_of_an_only_entry_without_a_crc_is_not_believed() -> None:
     disk = without_first_file(21)
-    change(disk, FILE, (OWN_CRC, bytes(4)), (INDEX, (25).to_bytes(8, "big")))
+    change(disk, FILE, (OWN_CRC, bytes(4)), (INDEX, (20 ^ 1).to_bytes(8, "big")))
     store = opened(disk)
     assert store.report.amnesia != []
     assert store.end_index == -1
