@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
+MEMORY: Final = Path("/dev/shm")
 HERE: Final = Path(__file__).parent
 TREES: Final = ROOT / "build" / "mutants"
 LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "interop", "data")
@@ -234,6 +235,8 @@ def try_mutants(tree: Path, tests: list[str], names: list[str]) -> dict[str, int
     outcomes = asked.with_suffix(".outcomes")
     outcomes.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-s", "-m", "not slow", *(f"-p{plugin}" for plugin in PLUGINS), *tests]
+    if MEMORY.is_dir():  # no test waits for a disk
+        command.append(f"--basetemp={MEMORY / f'maxq-mutants-{os.getpid()}'}")
     environment = {**os.environ, "PYTHONPATH": "src", "MUTANTS": str(asked)}
     log = tree / "pytest.log"
     with log.open("w") as output:

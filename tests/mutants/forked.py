@@ -4,7 +4,7 @@ run none of them.
 A mutant so costs what its tests cost, a tenth of a second and less, and not a start of pytest. First all tests run once
 without a mutant, in a process of their own too: they must pass, and it is noted which mutated functions each of them
 calls and how long it takes. A mutant's tests are those that call its function, the shortest and those that have noticed
-others first; the first failure ends them.
+others first, without slow ones; the first failure ends them.
 
 The file that the environment variable MUTANTS names has the mutants, one a line; the outcomes are put into
 `MUTANTS`.outcomes as they come, `mutant exit-code` a line, in mutmut's numbers. Hypothesis draws the same examples each
@@ -38,6 +38,8 @@ TIMED_OUT: Final = 36
 #: A mutant may take this many times as long as its tests, and so many seconds more.
 TIMES_AS_LONG: Final = 3
 SECONDS_MORE: Final = 10
+#: A test that takes so much of a processor is left out: what only slow tests would notice counts as survived.
+MOST_CPU_SECONDS: Final = 1.0
 #: A test that has noticed a mutant comes before one that is quicker, up to so many times for each that it has noticed.
 WEIGHT: Final = 4
 
@@ -50,6 +52,7 @@ class Trial(NamedTuple):
     """What a test did without a mutant."""
 
     seconds: float
+    cpu_seconds: float
     calls: frozenset[str]  # mutated functions, by mutmut's names
     failure: str
 
@@ -70,10 +73,11 @@ def tried(items: Sequence[pytest.Item]) -> list[Trial]:
     found = []
     for item, following in zip(items, [*items[1:], None], strict=True):
         calls.clear()
-        start = time.monotonic()
+        start, began = time.monotonic(), time.process_time()
         reports = runtestprotocol(item, nextitem=following, log=False)
         failure = next((report.longreprtext for report in reports if report.failed), "")
-        found.append(Trial(time.monotonic() - start, frozenset(calls), failure and f"{item.nodeid}: {failure}"))
+        seconds, cpu_seconds = time.monotonic() - start, time.process_time() - began
+        found.append(Trial(seconds, cpu_seconds, frozenset(calls), failure and f"{item.nodeid}: {failure}"))
     return found
 
 
@@ -148,13 +152,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         raise session.Failed("tests fail without a mutant:\n" + "\n".join(failures))
     tests: dict[str, list[int]] = defaultdict(list)
     for number, trial in enumerate(trials):
-        for function in trial.calls:
+        for function in trial.calls if trial.cpu_seconds < MOST_CPU_SECONDS else ():
             tests[function].append(number)
     noticed: Counter[int] = Counter()
     with asked.with_suffix(".outcomes").open("w") as outcomes:
         for mutant in asked.read_text().split():
             chosen = tests[mangled_name_from_mutant_name(mutant)]
-            chosen.sort(key=lambda number: trials[number].seconds / (1 + WEIGHT * noticed[number]))
+            chosen.sort(key=lambda number: trials[number].cpu_seconds / (1 + WEIGHT * noticed[number]))
             code, failed = NO_TESTS, -1
             if chosen:
                 seconds = sum(trials[number].seconds for number in chosen)
