@@ -6,9 +6,9 @@ weight, and which tests are to notice, is in `modules.toml`. Survivors that make
 are in `explained.txt`, each with its reason. The table at the end counts both; survivors that nobody has looked at are
 listed in the form of that file, so that a reason can be written below them.
 
-Each module gets a copy of the tree in `build/mutants`, without compiled modules: what Python imports there is the
-mutated source. Functions with decorators, among them those that Cython turns into C functions, are left as they are;
-so are texts of the log and of errors, and assertions.
+Each run gets a copy of the tree in `build/mutants`. It has no compiled modules if one of them is mutated, for what
+Python imports there must be the mutated source. Functions with decorators, among them those that Cython turns into C
+functions, are left as they are; so are texts of the log and of errors, and assertions.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ROOT: Final = Path(__file__).parents[2]
 MEMORY: Final = Path("/dev/shm")
 HERE: Final = Path(__file__).parent
 TREES: Final = ROOT / "build" / "mutants"
-LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "interop", "data")
+LEFT_OUT: Final = ("__pycache__", "*.c", "interop", "data")
 SURVIVED: Final = ("survived", "no tests")
 PLUGINS: Final = ("tests.mutants.forked", "no:cacheprovider", "no:unraisableexception")
 SETTINGS: Final = """
@@ -177,10 +177,11 @@ def prepare(tree: Path, sources: list[str]) -> None:
         if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(source):
             shutil.copy2(source, target)
 
+    # Compiled modules call one another without Python: either all of them are, or none.
+    compiled = ("*.so",) if any(source.endswith("_cy.py") for source in sources) else ()
+    ignore = shutil.ignore_patterns(*LEFT_OUT, *compiled)
     for folder in ("src", "tests"):
-        shutil.copytree(
-            ROOT / folder, tree / "mutants" / folder, ignore=LEFT_OUT, dirs_exist_ok=True, copy_function=copy
-        )
+        shutil.copytree(ROOT / folder, tree / "mutants" / folder, ignore=ignore, dirs_exist_ok=True, copy_function=copy)
     for source in sources:
         (tree / source).parent.mkdir(parents=True, exist_ok=True)
         copy(str(ROOT / source), str(tree / source))
@@ -235,14 +236,15 @@ def try_mutants(tree: Path, tests: list[str], names: list[str]) -> dict[str, int
     outcomes = asked.with_suffix(".outcomes")
     outcomes.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-s", "-m", "not slow", *(f"-p{plugin}" for plugin in PLUGINS), *tests]
-    if MEMORY.is_dir():  # no test waits for a disk
-        command.append(f"--basetemp={MEMORY / f'maxq-mutants-{os.getpid()}'}")
+    temporary = (MEMORY if MEMORY.is_dir() else tree) / f"maxq-mutants-{os.getpid()}"  # no test waits for a disk
+    command.append(f"--basetemp={temporary}")
     environment = {**os.environ, "PYTHONPATH": "src", "MUTANTS": str(asked)}
     log = tree / "pytest.log"
     with log.open("w") as output:
         done = subprocess.run(
             command, cwd=tree / "mutants", env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
         )
+    shutil.rmtree(temporary, ignore_errors=True)
     if done.returncode:
         print(log.read_text()[-4000:])
         raise SystemExit(f"the tests ended with {done.returncode}; all they said is in {log}")

@@ -149,7 +149,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     with forked(lambda: tried(session.items)) as (_, reader), os.fdopen(os.dup(reader), "rb") as pipe:
         trials: list[Trial] = pickle.loads(pipe.read())
     if failures := [trial.failure for trial in trials if trial.failure]:
-        raise session.Failed("tests fail without a mutant:\n" + "\n".join(failures))
+        print("These fail without a mutant:", *failures, sep="\n")
+        raise session.Failed
     tests: dict[str, list[int]] = defaultdict(list)
     for number, trial in enumerate(trials):
         for function in trial.calls if trial.cpu_seconds < MOST_CPU_SECONDS else ():
