@@ -55,6 +55,7 @@ from maxq.store.compaction.replacement import Replacement
 from maxq.store.compaction.segment import Segment
 from maxq.store.dledger.ledger import FileLedger
 from maxq.store.dledger.ledger_recovery import LedgerRecovery
+from maxq.store.dledger.text_file import TextFile
 from maxq.store.durability.flush import CommitLogFlusher
 from maxq.store.index.index_file import IndexFile
 from maxq.store.log.commit_log import CommitLog
@@ -178,6 +179,10 @@ def _needs_nothing(self: CheckPointBuffer) -> int:
 def _unguarded(*codes: RequestCode) -> tuple[tuple[Any, str, Any], ...]:
     """These requests are answered by who was the master, and tables before the slaves have them."""
     return ((authority, "PROMISES", {**PROMISES, **dict.fromkeys(map(int, codes), Promise.NOTHING)}),)
+
+
+def _may_delete_what_is_not_noted(self: FileLedger, end_offset: int, *, is_full: bool) -> bool:
+    return end_offset < self.committed_position and (is_full or self.index_at(end_offset) <= max(self._retain_from, 0))
 
 
 def _ledger_is_not_written_again(self: LedgerRecovery) -> None:
@@ -343,10 +348,10 @@ MUTATIONS: Final = {
         "promise-pair", 5, _unguarded(RequestCode.UPDATE_AND_CREATE_TOPIC)
     ),
     "a ledger that was not loaded notes that it is empty": Mutation(
-        "ledger-faults", 139, ((FileLedger, "close", _note_at_any_end),)
+        "ledger-faults", 15, ((FileLedger, "close", _note_at_any_end),)
     ),
     "a ledger that is emptied in part goes on": Mutation(
-        "ledger-faults", 139, ((FileLedger, "_changing", _nothing_special),)
+        "ledger-faults", 63, ((FileLedger, "_changing", _nothing_special),)
     ),
     "of a failed sync outside its group commits the flusher does not hear": Mutation(
         "ha-faults", 1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
@@ -370,8 +375,12 @@ MUTATIONS: Final = {
     "what lies behind the log's checkpoint is not written again at a start": Mutation(
         "store-faults", 0, ((LogRecovery, "_write_again", _nothing),)
     ),
+    "retention takes a ledger's files of which the checkpoint does not know": Mutation(
+        "ledger", 9, ((FileLedger, "may_delete", _may_delete_what_is_not_noted),)
+    ),
+    "on a full disk a ledger's checkpoint finds no room": Mutation("ledger", 0, ((TextFile, "keep_room", _nothing),)),
     "what lies behind a ledger's checkpoint is not written again at a start": Mutation(
-        "ledger-faults", 127, ((LedgerRecovery, "_write_again", _ledger_is_not_written_again),)
+        "ledger-faults", 85, ((LedgerRecovery, "_write_again", _ledger_is_not_written_again),)
     ),
     "a half message that cannot be written again stops all checks": Mutation(
         "transaction", 21, ((transactional_message_check_service, "is_its_own_fault", lambda refusal: False),)

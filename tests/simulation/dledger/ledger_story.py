@@ -9,27 +9,34 @@ After every start:
 * without changed bits nobody is amnesiac;
 * term and vote are those stored last, or those that were being stored;
 * the committed index does not lie;
+* the log begins where its oldest file did: retention takes only what is committed, durable, noted and needed by nobody,
+  and what it takes is gone;
 * a scan by Java's rules finds the same log.
 """
 
 import contextlib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import PurePath
+from typing import TypeVar
 
 from maxq.errors import LedgerMismatchError, StoreFailedError, StoreRefusedError
 from maxq.protocol.dledger.dledger_messages import DLedgerEntry, EntryRun
 from maxq.protocol.dledger.ledger import HardState
-from maxq.store.dledger.mmap_file_store import DLedgerMmapFileStore
+from maxq.store.dledger.mmap_file_store import _DELETE_AT_ONCE, DLedgerMmapFileStore
 from maxq.testing.sim_clock import SimClock
 from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from tests.simulation.disk_faults import FaultMix, nothing_fails
 from tests.unit.store.dledger.naive_dledger import NaiveEntry, NaiveLog, java_recovery
 
+T = TypeVar("T")
+
 _BASE = PurePath("base")
 _FOLDER = _BASE / "dledger-n0"
 _FILE_SIZE = 4096
 _LIVES = 6
+_ALWAYS = ";".join(f"{hour:02d}" for hour in range(24))
 _NO_ZEROS = bytes(1 + byte % 255 for byte in range(256))
 
 
@@ -50,6 +57,8 @@ class LedgerStory:
         self.may_be: list[list[NaiveEntry]] = []  # logs that may be found beside prefixes of this one
         self.durable = -1
         self.committed = -1
+        self.kept_from = 0  # index: entries from it on must be there, and those before it that retention may still hold
+        self.gone_below = 0  # index: what is before it does not come back
         self.terms = [HardState()]  # the last one is the newest; those before it may be found if it was not stored
         self.flipped = False
         self.scars: set[int] = set()  # changed bytes of data files that lay further back than starts look
@@ -61,20 +70,21 @@ class LedgerStory:
         for _ in range(_LIVES):
             try:
                 if self.rng.chance(0.6):
-                    self.disk.cut_power_after(self.rng.below(250))
+                    self.disk.cut_power_after(self.rng.below(250), process_only=self.rng.chance(0.3))
                 self._life()
             except PowerLoss:
                 self.marks[f"power lost in: {self._where()}"] += 1
                 self.history.append(f"power lost in {self.disk.lost_at}")
+            filled = self.disk.other_bytes
             self.disk = self.disk.boot()
             self._flip()
-        self.store = self._new()
-        self._check_start(self.store.load())
+            self.disk.other_bytes = self.disk.usage(_BASE).free if filled and self.rng.chance(0.5) else 0
+        self.disk.other_bytes = 0
+        self._start()
 
     def _life(self) -> None:
         try:
-            self.store = self._new()
-            self._check_start(self.store.load())
+            self._start()
             if self._is_new():
                 self.store.remembered()  # it founds its group
             self._live()
@@ -83,12 +93,29 @@ class LedgerStory:
             assert self.scars, "an entry cannot be read"
             self.marks["damaged far back"] += 1
 
+    def _start(self) -> None:
+        """Start, after a kill on a full disk also where that has no room yet."""
+        self.store = self._new()
+        try:
+            report = self.store.load()
+        except StoreRefusedError as refusal:
+            assert self.disk.other_bytes, f"nothing speaks against a start: {refusal}"
+            assert self.flipped or self.scars, f"there is no damage to keep: {refusal}"
+            self.marks["refused to start on a full disk"] += 1
+            self.disk.other_bytes = 0
+            self.store = self._new()
+            report = self.store.load()
+        self.disk.other_bytes = 0
+        self._check_start(report)
+
     def _new(self) -> DLedgerMmapFileStore:
         store = DLedgerMmapFileStore(
             _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640,
+            reserved_hours=0, delete_when=_ALWAYS,
         )  # fmt: skip
         store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)
+        store._context.jobs.run = _inline  # type: ignore[assignment, method-assign]
         return store
 
     def _is_new(self) -> bool:
@@ -102,7 +129,10 @@ class LedgerStory:
     # --- a life ---
 
     def _live(self) -> None:
-        names = ("own", "own", "follow", "follow", "flush", "flush", "commit", "truncate", "note", "term", "reset")
+        names = (
+            "own", "own", "follow", "follow", "flush", "flush", "commit", "commit", "truncate", "note", "term", "reset",
+            "retain",
+        )  # fmt: skip
         for _ in range(self.rng.between(3, 40)):
             name = self.rng.choice(names)
             if self.forgot and name in ("own", "truncate", "reset"):
@@ -188,11 +218,56 @@ class LedgerStory:
         self.may_be.append(list(self.log.entries))
         self.log = NaiveLog(_FILE_SIZE, [], index, position)
         self.durable, self.committed = -1, index - 1  # as long as the power may go
+        self.kept_from = index
         self.history.append(f"reset to {index} at {position}")
         self.store.reset(index, position)
         self.may_be.clear()
         self.durable = index - 1
+        self.gone_below = index
         self.marks["emptied"] += 1
+
+    def _do_retain(self) -> None:
+        """Let old files go, also where the disk has no room for anything else; the process may be killed around it."""
+        store, rng = self.store, self.rng
+        if store.end_index < 0 or not rng.chance(0.7):
+            return
+        if rng.chance(0.6):  # as what is old is
+            self._do_flush()
+            self._do_commit()
+        is_full, is_noted = rng.chance(0.4), rng.chance(0.3)
+        needed_from = rng.between(0, store.end_index + 1)
+        store.retain_from(needed_from)
+        if rng.chance(0.4):
+            self.disk.cut_power_after(rng.below(16), process_only=rng.chance(0.6))
+        may_go = [self.committed, *(() if is_full else (needed_from,))]
+        self.kept_from = max(self.kept_from, min(may_go))
+        self.history.append(f"retention{' on a full disk' if is_full else ''}, a follower needs {needed_from}")
+        if is_full:
+            self.disk.other_bytes = self.disk.usage(_BASE).free
+        try:
+            if is_noted:
+                self._do_note()
+            deleted = self._clean()
+        finally:
+            if not self.disk.is_dead:
+                self.disk.other_bytes = 0
+        self.marks[f"deleted{' on a full disk' if is_full else ''}"] += deleted
+        files = store._log.files.files
+        if is_full and is_noted and deleted < _DELETE_AT_ONCE and len(files) > 1:
+            assert files[0].end_offset >= store.committed_position, "nobody needs the first file, and the disk is full"
+        self.kept_from = max(store.begin_index, 0)
+        if deleted:
+            self.gone_below = self.kept_from
+        self.history.append(f"it begins with {store.begin_index}")
+
+    def _clean(self) -> int:
+        """Return how many files went."""
+        cleaning = self.store.clean()
+        try:
+            cleaning.send(None)
+        except StopIteration as ended:
+            return int(ended.value)
+        raise AssertionError("retention waits for something")
 
     def _end(self) -> None:
         self.history.append("the end")
@@ -244,6 +319,11 @@ class LedgerStory:
             assert any(_same(entry.encode(), one.encode()) for one in known), (
                 f"entry {entry.index} of term {entry.term} is none that was written"
             )
+        if not (self.flipped or self.scars or self.forgot):
+            begin = max(store.begin_index, 0)
+            assert self.gone_below <= begin <= self.kept_from, (
+                f"the log begins with {begin}, not between {self.gone_below} and {self.kept_from}"
+            )
         lost = last < self.durable
         if lost and not self.forgot:
             assert self.flipped or self.scars, f"entries up to {self.durable} were durable, the log ends with {last}"
@@ -284,7 +364,11 @@ class LedgerStory:
     def _adopt(self, found: list[DLedgerEntry]) -> None:
         """What was found is the log now; what was not durable and is gone was never promised."""
         store = self.store
-        entries = [NaiveEntry(entry.index, entry.term, entry.pos, entry.body) for entry in found]
+        begin = max(store.begin_index, 0)
+        self.kept_from, self.gone_below = begin, min(begin, self.gone_below)
+        # those of a file whose deletion was not durable when the process was killed may be back once more
+        entries = [entry for entry in self.log.entries if self.gone_below <= entry.index < begin]
+        entries += [NaiveEntry(entry.index, entry.term, entry.pos, entry.body) for entry in found]
         self.log = NaiveLog(_FILE_SIZE, entries, store.next_index, store.end_position)
         self.may_be.clear()
         self.terms = [store.term_state]
@@ -316,21 +400,26 @@ class FaultyLedgerStory(LedgerStory):
 
     def _life(self) -> None:
         mix = FaultMix(self.rng.fork(f"faults {len(self.history)}"))
-        disk = self.disk
+        disk, was_full = self.disk, bool(self.disk.other_bytes)
         try:
             self.store = self._new()
             disk.faults = mix if self.rng.chance(0.4) else nothing_fails
-            report = self.store.load()
+            try:
+                report = self.store.load()
+            finally:  # a start that is refused may have noted already that it could not read its term
+                self._unreadable |= any(kind.startswith("read") for kind in mix.seen)
             disk.faults = nothing_fails
-            self._unreadable = any(kind.startswith("read") for kind in mix.seen)
+            disk.other_bytes = 0
             self._check_start(report)
+            self._unreadable = False
             if self._is_new():
                 self.store.remembered()
             disk.faults = mix if self.rng.chance(0.85) else nothing_fails
             self._live()
             self._end()
         except (OSError, StoreFailedError, StoreRefusedError) as error:
-            assert mix.seen, f"a disk that works is refused: {error!r}"
+            assert mix.seen or was_full, f"a disk that works is refused: {error!r}"
+            disk.other_bytes = 0
             self.marks["ended by an error of the disk"] += 1
             self.history.append(f"ended by {error!r}")
             if self.rng.chance(0.3):
@@ -343,6 +432,10 @@ class FaultyLedgerStory(LedgerStory):
 
     def _may_be_amnesiac(self) -> bool:
         return self._unreadable
+
+
+async def _inline(work: Callable[..., T], *args: object, **threads: object) -> T:
+    return work(*args)
 
 
 def _same(found: bytes, written: bytes) -> bool:

@@ -19,6 +19,7 @@ def test_every_kind_of_crash_was_told() -> None:
         "truncate", "emptied", "ending: kill", "ending: power", "ending: shutdown", "remembered",
         "flipped: data", "flipped: index", "flipped: checkpoint", "flipped: currterm", "lost, and it knows",
         "power lost in: flush data", "power lost in: replace checkpoint", "power lost in: replace currterm",
-        "truncation below committed refused",
+        "truncation below committed refused", "retain", "deleted", "deleted on a full disk",
+        "power lost in: delete data",
     }  # fmt: skip
     assert wanted - set(marks(range(SEEDS), "ledger")) == set()

@@ -123,6 +123,7 @@ class FileLedger(EntryReader):
             if report.amnesia or not lacks_room(error):
                 raise
             log.warning("DLedger's checkpoint could not be written: %s; it is tried again", error)  # it may lag behind
+        self.notes.file.keep_room()
         self._is_loaded = True
         return report
 

@@ -4,6 +4,8 @@ endIndex and committedIndex are Java's; it reads only the second. The others are
 
     beginIndex, beginPosition   the first entry, if it does not begin its file: after a reset
     amnesiacUntil               see Ledger.amnesiac_until
+
+It has room on a full disk (text_file.py): retention takes no file whose entries it does not call durable.
 """
 
 import threading
@@ -69,6 +71,10 @@ class LedgerCheckpointFile:
             if number > self._written:
                 self._file.save(values)
                 self._written = number
+
+    def keep_room(self) -> None:
+        """Allocate the block that a later `save` needs, if the disk has room. Blocks."""
+        self._file.keep_room()
 
 
 def decode_checkpoint(values: dict[str, str]) -> LedgerCheckpoint | None:

@@ -1,24 +1,17 @@
 """`currterm`: term and vote, durable before anybody hears of them (MemberState.java, S3).
 
 A group whose disks are all full must be able to elect a leader, for somebody must tell producers why nothing is taken,
-and serve readers. A new term is a new file, and takes a block before it gives the old one's back. So `currterm.room`
-holds a block for it: on a full disk the term is written there, and the two files change names. Neither process nor
-file system ever has that block to give to somebody else.
+and serve readers: a term has room on a full disk (text_file.py).
 """
 
-import logging
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from maxq.protocol.dledger.ledger import HardState
 from maxq.runtime.interfaces import Disk
 from maxq.store.dledger.text_file import TextFile, number
-from maxq.store.files.disk_room import lacks_room
-
-log: Final = logging.getLogger(__name__)
 
 _TERM, _VOTE = "currTerm", "voteLeader"
-_ROOM_BYTES: Final = 4 << 10
 
 
 class TermFound(NamedTuple):
@@ -33,8 +26,6 @@ class TermFile:
     """The file `currterm` of a member: its term and vote."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:
-        self._disk = disk
-        self._room = folder / "currterm.room"
         self._file = TextFile(disk, folder / "currterm", frozenset((_TERM, _VOTE)))
 
     def load(self) -> TermFound:
@@ -53,22 +44,11 @@ class TermFile:
         Raises:
             OSError: it may be durable or not.
         """
-        values = {_VOTE: state.voted_for or "", _TERM: str(state.term)}
-        try:
-            self._file.save(values)
-        except OSError as error:
-            if not lacks_room(error) or not self._disk.exists(self._room):
-                raise
-            self._file.save(values, spare=self._room)
-        self.keep_room()
+        self._file.save({_VOTE: state.voted_for or "", _TERM: str(state.term)})
 
     def keep_room(self) -> None:
         """Allocate the block that a later `save` needs, if the disk has room. Blocks."""
-        try:
-            if not self._disk.exists(self._room) or not self._disk.stat(self._room).size:
-                self._disk.write(self._room, bytes(_ROOM_BYTES))
-        except OSError as error:
-            log.warning("DLedger: no room could be kept for the next term: %s", error)
+        self._file.keep_room()
 
 
 def term_state(values: dict[str, str]) -> HardState | None:

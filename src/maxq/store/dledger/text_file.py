@@ -4,16 +4,25 @@ Java reads the keys it knows and never the `.bak` beside the file. Ours has a fu
 bit is seen; a file that Java wrote has none and is believed. `.bak` has the newer content: it is written first, so that
 whatever becomes of one file, the other one says at least as much (Java's has the older one, and without maxqCrc it is
 not asked while the file itself can be read).
+
+New content is a new file, and takes a block before it gives the old one's back. So `.room` beside them holds a block:
+on a full disk the content is written there, and the two files change names. Neither process nor file system ever has
+that block to give to somebody else.
 """
 
+import logging
 import zlib
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from maxq.runtime.interfaces import Disk
+from maxq.store.files.disk_room import lacks_room
+
+log: Final = logging.getLogger(__name__)
 
 _CRC_KEY = "maxqCrc"
 _MOST_BYTES = 1 << 16
+_ROOM_BYTES: Final = 4 << 10
 
 
 class TextFileFound(NamedTuple):
@@ -80,7 +89,7 @@ def number(values: dict[str, str], key: str, default: int = -1) -> int | None:
 
 
 class TextFile:
-    """One text file and its `.bak` copy."""
+    """One text file, its `.bak` copy, and the room for the next one."""
 
     def __init__(self, disk: Disk, path: PurePath, java_keys: frozenset[str]) -> None:
         """`java_keys`: the keys that Java writes into the file."""
@@ -88,6 +97,7 @@ class TextFile:
         self._java_keys = java_keys
         self.path = path
         self._backup = path.with_name(path.name + ".bak")
+        self._room = path.with_name(path.name + ".room")
 
     def load(self) -> TextFileFound:
         """Read the file, or its `.bak` if the file cannot be read or is older."""
@@ -115,18 +125,26 @@ class TextFile:
             faults.append(f"{path}: no properties, or its CRC does not match")
         return found, True
 
-    def save(self, values: dict[str, str], *, spare: PurePath | None = None) -> None:
-        """Make `values` durable. Blocks.
-
-        Args:
-            spare: a file in whose blocks this is to be done (Disk.replace_with).
+    def save(self, values: dict[str, str]) -> None:
+        """Make `values` durable, on a full disk in the blocks of the room. Blocks; any thread, one at a time.
 
         Raises:
             OSError: it is not known what the file holds now: the old values or these.
         """
         data = encode_text(values)
         for path in (self._backup, self.path):
-            if spare is None:
+            try:
                 self._disk.replace(path, data)
-            else:
-                self._disk.replace_with(path, data, spare=spare)
+            except OSError as error:
+                if not lacks_room(error) or not self._disk.exists(self._room):
+                    raise
+                self._disk.replace_with(path, data, spare=self._room)
+        self.keep_room()
+
+    def keep_room(self) -> None:
+        """Allocate the block that a later `save` needs, if the disk has room. Blocks."""
+        try:
+            if not self._disk.exists(self._room) or not self._disk.stat(self._room).size:
+                self._disk.write(self._room, bytes(_ROOM_BYTES))
+        except OSError as error:
+            log.warning("DLedger: no room could be kept for the next %s: %s", self.path, error)

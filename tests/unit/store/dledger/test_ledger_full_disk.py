@@ -20,7 +20,7 @@ from maxq.testing.sim_disk import SimDisk
 from maxq.testing.sim_region import SimMappedRegion
 from maxq.testing.sim_rng import SimRng
 from tests.mounted_disk import MountedDisk, NotAllowedError
-from tests.unit.store.dledger.worlds import leading, opened
+from tests.unit.store.dledger.worlds import BASE, leading, opened
 
 KIB = 1 << 10
 
@@ -180,6 +180,7 @@ def test_cut_without_room_for_the_checkpoint_changes_nothing_and_can_be_done_lat
         store.append(b"%d" % number)
     store.commit(4)
     store.end_leading()
+    disk.delete(BASE / "dledger-n0" / "checkpoint.room")
     real = disk.replace
 
     def refuse(path: PurePath, data: bytes) -> None:
@@ -271,6 +272,27 @@ def test_a_member_that_was_killed_on_a_full_disk_starts_there_again(tmp_path: Pa
         assert member("start") == end
     finally:
         disk.unmount()
+
+
+async def test_the_first_of_two_files_goes_on_a_disk_that_has_no_room_for_the_checkpoint() -> None:
+    """Nothing else gives room back there."""
+    disk = sparse_disk()
+    store = leading(disk)
+    store._full_ratio = 0.5
+    while len(store._log.files.files) < 2:
+        store.append(bytes(500))
+    store._flusher.flush_inline()
+    store.commit(store.end_index)
+    with full(disk):
+        await store.notes.note()
+        assert await store.clean() == 1
+        begin, end = store.begin_index, store.end_index
+        assert 0 < begin <= end
+        disk.kill_process()
+        disk = disk.boot()
+        disk.other_bytes = disk.usage(BASE).free
+        again = opened(disk)
+    assert (again.begin_index, again.end_index, again.report.amnesia) == (begin, end, [])
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
