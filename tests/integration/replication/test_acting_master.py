@@ -15,7 +15,7 @@ import pytest
 from maxq.api import async_push_consumer
 from maxq.broker.failover.consumer_offset_ownership import VERSION_JUMP
 from maxq.broker.failover.escape_bridge import RemoteQueue
-from maxq.broker.pop import hand_back, pop_revive
+from maxq.broker.pop import hand_back
 from maxq.broker.tables.topic.topic_validator import REVIVE_TOPIC_PREFIX
 from maxq.client.results.pop_result import handle_of
 from maxq.codes import RequestCode, ResponseCode
@@ -632,33 +632,6 @@ async def test_a_slave_that_acts_again_revives_nothing_that_was_acknowledged_whe
     assert functools.reduce(operator.or_, done) == 0b111, "else the master would deliver it once more"
     master = await _come_back(group)
     assert bodies(await pop_all(master)) == _numbers(10, MESSAGES)
-
-
-async def test_acks_that_the_master_delivers_meet_the_check_point_that_its_slave_delivered_elsewhere(
-    make_group: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A check point comes a second before its acks, and the master comes back in between."""
-    monkeypatch.setattr(pop_revive, "_PASSED_ON_MS", 6_000)
-    group = await make_group(
-        enableRemoteEscape="true", timerWheelEnable="true", timerPrecisionMs="100", reviveInterval="100",
-        popCkStayBufferTime="300", popCkStayBufferTimeOut="100",
-    )  # fmt: skip
-    other = await group.start("other", brokerName="broker-b", totalReplicas="1")
-    for topic in (TOPIC, retry_topic_v1(TOPIC, GROUP)):
-        other.create_topic(topic, queues=1)
-    other.controller.groups.find_subscription_group_config(GROUP)
-    master, one = group.brokers["master"], group.brokers["one"]
-    given = await popped(master, max_msg_nums=3, invisible_time=9_000)
-    await until(lambda: len(master.controller.popping.buffer) == 0)  # handed over
-    assert (await batch_ack(master, given[:2])).code == ResponseCode.SUCCESS
-    await until(lambda: one.controller.store.max_physical_offset == master.controller.store.max_physical_offset)
-    await group.stop("master")
-    await until(lambda: other.controller.popping.revive.waiting == 1)
-    await one.invoke(RemotingCommand(RequestCode.MAXQ_HAND_BACK_POPS))
-    await _come_back(group)
-    retry_topic = retry_topic_v1(TOPIC, GROUP)
-    await until(lambda: other.controller.popping.revive.revived == 1)
-    assert bodies(await other.pull_messages(retry_topic, 0, group=GROUP)) == bodies(given[2:])
 
 
 async def test_what_is_on_its_way_to_another_group_when_the_master_asks_is_told_when_it_is_there(

@@ -145,10 +145,6 @@ class EscapeBridge:
         wanted = home.global_id if home.queue_id is None else None
         return await self._escape(message, wanted, PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL)
 
-    async def put_elsewhere(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Send a message to another group, wherever its queue is: it belongs to what was sent there before."""
-        return await self._escape(message, None, PutMessageStatus.PUT_TO_REMOTE_BROKER_FAIL)
-
     async def _escape(
         self, message: MessageExtBrokerInner, global_id: int | None, failure: PutMessageStatus
     ) -> PutMessageResult:

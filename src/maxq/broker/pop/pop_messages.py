@@ -102,15 +102,7 @@ class PopMessages:
             lambda topic, group: self._wake(topic, group, -1),
         )  # fmt: skip
         self.revive = PopReviveService(
-            env,
-            tables,
-            messages,
-            records,
-            reviver,
-            self.buffer,
-            self._delivered_until,
-            doubt,
-            failover.escape.put_elsewhere,
+            env, tables, messages, records, reviver, self.buffer, self._delivered_until, doubt
         )
         self.service = PopService(env, tables, messages, failover, self.buffer, self._orders, self.revive)
         checks = PopChecks(env, tables, clients, messages)

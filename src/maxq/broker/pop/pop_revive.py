@@ -10,7 +10,7 @@ Source:
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any, Final
 
@@ -32,11 +32,6 @@ log = logging.getLogger(__name__)
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 
 _LATE_ACKS_MS: Final = ACK_INTERVAL_MS + 1_000
-#: … of a check point that the slave of another group has delivered here: its master, which comes back, passes them on.
-_PASSED_ON_MS: Final = 15_000
-#: So long after its slave has acted a master passes on acks that meet no check point.
-_PASSES_ON_MS: Final = 30_000
-_MOST_STRAYS: Final = 10_000
 _UNITS: Final = 100
 _SHOWN_SECONDS: Final = 0.01
 _SHOWN_TRIES: Final = 100
@@ -89,12 +84,10 @@ class PopReviveService:
         buffer: CheckPointBuffer,
         delivered_until: Callable[[], int],
         doubt: Callable[[], str | None],
-        elsewhere: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
     ) -> None:
         """
         Args:
             delivered_until: timer messages due before that moment (wall ms) are in the log.
-            elsewhere: gives a message to another broker group.
             doubt: why this broker cannot be sure that it is still the one that works for its group; None: it is.
         """
         self._settings = env.settings
@@ -108,14 +101,11 @@ class PopReviveService:
         self._buffer = buffer
         self._kept: dict[Key, set[int]] = {}  # what this slave, which acts as master, knew when it began to
         self._doubt = doubt
-        self._elsewhere = elsewhere
         self._passed_over = PassedOver(log)
         self._queues: list[_Queue] = []
         self._journal = buffer.journal
         self._counts = records.counts
         self._noted: dict[int, dict[int, int]] = {}  # what the journal says, until `start`
-        self._passes_on_until_ms = 0  # monotonic
-        self._strays: list[MessageExtBrokerInner] = []  # acks that are to be passed on
         self.revived = 0
 
     def start(self) -> None:
@@ -170,7 +160,6 @@ class PopReviveService:
         """Read what came, and revive what is due. Returns how many records and check points that were."""
         busy = [queue for queue in self._queues if not self._is_idle(queue)]
         if not busy:
-            await self._pass_on()
             return 0
         until_ms = await self._shown_until()
         ends = [self._store.max_offset(self.records.topic, queue.queue_id) for queue in busy]
@@ -179,7 +168,6 @@ class PopReviveService:
             done += await self._read(queue)
             if queue.position >= end:  # else there may be acks that were not read
                 done += await self._handle_due(queue, until_ms)
-        await self._pass_on()
         await self._commit(busy)
         return done
 
@@ -246,40 +234,16 @@ class PopReviveService:
             ack = AckMsg.decode(message.body, is_batch=message.tags == BATCH_ACK_TAG)
             self._counts.got[ack.group, ack.topic, str(queue.queue_id), "ACK"] += 1
             ack.broker_name = ack.broker_name or self._own.broker_name
-            if not self._acked(queue, ack):
-                self._keep_stray(ack, message)
+            self._acked(queue, ack)
 
     @staticmethod
-    def _acked(queue: _Queue, ack: AckMsg) -> bool:
-        """Returns whether the check point is here."""
+    def _acked(queue: _Queue, ack: AckMsg) -> None:
         found = queue.points.get(ack.key)
         if found is None:
-            return False
+            return
         _mark(found, ack.offsets)
         if not found.open_offsets():
             del queue.points[ack.key]
-        return True
-
-    def slave_has_acted(self) -> None:
-        """This broker is a master whose slave has acted for it: with enableRemoteEscape that may have delivered check
-        points to another group, a second before acks that are delivered here."""
-        if self._settings.broker.enable_remote_escape:
-            self._passes_on_until_ms = self._clock.monotonic_ms() + _PASSES_ON_MS
-
-    def _keep_stray(self, ack: AckMsg, message: MessageExt) -> None:
-        is_wanted = ack.broker_name == self._own.broker_name and len(self._strays) < _MOST_STRAYS
-        if is_wanted and self._clock.monotonic_ms() < self._passes_on_until_ms:
-            tags = {const.PROPERTY_TAGS: message.tags or ""}
-            self._strays.append(MessageExtBrokerInner(self.records.topic, 0, message.body, tags))
-
-    async def _pass_on(self) -> None:
-        """Give acks that met no check point here to the group that the slave chose for its check points."""
-        while self._strays and self._clock.monotonic_ms() < self._passes_on_until_ms:
-            result = await self._elsewhere(self._strays[0])
-            if not result.ok:
-                return  # it is tried again in the next turn
-            del self._strays[0]
-        self._strays.clear()
 
     def keep_ack(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
         """Keep an ack that the timer of a slave which acts as master delivers for the master, if that had delivered the
@@ -307,7 +271,7 @@ class PopReviveService:
     # --- reviving ----------------------------------------------------------------------------------------------------
 
     async def _handle_due(self, queue: _Queue, until_ms: int) -> int:
-        due = [point for point in queue.points.values() if self._waits_until_ms(point) < until_ms]
+        due = [point for point in queue.points.values() if point.revive_time + _LATE_ACKS_MS < until_ms]
         for point in due:
             if not self._is_current(queue) or self._doubt() is not None:
                 break
@@ -327,11 +291,6 @@ class PopReviveService:
             queue.done[point.revive_offset] = offset if offset >= 0 else self._journal.end
             self.revived += 1
         return len(due)
-
-    def _waits_until_ms(self, point: PopCheckPoint) -> int:
-        """Until when acks of it may come."""
-        is_own = point.broker_name in ("", self._own.broker_name)
-        return point.revive_time + _LATE_ACKS_MS + (0 if is_own else _PASSED_ON_MS)
 
     async def _put_again(self, old: PopCheckPoint, offset: int, queue_id: int) -> bool:
         """Give a message that could not be revived a check point of its own, with more time at each try."""

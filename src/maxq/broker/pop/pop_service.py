@@ -231,8 +231,6 @@ class PopService:
         if self._stood_in:
             self._buffer.keep_ended()
         for told in filter(None, (*self._handed_back(), self._still_known())):
-            if not self._stood_in:
-                self._revive.slave_has_acted()
             body = await self._untaken(told)
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store):
                 await self._ack_late(late)
