@@ -22,7 +22,6 @@ MaxQError
 │   └── RemotingSendError       the connection broke while we waited
 ├── BrokerError                 a peer answered with a response code other than success
 │   ├── NoRouteError            17 TOPIC_NOT_EXIST from the name server
-│   ├── OffsetMovedError        21 PULL_OFFSET_MOVED: next_begin_offset
 │   └── DLedgerError            a code of DLedger's own: is_unknown
 ├── RequestRefusedError         a broker or name server will not do what a request asks: response_code, remark
 │   ├── InvalidAttributeError   an attribute of a topic or group that is unknown, illegal or fixed
@@ -201,14 +200,6 @@ class NoRouteError(BrokerError):
 
     retriable = True
     refresh_route = True
-
-
-class OffsetMovedError(BrokerError):
-    """The pulled offset is outside the queue; continue at `next_begin_offset`."""
-
-    def __init__(self, code: int, remark: str | None, next_begin_offset: int, *, address: str = "") -> None:
-        super().__init__(code, remark, address=address)
-        self.next_begin_offset = next_begin_offset
 
 
 class DLedgerError(BrokerError):

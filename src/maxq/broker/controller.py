@@ -296,7 +296,7 @@ class BrokerController:
         self.fast_failure = FastFailure(settings, clock=clock)
         self.compaction_topics = CompactionTopics(self.topics, settings, self.store.compaction.topics)
         self.topic_write_states = TopicWriteStates(
-            self.topics, settings, self.store.topic_write_state, self.mappings.is_static
+            self.topics, settings, self.store.queues.topic_write_state, self.mappings.is_static
         )
         self.quotas = Quotas(
             settings,
@@ -304,7 +304,7 @@ class BrokerController:
             topics=self.topics,
             groups=self.groups,
             write_states=self.topic_write_states,
-            write_state_of=self.store.topic_write_state,
+            write_state_of=self.store.queues.topic_write_state,
             refusals=self.fast_failure.refused,
         )
         self._limits = Limits(fast_failure=self.fast_failure, quotas=self.quotas)

@@ -311,7 +311,7 @@ class MessageStore:
         result = self._topic_reader.get_message(
             topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
         )
-        self.stats.count_get(result.message_count, result.total_bytes)
+        self.stats.count_get(result.message_count)
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -378,11 +378,6 @@ class MessageStore:
         return self.reader.query_message(topic, key, max_num, begin, end, index_type)
 
     # --- queues and topics ---
-
-    def topic_write_state(self, topic: str) -> TopicWriteState:
-        """Returns what append and dispatch know of a topic, made if missing. The broker sets its attributes (`plain`,
-        `max_queue_id` …)."""
-        return self.queues.topic_write_state(topic)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The ConsumeQueue; None if nothing was ever stored there."""

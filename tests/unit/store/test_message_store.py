@@ -339,7 +339,7 @@ def test_bad_batches_are_refused_and_leave_nothing_behind(store: MessageStore, b
 
 def test_batch_queues_count_messages_and_keep_the_batch_whole(tmp_path: Path, clock: TestClock) -> None:
     store = opened(small_config(tmp_path), clock)
-    store.topic_write_state("B").has_batch_queues = True
+    store.queues.topic_write_state("B").has_batch_queues = True
     body = encode_batch([Message("B", b"1"), Message("B", b"2"), Message("B", b"3")])
     inner = message("B", body=body, INNER_NUM="3", UNIQ_KEY="u")
     inner.sys_flag = 0xC0

@@ -165,7 +165,7 @@ class PullAnswers:
         )
         if not found:
             return False
-        self._store.stats.count_get(reader.message_count, reader.total_bytes)
+        self._store.stats.count_get(reader.message_count)
         if plan.commits and held_since_ms < 0:
             self._offsets.commit_offset(
                 connection.remote_address, plan.group_name, plan.topic_name, plan.queue_id, commit_offset

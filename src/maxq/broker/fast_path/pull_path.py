@@ -162,7 +162,7 @@ class PullPath:
             or self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity
         ):
             return False
-        self._store.stats.count_get(0, 0)
+        self._store.stats.count_get(0)
         if plan.commits:
             self._commit(connection, plan)
         scanner, now_ms = self._scanner, self._clock.monotonic_ms()

@@ -12,14 +12,16 @@ from maxq.broker.processors.pull.pull_read_rules import ReadRules
 from maxq.codes import CURRENT_VERSION
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import TopicConfig
-from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.header.pull import (
+    PULL_FLAG_COMMIT_OFFSET,
+    PULL_FLAG_SUBSCRIPTION,
+    PULL_FLAG_SUSPEND,
+    PullMessageRequestHeader,
+)
 from maxq.runtime.bounded_cache import BoundedCache
 from maxq.store.queue.property_filter import PropertyFilter
 from maxq.store.read.message_reader import tags_codes
 
-_COMMIT_OFFSET: Final = 1  # bits of a pull's sysFlag
-_SUSPEND: Final = 2
-_SUBSCRIPTION: Final = 4
 _MAX_BYTES: Final = 128 << 20  # of a pull that names no limit
 _MAX_PLANS: Final = 50_000
 _SHORT_KEY: Final = 512  # bytes; of longer ones, whose expressions are long, the rest is bounded in sum
@@ -80,7 +82,7 @@ class PullPlans:
         if self._is_static(header.topic):
             return
         broker = self._settings.broker
-        from_heartbeat = not header.sys_flag & _SUBSCRIPTION
+        from_heartbeat = not header.sys_flag & PULL_FLAG_SUBSCRIPTION
         if (
             (
                 wanted is not None
@@ -101,8 +103,8 @@ class PullPlans:
             queue_id=header.queue_id,
             max_msg_nums=header.max_msg_nums,
             max_msg_bytes=_MAX_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
-            commits=bool(header.sys_flag & _COMMIT_OFFSET),
-            suspends=bool(header.sys_flag & _SUSPEND),
+            commits=bool(header.sys_flag & PULL_FLAG_COMMIT_OFFSET),
+            suspends=bool(header.sys_flag & PULL_FLAG_SUSPEND),
             suspend_ms=header.suspend_timeout_millis,
             topic=topic,
             group=group,

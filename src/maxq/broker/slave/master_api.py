@@ -23,7 +23,7 @@ from maxq.protocol.body.timer_checkpoint import TimerCheckpoint
 from maxq.protocol.body.topic_config import TopicConfigAndMappingSerializeWrapper
 from maxq.protocol.frame.header_fields import HeaderFields, parse_long
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.header.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader, PullMessageResponseHeader
 from maxq.protocol.json import json_dialect
 from maxq.remoting.client import RemotingClient
 
@@ -33,7 +33,6 @@ _AWAIT_MS: Final = 10_000
 _PAGE_ENTRIES: Final = 2_000
 _TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker knows it; it commits nothing
 _PULLED_MESSAGES: Final = 32
-_WITH_SUBSCRIPTION: Final = 4  # of sysFlag
 _PULLED: Final = (
     ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
@@ -204,7 +203,7 @@ class MasterApi:
         """Fetch what the master keeps of a compacted queue from a message offset on (11): next offset, and records.
         Without records, the next offset is `offset` or the end of the queue."""
         header = PullMessageRequestHeader(
-            _TOOLS_GROUP, topic, queue_id, offset, _PULLED_MESSAGES, _WITH_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
+            _TOOLS_GROUP, topic, queue_id, offset, _PULLED_MESSAGES, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
         )
         request = RemotingCommand(RequestCode.PULL_MESSAGE, header.encode())
         answer = await self._client.invoke(address, request, _TABLE_TIMEOUT_MS)

@@ -7,7 +7,7 @@ from enum import Enum
 
 from maxq.client.admin.context import AdminContext
 from maxq.client.instance.client_api import fields
-from maxq.client.instance.pull_api import FLAG_SUBSCRIPTION, unpack
+from maxq.client.instance.pull_api import unpack
 from maxq.client.instance.topic_publish_info import subscribe_queues
 from maxq.client.namespace import RETRY_PREFIX
 from maxq.client.results.pull_result import PullResult, PullStatus
@@ -20,6 +20,7 @@ from maxq.protocol.body.offsets import ConsumeStats
 from maxq.protocol.body.route import GroupList
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_message_id, decode_record, decode_records, host_text
 from maxq.protocol.message.message_queue import MessageQueue
@@ -184,7 +185,7 @@ class MessageAdmin:
             queueId=queue.queue_id,
             queueOffset=offset,
             maxMsgNums=max_nums,
-            sysFlag=FLAG_SUBSCRIPTION,
+            sysFlag=PULL_FLAG_SUBSCRIPTION,
             commitOffset=0,
             suspendTimeoutMillis=0,
             subscription=expression,

@@ -20,16 +20,16 @@ from maxq.codes import MQVersion, RequestCode, ResponseCode
 from maxq.errors import BrokerError, ClientError, RemoteProtocolError, RemotingError
 from maxq.protocol.body.route import MASTER_ID
 from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.header.pull import (
+    PULL_FLAG_COMMIT_OFFSET,
+    PULL_FLAG_LITE,
+    PULL_FLAG_SUBSCRIPTION,
+    PULL_FLAG_SUSPEND,
+)
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_batch
 from maxq.protocol.message.message_queue import MessageQueue
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
-
-FLAG_COMMIT_OFFSET = 1
-FLAG_SUSPEND = 2
-FLAG_SUBSCRIPTION = 4
-FLAG_CLASS_FILTER = 8
-FLAG_LITE_PULL_MESSAGE = 16
 
 NO_PROGRESS_WAIT_MS = 1_000  # before the same broker is asked again at an offset that it does not have
 
@@ -118,13 +118,13 @@ class PullAPIWrapper:
             )
 
         commit = commit_offset > 0 and not broker.is_slave
-        sys_flag = commit * FLAG_COMMIT_OFFSET
+        sys_flag = commit * PULL_FLAG_COMMIT_OFFSET
         if suspend_ms > 0:
-            sys_flag |= FLAG_SUSPEND
+            sys_flag |= PULL_FLAG_SUSPEND
         if send_expression:
-            sys_flag |= FLAG_SUBSCRIPTION
+            sys_flag |= PULL_FLAG_SUBSCRIPTION
         if lite:
-            sys_flag |= FLAG_LITE_PULL_MESSAGE
+            sys_flag |= PULL_FLAG_LITE
         ext = {
             "consumerGroup": self._group,
             "topic": queue.topic,

@@ -13,7 +13,6 @@ from maxq.pipeline.transforms.trace_records import BEGUN, ENDED, RECALL, SENT, T
 
 #: What is measured, in the order of a message's way.
 SEND, STORE, DELIVER, CONSUME = "send", "store", "deliver", "consume"
-MEASURES: Final = (SEND, STORE, DELIVER, CONSUME)
 _DELAY, _HALF = "Delay", "Trans"
 _COMMITTED: Final = "COMMIT_MESSAGE"
 

@@ -23,17 +23,15 @@ class StoreStats:
         self.get_times = 0
         self.get_found_times = 0
         self.get_messages = 0
-        self.get_bytes = 0
         self.damaged_ranges = 0
         self._samples: deque[tuple[int, int, int, int, int]] = deque(maxlen=_SAMPLES + 1)
 
-    def count_get(self, messages: int, size: int) -> None:
-        """Count one get_message call that found `messages` messages of `size` bytes together."""
+    def count_get(self, messages: int) -> None:
+        """Count one get_message call that found `messages` messages."""
         self.get_times += 1
         if messages:
             self.get_found_times += 1
             self.get_messages += messages
-            self.get_bytes += size
 
     def sample(self, put_messages: int) -> None:
         """Sample the counters. Called about once a second."""

@@ -47,7 +47,6 @@ class CommitLogFlusher:
     Attributes:
         appended_timestamp: store time of the newest record in the log; the store sets it.
         failure: what a failed flush said; None as long as all went well.
-        flush_count: group commits and asynchronous flushes so far.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class CommitLogFlusher:
         self._is_late = False
         self.appended_timestamp = 0
         self.failure: str | None = None
-        self.flush_count = 0
 
     @property
     def is_sync(self) -> bool:
@@ -217,7 +215,6 @@ class CommitLogFlusher:
             self.commit_soon()
 
     def _flushed(self, end: int, timestamp: int) -> None:
-        self.flush_count += 1
         self._commit_log.flushed_offset = max(self._commit_log.flushed_offset, end)
         self._checkpoint.flushed_offset = self._commit_log.flushed_offset
         if self.is_sync:

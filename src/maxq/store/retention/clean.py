@@ -68,7 +68,6 @@ class CleanService:
     """Deletes expired files and queues.
 
     Attributes:
-        deleted_files: CommitLog files deleted since start.
         ledger: of a DLedger log: says which files may go.
         hidden: what is not shown any more.
         compacted: compaction topics, whose queues go on numbering although all their messages are gone from the log.
@@ -101,7 +100,6 @@ class CleanService:
         self._expired: list[_Expired] = []
         self._expired_index: list[IndexFile] = []
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
-        self.deleted_files = 0
 
     async def run(self) -> None:
         """Clean in intervals until cancelled."""
@@ -198,7 +196,6 @@ class CleanService:
             why = "older than fileReservedTime" if expired else "nothing of it is shown"
             log.info("deleted %s: %s", first.path, "the disk is full" if immediately else why)
             deleted += 1
-            self.deleted_files += 1
             self._has_given_room = not await self._is_written_down(first.end_offset)
             if deleted < config.delete_file_batch_max:
                 await asyncio.sleep(config.delete_commit_log_files_interval / 1000)

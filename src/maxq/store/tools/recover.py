@@ -81,7 +81,7 @@ def recover(
         _forget_indexes(files, StoreContext(config, files.disk, clock, StoreIdentity()))
     store = MessageStore(config, disk=files.disk, clock=clock, broker=StoreIdentity())
     for topic in sorted(TopicNames(files).batch):  # a broker tells the store so when it has read topics.json
-        store.topic_write_state(topic).has_batch_queues = True
+        store.queues.topic_write_state(topic).has_batch_queues = True
     report = store.load()
     store.close()
     return report

@@ -33,7 +33,7 @@ async def test_sends_above_a_topic_s_quota_are_refused_as_busy(broker: RunningBr
 async def test_a_topic_is_open_again_when_its_debt_is_over_or_the_quota_is_gone(broker: RunningBroker) -> None:
     broker.create_topic("orders", queues=1)
     set_quota(broker, "orders", bytes=1000)
-    tail = broker.controller.store.topic_write_state("orders")
+    tail = broker.controller.store.queues.topic_write_state("orders")
     assert (await broker.send("orders", b"x" * 1200)).code == 0
     await until(lambda: not tail.is_fast_path_open)
     assert (await broker.send("orders", b"x")).code == 2
@@ -50,7 +50,7 @@ async def test_a_quota_is_there_after_a_restart(start_broker: Start) -> None:
     set_quota(first, "orders", bytes=10)
     await first.stop()
     second = await start_broker()
-    tail = second.controller.store.topic_write_state("orders")
+    tail = second.controller.store.queues.topic_write_state("orders")
     assert (await second.send("orders", b"x" * 10_000)).code == 0
     await until(lambda: not tail.is_fast_path_open)
     assert (await second.send("orders", b"x")).code == 2

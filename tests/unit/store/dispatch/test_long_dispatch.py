@@ -35,7 +35,7 @@ def store_of_long_batches(root: Path, **changes: Any) -> MessageStore:
 
 def store_with_long_batch(root: Path, **changes: Any) -> MessageStore:
     store = store_of_long_batches(root, **changes)
-    store.topic_write_state("T").max_queue_id = 3
+    store.queues.topic_write_state("T").max_queue_id = 3
     assert store.put_batch(message(body=LONG_BATCH)).ok
     return store
 
@@ -130,7 +130,7 @@ async def test_a_member_that_becomes_leader_in_the_middle_has_all_that_is_commit
     assert ledger is not None
     ledger.store_term(HardState(1, "n0"))
     ledger.begin_leading(1)
-    store.topic_write_state("T").max_queue_id = 0
+    store.queues.topic_write_state("T").max_queue_id = 0
     assert store.put_batch(message(body=LONG_BATCH)).ok
     store.update_config(replace(store.config, broker_role="SLAVE"))
     ledger.commit(ledger.end_index)
@@ -153,7 +153,7 @@ async def test_a_batch_that_is_refused_leaves_what_is_not_dispatched_yet_as_it_i
     """Records are made in a ring in memory. As long as those of both batches are, a power of two, the ones of the
     second would stand where dispatch looks for those of the first."""
     store = store_of_long_batches(tmp_path, flush_disk_type=flush)
-    store.topic_write_state("T").max_queue_id = 1
+    store.queues.topic_write_state("T").max_queue_id = 1
     more = store.put_batch(message(body=encode_batch([Message("T", b"x")]))).size - 1
     body = bytes(512 - more)
     assert store.put_batch(message(body=encode_batch([Message("T", body)] * 3_000))).ok

@@ -161,7 +161,7 @@ def test_a_batch_with_a_message_longer_than_an_entry_is_refused_whole(tmp_path: 
 def configured(root: Path, **changes: Any) -> tuple[MessageStore, MessageLedger]:
     """A leader with one queue of a topic, as a broker configures it, and nothing stored but the barrier."""
     store, ledger = leading(root, **changes)
-    store.topic_write_state("T").max_queue_id = 0
+    store.queues.topic_write_state("T").max_queue_id = 0
     store.queues.open("T", 0)
     return store, ledger
 
@@ -259,7 +259,7 @@ def test_a_batch_for_which_the_disk_has_no_room_is_refused_whole(tmp_path: Path)
     store = MessageStore(dledger_config(Path("/store")), disk=disk, clock=TestClock(), broker=IDENTITY)
     store.load()
     ledger = lead(store)
-    store.topic_write_state("T").max_queue_id = 0
+    store.queues.topic_write_state("T").max_queue_id = 0
     assert put_as_batch(store, numbered([100] * 20)).ok
     end, position = ledger.end_index, store.commit_log.max_offset
     disk.other_bytes = disk.total_bytes
@@ -296,8 +296,8 @@ def test_a_barrier_is_in_no_queue(tmp_path: Path) -> None:
 
 def test_rows_and_batches_go_the_same_way_as_single_messages(tmp_path: Path) -> None:
     store, ledger = leading(tmp_path)
-    store.topic_write_state("T").is_fast_path_open = True
-    store.topic_write_state("T").max_queue_id = 3
+    store.queues.topic_write_state("T").is_fast_path_open = True
+    store.queues.topic_write_state("T").max_queue_id = 3
     for queue_id in range(4):
         store.queues.open("T", queue_id)
     append_rows(store, [b"row %d" % number * 40 for number in range(60)])
@@ -312,8 +312,8 @@ def test_rows_and_batches_go_the_same_way_as_single_messages(tmp_path: Path) -> 
 def test_a_new_file_begins_only_where_an_entry_does_not_fit(tmp_path: Path) -> None:
     """Java's followers insist on it: also for a batch of which a part fits."""
     store, ledger = leading(tmp_path)
-    store.topic_write_state("T").is_fast_path_open = True
-    store.topic_write_state("T").max_queue_id = 0
+    store.queues.topic_write_state("T").is_fast_path_open = True
+    store.queues.topic_write_state("T").max_queue_id = 0
     store.queues.open("T", 0)
     for number in range(30):
         body = batch([b"b" * 700 for _ in range(3)])

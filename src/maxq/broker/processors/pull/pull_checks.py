@@ -4,7 +4,7 @@ Source:
     broker/processor/PullMessageProcessor.java (processRequest, up to the read).
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from maxq.broker.bundles import Environment, Tables
 from maxq.broker.processors.pull.pull_subscription import (
@@ -17,11 +17,9 @@ from maxq.broker.processors.refusal import FAQ, Refusal
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
 from maxq.protocol.body.topic_config import PERM_READ, TopicConfig
-from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.header.pull import PULL_FLAG_SUBSCRIPTION, PullMessageRequestHeader
 from maxq.remoting.server import Connection
 from maxq.store.queue.property_filter import PropertyFilter
-
-_SUBSCRIPTION: Final = 4  # bit of the request's sysFlag: the header says what is wanted
 
 
 class Pull(NamedTuple):
@@ -111,7 +109,7 @@ class PullChecks:
     def _check_subscription(
         self, connection: Connection, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
     ) -> SubscriptionData | Refusal:
-        if header.sys_flag & _SUBSCRIPTION:
+        if header.sys_flag & PULL_FLAG_SUBSCRIPTION:
             found = self._subscriptions.from_header(
                 header.topic, header.subscription or "", header.expression_type or ""
             )

@@ -22,15 +22,13 @@ from maxq.broker.processors.refusal import Refusal
 from maxq.broker.stats import names
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
-from maxq.protocol.header.pull import PullMessageRequestHeader
+from maxq.protocol.header.pull import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND, PullMessageRequestHeader
 from maxq.remoting.server import Connection, RemotingServer
 from maxq.store.read.gather_cy import OMIT_BODY, OMIT_BODY_AND_PROPERTIES, OMIT_NOTHING
 from maxq.store.store_results import OMIT_RECORDS, BulkRead, GetMessageResult, GetMessageStatus
 
 log = logging.getLogger(__name__)
 
-_COMMIT_OFFSET = 1  # bits of the request's sysFlag
-_SUSPEND = 2
 _SHORT_POLLING_FLOOR_MS = 1
 _QUOTA_WAIT_MS = 1000  # of a pull that may not be held, when its group is above its quota
 _ROUNDS = 10  # reads of one parked pull for one arrival
@@ -118,7 +116,7 @@ class PullMessageProcessor:
         if outcome.result.must_read_first:
             self._later.when_read(connection, request, outcome.result)
             return None
-        if header.sys_flag & _COMMIT_OFFSET and outcome.code != ResponseCode.PULL_OFFSET_MOVED:
+        if header.sys_flag & PULL_FLAG_COMMIT_OFFSET and outcome.code != ResponseCode.PULL_OFFSET_MOVED:
             self._offsets.commit_offset(
                 connection.remote_address, header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
@@ -224,7 +222,7 @@ class PullMessageProcessor:
         """Park a pull. Returns True if it waits from now on; otherwise it is answered empty, and the client asks
         again."""
         broker = self._settings.broker
-        if not header.sys_flag & _SUSPEND or request.is_oneway:
+        if not header.sys_flag & PULL_FLAG_SUSPEND or request.is_oneway:
             return False
         if self._hold_service.held_count >= broker.pull_thread_pool_queue_capacity:
             return False
@@ -294,7 +292,7 @@ class PullMessageProcessor:
     def _wait_for_quota(
         self, connection: Connection, request: RemotingCommand, header: PullMessageRequestHeader
     ) -> None:
-        suspends = header.sys_flag & _SUSPEND and header.suspend_timeout_millis > 0
+        suspends = header.sys_flag & PULL_FLAG_SUSPEND and header.suspend_timeout_millis > 0
         most_ms = header.suspend_timeout_millis if suspends else _QUOTA_WAIT_MS
         self._later.when_allowed(
             connection, request, header.consumer_group, most_ms, lambda: self._not_now(request, header)

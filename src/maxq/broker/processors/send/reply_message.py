@@ -89,19 +89,11 @@ class ReplyMessageProcessor:
         refusal = self._quotas.send_refusal(header.topic, request)
         if refusal is not None:
             return refusal
-        config = self._checks.topic(
-            header.topic,
-            header.default_topic,
-            connection.remote_address,
-            header.default_topic_queue_nums,
-            bool(header.unit_mode),
-        )
+        config = self._checks.destination(header, connection.remote_address)
         if isinstance(config, Refusal):
             return config
-        refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
         properties = received_properties(header.properties)
-        if refusal is None:
-            refusal = self._checks.message(config, properties, header.sys_flag, request, kind="a reply")
+        refusal = self._checks.message(config, properties, header.sys_flag, request, kind="a reply")
         if refusal is not None:
             return refusal
         properties.update(self._own_properties.for_reply())

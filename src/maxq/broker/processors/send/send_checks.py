@@ -20,6 +20,7 @@ from maxq.config.settings import BrokerSettings
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.topic_config import PERM_READ, PERM_WRITE, TopicConfig
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.send import SendMessageRequestHeader
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import BATCH_MOST_BY_ITSELF, BATCH_PROPERTIES_BY_ITSELF, batch_count, each_of_batch
 from maxq.protocol.message.message_sys_flag import TRANSACTION_MASK, MessageSysFlag
@@ -84,6 +85,19 @@ class SendChecks:
         if config is None and is_retry_topic(topic):  # one queue, whatever the group's retryQueueNums is, as in Java
             config = self._topics.create_topic_in_send_message_back_method(topic, 1, PERM_READ | PERM_WRITE, flag)
         return config
+
+    def destination(self, header: SendMessageRequestHeader, remote_address: str) -> TopicConfig | Refusal:
+        """Return the topic to which a send goes, made if that is allowed, once its queue id is found right."""
+        config = self.topic(
+            header.topic,
+            header.default_topic,
+            remote_address,
+            header.default_topic_queue_nums,
+            bool(header.unit_mode),
+        )
+        if isinstance(config, Refusal):
+            return config
+        return self.queue_id(config, header.queue_id, remote_address) or config
 
     @staticmethod
     def queue_id(config: TopicConfig, queue_id: int, remote_address: str) -> Refusal | None:

@@ -124,20 +124,12 @@ class SendMessageProcessor:
         refusal = self._too_early() or self._too_few_replicas() or self._quotas.send_refusal(header.topic, request)
         if refusal is not None:
             return refusal
-        config = self._checks.topic(
-            header.topic,
-            header.default_topic,
-            connection.remote_address,
-            header.default_topic_queue_nums,
-            bool(header.unit_mode),
-        )
+        config = self._checks.destination(header, connection.remote_address)
         if isinstance(config, Refusal):
             return config
         properties = received_properties(header.properties)
-        refusal = self._checks.queue_id(config, header.queue_id, connection.remote_address)
-        if refusal is None:
-            kind = "a batch" if header.batch else ""
-            refusal = self._checks.message(config, properties, header.sys_flag, request, kind=kind)
+        kind = "a batch" if header.batch else ""
+        refusal = self._checks.message(config, properties, header.sys_flag, request, kind=kind)
         if refusal is None and request.body_length == 0 and not is_compacted(config):  # there it deletes its key
             remark = "the message is illegal: it has no body; send at least 1 byte"
             refusal = Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -5,14 +5,11 @@ Source:
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from maxq.broker.tables.client.consumer_manager import ConsumerManager
 from maxq.broker.tables.client.producer_manager import ProducerManager
 from maxq.broker.tables.client.rebalance_lock_manager import RebalanceLockManager
 from maxq.remoting.connection import Connection
-
-SCAN_INTERVAL_MS: Final = 10_000
 
 
 class ClientHousekeepingService:
@@ -48,7 +45,7 @@ class ClientHousekeepingService:
         self._count_event("IDLE")
 
     def scan(self) -> None:
-        """Remove silent clients. Called every SCAN_INTERVAL_MS."""
+        """Remove silent clients. Called at intervals."""
         self._consumers.scan_not_active_channel()
         self._producers.scan_not_active_channel()
         self._locks.drop_expired()

@@ -32,11 +32,11 @@ from maxq.protocol.body.static_topic import (
 )
 from maxq.protocol.frame.header_fields import HeaderFields
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.header.pull import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND
 from maxq.protocol.message.message_properties import decode_properties
 from maxq.remoting.connection import Connection, Processor
 from maxq.remoting.server import RemotingServer
 
-_COMMIT, _SUSPEND = 1, 2  # bits of a pull's sysFlag
 _END: Final = 1 << 62
 
 Rewrite = Callable[[RemotingCommand], RemotingCommand]
@@ -215,14 +215,14 @@ class StaticTopicGate:
             commit = fields.opt_long("commitOffset")
             flags = fields.required_int("sysFlag")
             if item is not queue.leader:  # it never grows: what is not there is elsewhere
-                flags &= ~_SUSPEND
+                flags &= ~PULL_FLAG_SUSPEND
             if commit and commit >= item.logic_offset:
                 ext["commitOffset"] = str(item.to_physical(commit))
             else:  # of another part: the reader commits it by itself
-                flags &= ~_COMMIT
+                flags &= ~PULL_FLAG_COMMIT_OFFSET
             ext["sysFlag"] = str(flags)
             return self._here(connection, request, ext, rewrite)
-        ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(_COMMIT | _SUSPEND))
+        ext["sysFlag"] = str(fields.required_int("sysFlag") & ~(PULL_FLAG_COMMIT_OFFSET | PULL_FLAG_SUSPEND))
         return self._pull_elsewhere(connection, request, self._elsewhere(item, request, ext, rewrite))
 
     async def _pull_elsewhere(
