@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pyarrow as pa
 
 from maxq.pipeline.options.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
-from maxq.pipeline.sink.sink_commit import BatchName, commit
+from maxq.pipeline.sink.sink_commit import BatchName, WriteRun, commit
 from maxq.pipeline.sink.sink_task import SinkTask
 from maxq.testing.server_process import StandaloneProcess
 
@@ -67,7 +67,7 @@ class Bench:
         batch = pa.record_batch({"body": body})
         result = SinkTask(options, {"body": "body"}).run(itertools.repeat(batch, self.arguments.rows // ARROW_ROWS))
         if options.exactly_once:
-            commit(options, BatchName(options.application_id or "", 0), [result])
+            commit(options, BatchName(options.application_id or "", 0), [result], WriteRun(began_ms=0))
 
     def in_spark(self) -> Callable[[dict[str, str], int], None]:
         from maxq.pipeline import register

@@ -2,15 +2,16 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-from maxq.testing.server_process import facts_of
+from typing import Final
 
 _START_SECONDS = 600.0  # under valgrind a start takes a minute
+_BROKER: Final = re.compile(r"broker(?: broker-a|:) ([^\s,]+)")  # "broker: host:port", or as older trees print it
 
 
 @contextlib.contextmanager
@@ -19,14 +20,14 @@ def server_of(tree: Path, folder: Path, under: Sequence[str] = ()) -> Iterator[t
 
     Args:
         tree: root of a tree that has its compiled modules.
-        folder: an empty folder for store, log and ready file.
+        folder: a folder for store, log and ready file; a store that is there already is used again.
         under: a command that runs the server, such as valgrind with its options.
 
     Yields:
         The process id, and host:port of the broker.
 
     Raises:
-        SystemExit: the server did not start.
+        SystemExit: the server did not start, or does not say where it listens.
     """
     ready, log = folder / "ready", folder / "log"
     server = [sys.executable, "-m", "maxq", "standalone", "--store", str(folder / "store"), "--ready-file", str(ready)]
@@ -41,8 +42,11 @@ def server_of(tree: Path, folder: Path, under: Sequence[str] = ()) -> Iterator[t
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 sys.exit(f"the server of {tree} did not start (exit code {process.poll()}): {log.read_text()[-1000:]}")
-            time.sleep(0.1)
-        yield process.pid, facts_of(log.read_text())["broker"]
+            time.sleep(0.002)
+        found = _BROKER.search(log.read_text())
+        if found is None:
+            sys.exit(f"the server of {tree} does not say where its broker listens: {log.read_text()[-1000:]}")
+        yield process.pid, found[1]
     finally:
         process.terminate()
         process.wait(_START_SECONDS)

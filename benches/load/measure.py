@@ -55,11 +55,11 @@ def measure(plan: Plan, server_pids: Sequence[int]) -> dict[str, Any]:
     try:
         pids = [_pid_of(pipe) for _, pipe in workers]
         time.sleep(plan.warm)
-        before, own_before, started = _cpu(server_pids), _cpu(pids), time.monotonic()
+        before, own_before, started = cpu_seconds_of(server_pids), cpu_seconds_of(pids), time.monotonic()
         phase.value = MEASURING
         time.sleep(plan.secs)
         # CPU is read while the load still runs, so that it covers the same span as the counts.
-        after, own_after, seconds = _cpu(server_pids), _cpu(pids), time.monotonic() - started
+        after, own_after, seconds = cpu_seconds_of(server_pids), cpu_seconds_of(pids), time.monotonic() - started
         memory = _rss_anon_mib(server_pids)
         phase.value = STOPPED
         counts = [_counts_of(pipe) for _, pipe in workers]
@@ -123,8 +123,8 @@ def _cpu_facts(cpu_seconds: float, seconds: float, messages: int) -> dict[str, f
     return facts | ({"cpu_us_per_msg": round(cpu_seconds / messages * 1e6, 2)} if messages else {})
 
 
-def _cpu(pids: Sequence[int]) -> float:
-    """User and system seconds of these processes so far."""
+def cpu_seconds_of(pids: Sequence[int]) -> float:
+    """Return the user and system seconds of these processes so far."""
     ticks = 0
     for pid in pids:
         facts = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
