@@ -697,6 +697,8 @@ class BrokerController:
                 taken_name.cancel()
             await self.features.load()
             await self.operations.load()
+            if self.dledger is None:
+                self.log_care.load()
             self._refuse_to_go_on()
             await self._listen()
             await self.role.listen()

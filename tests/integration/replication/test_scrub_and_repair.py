@@ -4,13 +4,18 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 
 import pytest
 
+from maxq.broker.slave.role_service import RoleService
+from maxq.codes import ResponseCode
 from maxq.errors import LogRangeNotServedError
+from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.protocol.message.message import decode_records
 from maxq.replication.ha import log_maintenance as log_care
 from maxq.replication.ha.log_fetch import fetch_log
 from maxq.replication.ha.log_maintenance import LogMaintenance
@@ -19,6 +24,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange
 from maxq.store.tools.check import StoreCheck
 from maxq.store.tools.store_files import StoreFiles
+from tests.integration.broker.harness import RunningBroker
 from tests.integration.replication.pair import Member, member, until
 
 FILE = 65_536
@@ -278,9 +284,67 @@ async def test_what_came_back_while_queues_had_no_room_gets_its_places_later(
         is_full = False
         async with member(tmp_path / "s", "SLAVE", master.address, slave_timeout=1) as slave:
             care = care_of(slave)
-            care.start()
+            care.load()
             assert record_at(slave, 110) == wanted
             await care.shutdown()
+
+
+async def test_who_sends_first_gets_no_place_of_what_came_back_before_the_broker_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records were in the log again, and their places in no queue yet."""
+    running, path = RunningBroker(tmp_path, {}), tmp_path / "commitlog" / f"{0:020d}"
+    await running.start()
+    running.create_topic("T", 1)
+    for number in range(5):
+        assert (await running.send("T", b"%d" % number)).code == ResponseCode.SUCCESS
+    queue = running.controller.store.queue("T", 0)
+    unit = None if queue is None else queue.unit(3)
+    assert unit is not None
+    start, end = unit[0], running.controller.store.max_physical_offset
+    running.create_topic("Other", 1)
+    await running.send("Other", b"behind")
+    await running.stop()
+    good = path.read_bytes()
+    path.write_bytes(good[:start] + b"\xee" * (end - start) + good[end:])
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "inventory.json").unlink()
+    running = RunningBroker(tmp_path, {})
+    await running.start()
+    await running.stop()
+    path.write_bytes(good)
+    listen, sent = RoleService.listen, list[RemotingCommand]()
+
+    async def listen_later(role: RoleService) -> None:
+        sent.append(await running.send("T", b"5"))
+        await listen(role)
+
+    monkeypatch.setattr(RoleService, "listen", listen_later)
+    running = RunningBroker(tmp_path, {})
+    await running.start()
+    assert sent[0].ext["queueOffset"] == "5"
+    found = running.controller.store.get_message("G", "T", 0, 0, 32, None)
+    assert [one.body for one in decode_records(b"".join(found.buffers))] == [b"%d" % number for number in range(6)]
+    await running.stop()
+
+
+async def test_places_are_kept_in_every_range_that_came_back_while_queues_have_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def refused(store: MessageStore, physical_offset: int, size: int) -> int:
+        asked.append(physical_offset)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(MessageStore, "restore_places", refused)
+    async with member(tmp_path / "m", "ASYNC_MASTER") as master:
+        master.put(100)
+        records = [record_at(master, number) for number in (3, 9)]
+        ranges = [(offset, offset + size) for offset, size in records]
+        master.store.filled_ranges.add(ranges)
+        care_of(master).load()
+    assert asked == [start for start, _ in ranges]
 
 
 async def test_the_newest_part_is_asked_for_when_no_sender_waits_for_it_any_more(tmp_path: Path) -> None:

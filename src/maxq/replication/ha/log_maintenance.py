@@ -43,13 +43,17 @@ class LogMaintenance:
         self.repair = LogRepair(store, config, master_address, fetch)
         self.scrub = ScrubService(store, clock, config, self._repair)
 
-    def start(self) -> None:
-        """Start both services. The store is loaded, and a loop runs."""
-        self.scrub.start()
+    def load(self) -> None:
+        """Give messages their places in the queues that came back into the log before the process ended. The store is
+        loaded, and nobody can send yet: a message sent before would get one of these places."""
         try:
             self.repair.place_restored()
         except OSError as error:
             log.error("messages that are here again have no places in their queues yet: %s", error)
+
+    def start(self) -> None:
+        """Start both services. The store is loaded, and a loop runs."""
+        self.scrub.start()
 
     async def shutdown(self) -> None:
         """Stop both services. Call it before the store is closed."""

@@ -189,10 +189,16 @@ class LogRepair:
         for them, or the process ended in between.
 
         Raises:
-            OSError: it has none now, either.
+            OSError: it has none now, either. No other message gets the places that are left.
         """
+        refusals: list[OSError] = []
         for start, end in self._unplaced():
-            self._place(start, end)
+            try:
+                self._place(start, end)
+            except OSError as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
 
     def _place(self, start: int, end: int) -> None:
         self._store.restore_places(start, end - start)
