@@ -36,7 +36,9 @@ class MessageFeed:
         self._numbers = itertools.count()
         self._waiting: deque[asyncio.Future[None]] = deque()  # tasks
         self._is_waking = False
-        self._has_room = threading.Event()
+        # Locked while the thread is to wait. No threading.Event: its methods hold a lock, for which the loop would wait
+        # when a signal handler has interrupted the thread there and waits for the loop.
+        self._no_room = threading.Lock()
         self._is_ended = False  # by the thread
         self._is_closed = False  # by who takes
 
@@ -48,9 +50,9 @@ class MessageFeed:
         if self._waiting:
             self._wake_soon()
         while len(self._messages) >= self._limit and not self._is_closed:
-            self._has_room.clear()
+            self._no_room.acquire(blocking=False)
             if len(self._messages) >= self._limit and not self._is_closed:
-                self._has_room.wait()
+                self._no_room.acquire()
         return not self._is_closed
 
     def end(self) -> None:
@@ -90,13 +92,17 @@ class MessageFeed:
             return None
         taken = self._messages.popleft()
         if len(self._messages) == self._limit // 2:
-            self._has_room.set()
+            self._make_room()
         return taken
+
+    def _make_room(self) -> None:
+        with contextlib.suppress(RuntimeError):  # there is room already
+            self._no_room.release()
 
     def give_up(self) -> None:
         """End the feed and wake `put`, because the reader has ended. Any thread may call this."""
         self._is_closed = True
-        self._has_room.set()
+        self._make_room()
 
     def close(self) -> None:
         """Take no more messages. Called on the loop."""

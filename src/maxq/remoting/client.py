@@ -175,12 +175,11 @@ class RemotingClient(RemotingEndpoint):
     async def _connect(self, address: str) -> Connection:
         host, port = split_address(address)
         limit_ms = self._config.connect_timeout_millis
-        loop = asyncio.get_running_loop()
         connection: Connection | None = None
         self._given_up.pop(address, None)
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                _, connection = await loop.create_connection(lambda: self._make_connection(host), host, port)
+                connection = await self._open(host, port)
                 if connection.ready is not None:
                     await connection.ready
         except TimeoutError:
@@ -204,6 +203,27 @@ class RemotingClient(RemotingEndpoint):
                 is_refused=isinstance(error, ConnectionRefusedError),
             ) from None
         return connection
+
+    async def _open(self, host: str, port: int) -> Connection:
+        loop = asyncio.get_running_loop()
+        made: list[Connection] = []
+
+        def make() -> Connection:
+            made.append(self._make_connection(host))
+            return made[-1]
+
+        try:
+            _, connection = await loop.create_connection(make, host, port)
+        except BaseException:
+            for connection in made:  # uvloop does not tell a connection that it gives up that this is its end
+                connection.abort("given up when it had just been made")
+                loop.call_soon(self._forget_given_up, connection)
+            raise
+        return connection
+
+    def _forget_given_up(self, connection: Connection) -> None:
+        if connection in self.connections:
+            connection.connection_lost(None)
 
     def _make_connection(self, host: str) -> Connection:
         if self._tls is None:

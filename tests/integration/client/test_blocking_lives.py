@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,14 +18,16 @@ from maxq.api import (
     ConsumeContext,
     ConsumeFromWhere,
     LitePullConsumer,
+    LocalTransactionState,
     Message,
     MessageExt,
     Producer,
     PushConsumer,
     SendResult,
     SimpleConsumer,
+    TransactionProducer,
 )
-from maxq.client.errors import NotRunningError
+from maxq.client.errors import NotRunningError, WrongArgumentError
 from maxq.errors import ClientError, MaxQError
 from maxq.protocol.body.topic_config import TopicConfig
 
@@ -277,3 +282,142 @@ def test_an_admin_that_is_given_wrong_settings_leaves_no_thread() -> None:
     with pytest.raises(ClientError):
         Admin("127.0.0.1:1", access_key="without its secret")
     assert threading.active_count() == before
+
+
+_BLOCKING = (
+    "maxq/client/blocking/",
+    "maxq/client/message_feed.py",
+    "concurrent/futures/",
+    "threading.py",
+    "asyncio/tasks.py",
+)
+
+
+def _interrupted(call: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:
+    """Make a call, and call the handler at the line number `at` that it comes to in the modules that wait: a signal
+    handler runs between any two. False if there are not so many lines."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if not any(name in frame.f_code.co_filename for name in _BLOCKING):
+            return None
+        lines += 1
+        if lines == at:
+            handler()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except MaxQError:
+        assert lines >= at, "the call found its client ended before it was"
+    finally:
+        sys.settrace(before)
+    return lines >= at
+
+
+@pytest.mark.parametrize("kind", ["poll", "send", "send many"])
+def test_a_signal_handler_may_end_a_client_at_any_line_of_a_call(
+    namesrv: str, topic: str, name: Name, kind: str
+) -> None:
+    """The loop must not wait for anything that the interrupted thread holds."""
+    _send(namesrv, topic, 10)
+    for at in range(1, 150, 3):
+        client: Any
+        if kind == "poll":
+            client = LitePullConsumer(name("G") + str(at), namesrv, consume_from_where=FIRST)
+            client.subscribe(topic)
+        else:
+            client = Producer(name("P"), namesrv)
+        client.start()
+        call: Callable[[], object] = {
+            "poll": lambda: client.poll(5_000),  # noqa: B023
+            "send": lambda: client.send(Message(topic, b"x")),  # noqa: B023
+            "send many": lambda: client.send_many((Message(topic, b"x") for _ in range(30)), in_flight=2),  # noqa: B023
+        }[kind]
+        outcomes: list[bool] = []
+        caller = threading.Thread(
+            target=lambda: outcomes.append(_interrupted(call, at, client.shutdown)),  # noqa: B023
+            daemon=True,
+        )
+        caller.start()
+        caller.join(20)
+        assert not caller.is_alive(), f"interrupted at line {at} of the call: it hangs"
+        client.shutdown()
+        if outcomes == [False]:
+            return
+        assert outcomes == [True]
+    assert kind == "send many", "the call has fewer lines"
+
+
+class Closing:
+    """A listener that shuts its producer down while it executes a transaction."""
+
+    def __init__(self) -> None:
+        self.producer: TransactionProducer
+        self.executed = 0
+
+    def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        self.executed += 1
+        self.producer.shutdown()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+def test_a_transaction_that_was_executed_raises_nothing_though_its_producer_was_shut_down(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    """What raises was not executed, and is sent again."""
+    listener = Closing()
+    listener.producer = TransactionProducer(name("P"), namesrv, listener)
+    listener.producer.start()
+    result = listener.producer.send_message_in_transaction(Message(topic, b"x"))
+    assert listener.executed == 1
+    assert result.local_transaction_state is LocalTransactionState.COMMIT_MESSAGE
+    assert isinstance(result.end_error, NotRunningError)
+
+
+def test_a_poll_that_is_refused_gives_nothing_out_again(namesrv: str, topic: str, name: Name) -> None:
+    _send(namesrv, topic, 5)
+    with LitePullConsumer(name("G"), namesrv, consume_from_where=FIRST) as consumer:
+        consumer.subscribe(topic)
+        bodies = [message.body for message in consumer.poll(10_000)]
+        with pytest.raises(WrongArgumentError):
+            consumer.poll(-1)
+        while len(bodies) < 5:
+            bodies += [message.body for message in consumer.poll(10_000)]
+        assert consumer.poll(300) == []
+    assert sorted(bodies) == [b"%d" % number for number in range(5)]
+    assert _progress(namesrv, name("G"), topic) == 5
+
+
+_ENDS_WITHOUT_SHUTDOWN = """
+import sys, threading, time
+from maxq.api import ConsumeFromWhere, PushConsumer
+
+begun = threading.Event()
+
+def listen(messages, context):
+    begun.set()
+    time.sleep(0.3)
+
+consumer = PushConsumer(sys.argv[1], sys.argv[2], listen, consume_thread_nums=2,
+                        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+consumer.subscribe(sys.argv[3])
+consumer.start()
+assert begun.wait(20)
+print(time.time(), flush=True)
+"""
+
+
+def test_an_interpreter_that_ends_waits_for_the_calls_under_way_and_no_others(
+    namesrv: str, topic: str, name: Name
+) -> None:
+    _send(namesrv, topic, 200)
+    command = [sys.executable, "-c", _ENDS_WITHOUT_SHUTDOWN, name("G"), namesrv, topic]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert time.time() - float(ended.stdout) < 5, "200 calls on two threads take 30 s"

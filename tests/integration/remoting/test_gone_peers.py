@@ -1,4 +1,4 @@
-"""A peer that is gone before its connection was accepted."""
+"""A peer that is gone before its connection was accepted, and one that is given up when there is a connection."""
 
 import asyncio
 import logging
@@ -9,11 +9,14 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
+from maxq.config.netty_client_config import NettyClientConfig
 from maxq.config.netty_server_config import NettyServerConfig
+from maxq.errors import RemotingConnectError
 from maxq.protocol.frame.remoting_command import RemotingCommand
+from maxq.remoting.client import RemotingClient
 from maxq.remoting.connection import Connection
 from maxq.remoting.server import RemotingServer
-from maxq.runtime.files.system import SystemClock
+from maxq.runtime.files.system import SystemClock, SystemRng
 from tests.unit.remoting.peers import until
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing says RST
@@ -57,3 +60,45 @@ async def _ask_and_go(asked: list[str]) -> str:
     finally:
         await server.shutdown()
     return f"127.0.0.1:{own[1]}"
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("ends_by", ["giving up", "closing"])
+def test_an_attempt_to_connect_that_ends_when_it_has_just_succeeded_leaves_no_connection(
+    run: Callable[[Coroutine[object, object, None]], None], ends_by: str
+) -> None:
+    """Whoever closes the client waits for the end of all its connections."""
+    run(_end_an_attempt(ends_by))
+
+
+async def _end_an_attempt(ends_by: str) -> None:
+    server = RemotingServer(NettyServerConfig(), clock=SystemClock())
+    server.register(1, lambda connection, command: command.reply())
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+
+    class Ending(RemotingClient):
+        """A client that ends an attempt between its connection and its success."""
+
+        is_to_end = True
+
+        def connected(self, connection: Connection) -> None:
+            super().connected(connection)
+            if not self.is_to_end:
+                pass
+            elif ends_by == "giving up":
+                self.give_up_attempt(address, "another one leads")
+            else:
+                self._connecting[address].cancel()
+            self.is_to_end = False
+
+    client = Ending(NettyClientConfig(), clock=SystemClock(), rng=SystemRng())
+    try:
+        with pytest.raises(RemotingConnectError):
+            await client.invoke(address, RemotingCommand(1), 3_000)
+        await until(lambda: not client.connections, "it is forgotten")
+        assert (await client.invoke(address, RemotingCommand(1), 3_000)).code == 0
+        assert len(client.connections) == 1
+    finally:
+        async with asyncio.timeout(10):
+            await client.close()
+        await server.shutdown()

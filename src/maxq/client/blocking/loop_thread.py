@@ -5,8 +5,8 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Generic, TypeVar
 
 from maxq.client.errors import NotRunningError
 from maxq.client.message_feed import MessageFeed
@@ -22,7 +22,71 @@ _FORKED: Final = (
 _ENDED: Final = "the client was shut down before the call had ended"
 
 Result = TypeVar("Result")
+Given = TypeVar("Given")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+class LoopCall(Generic[Result]):
+    """A coroutine on a loop, and the thread that waits for its outcome.
+
+    A signal handler may interrupt that thread anywhere and wait for the same loop. So the loop must never wait for a
+    lock that the thread holds, as it would to set the result of a concurrent.futures.Future.
+
+    Args:
+        on_end: called on the loop when the coroutine has ended.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Coroutine[Any, Any, Result],
+        on_end: Callable[[], None] | None,
+    ) -> None:
+        self._loop = loop
+        self._work = work
+        self._on_end = on_end
+        self._task: asyncio.Task[Result] | None = None
+        self._ended = threading.Lock()
+        self._ended.acquire()  # until the coroutine has ended
+
+    def begin(self) -> None:
+        """Start the coroutine. Called on the loop."""
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Result]) -> None:
+        if not task.cancelled():
+            task.exception()  # nobody may be left to retrieve it
+        self._ended.release()
+        if self._on_end is not None:
+            self._on_end()
+
+    def result(self) -> Result:
+        """Wait for the outcome: return the result, or raise what the coroutine raised. An interrupt (Ctrl-C) cancels
+        it.
+
+        Raises:
+            NotRunningError: the loop was ended before the coroutine.
+        """
+        try:
+            self._ended.acquire()
+        except BaseException:
+            self.cancel()
+            raise
+        self._ended.release()
+        assert self._task is not None, "it has ended"
+        if self._task.cancelled():
+            raise NotRunningError(_ENDED)
+        return self._task.result()
+
+    def cancel(self) -> None:
+        """Cancel the coroutine, from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 class LoopThread:
@@ -98,27 +162,48 @@ class LoopThread:
                 except BaseException:  # a callback raised SystemExit, say: others wait for this loop
                     log.exception("a callback of the client's loop raised what ends loops; it goes on")
         finally:
-            loop.run_until_complete(asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
+            _complete(loop, asyncio.sleep(0))  # what was given last begins, so that it can say how it ended
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
             if tasks:
-                loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
+                _complete(loop, _ended(tasks))
+            _complete(loop, loop.shutdown_asyncgens())
+            _complete(loop, loop.shutdown_default_executor())
             loop.close()
 
-    def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Start a coroutine on the loop. The future is cancelled if the loop ends before it.
+    def begin(self, work: Coroutine[Any, Any, Result], on_end: Callable[[], None] | None = None) -> LoopCall[Result]:
+        """Start a coroutine on the loop. It is cancelled if the loop ends before it.
+
+        Args:
+            on_end: called on the loop when the coroutine has ended.
 
         Raises:
             NotRunningError: the thread does not run.
         """
+
+        def give(loop: asyncio.AbstractEventLoop) -> LoopCall[Result]:
+            call = LoopCall(loop, work, on_end)
+            loop.call_soon_threadsafe(call.begin)
+            return call
+
+        return self._given(work, give)
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+        """Start a coroutine on the loop, for programs that wait for a future. The future is cancelled if the loop ends
+        before it.
+
+        Raises:
+            NotRunningError: the thread does not run.
+        """
+        return self._given(work, lambda loop: asyncio.run_coroutine_threadsafe(work, loop))
+
+    def _given(self, work: Coroutine[Any, Any, Result], give: Callable[[asyncio.AbstractEventLoop], Given]) -> Given:
         try:
             if self.is_forked:
                 raise NotRunningError(_FORKED)
             with self._lock:
-                return asyncio.run_coroutine_threadsafe(work, self._checked())
+                return give(self._checked())
         except NotRunningError:
             work.close()
             raise
@@ -127,11 +212,12 @@ class LoopThread:
             raise NotRunningError(_ENDED) from None
 
     def _checked(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
+        loop = self._loop  # a signal handler may end it at any moment
+        if loop is None:
             raise NotRunningError("the client is not running: it was closed, or not started")
         if self.is_current:
             raise NotRunningError("a blocking client must not be called from its own event loop")
-        return self._loop
+        return loop
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for it. An interrupt (Ctrl-C) cancels it.
@@ -139,18 +225,7 @@ class LoopThread:
         Raises:
             NotRunningError: the thread does not run, or is ended meanwhile.
         """
-        future = self.submit(work)
-        return self.result_of(future)
-
-    def result_of(self, future: concurrent.futures.Future[Result]) -> Result:
-        """Wait for what `submit` has started; see `run`."""
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise NotRunningError(_ENDED) from None
-        except BaseException:
-            future.cancel()
-            raise
+        return self.begin(work).result()
 
     def make_feed(self, limit: int, on_result: Callable[[int, SendResult], None]) -> MessageFeed:
         """Make a feed of the loop; see MessageFeed.
@@ -168,3 +243,17 @@ class LoopThread:
         if loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(work)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]) -> None:
+    """Run a loop until some work is done, also if callbacks or tasks raise what ends loops meanwhile."""
+    task = loop.create_task(work)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except BaseException:  # a task raised SystemExit when it was cancelled, say: others wait for theirs
+            log.exception("what was to end with the client's loop raised what ends loops")

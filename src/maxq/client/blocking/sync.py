@@ -92,17 +92,20 @@ class _Started(Face[Client], ABC):
         if self._thread.is_forked:
             self._thread.start()  # says so
         with self._life:
-            self._thread.start()
+            if self._is_started or self._is_starting:
+                raise ClientError("the client is already started")
             self._lives += 1
             self._is_starting, self._is_unwanted = True, False
             try:
-                self._thread.run(self._begin())
-            except BaseException:
-                self._thread.stop()
+                self._thread.start()
+                try:
+                    self._thread.run(self._begin())
+                except BaseException:
+                    self._thread.stop()
+                    raise
+                self._is_started = True
+            finally:
                 self._is_starting = False
-                raise
-            self._is_started = True
-            self._is_starting = False
             if self._is_unwanted:
                 self._shut_down(self._lives)
                 raise NotRunningError(f"the {self._what} was shut down while it started")
@@ -214,8 +217,7 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
             return self._thread.run(client.send_many(messages, in_flight=in_flight))
         results: dict[int, SendResult] = {}
         feed = self._thread.make_feed(2 * in_flight, results.__setitem__)
-        future = self._thread.submit(client.send_many(feed, in_flight=in_flight))
-        future.add_done_callback(lambda _: feed.give_up())
+        call = self._thread.begin(client.send_many(feed, in_flight=in_flight), on_end=feed.give_up)
         try:
             try:
                 for message in messages:
@@ -223,12 +225,12 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
                         break
             except Exception:
                 feed.end()
-                self._thread.result_of(future)
+                call.result()
                 raise
             feed.end()
-            self._thread.result_of(future)
+            call.result()
         except BaseException:
-            future.cancel()
+            call.cancel()
             raise
         return [results[place] for place in sorted(results)]
 
@@ -269,15 +271,22 @@ class TransactionProducer(Producer):
         _ = self._running
         client, run = self._transactional, self._thread.run
         half = run(client.send_half(message, timeout_ms=timeout_ms))
+
+        def end(state: LocalTransactionState, remark: str | None = None) -> TransactionSendResult:
+            try:
+                return run(client.end(half, state, remark))
+            except NotRunningError as error:  # the producer was shut down meanwhile
+                return TransactionSendResult(half.result, state, error)
+
         if half.result.send_status is not SendStatus.SEND_OK:
-            return run(client.end(half, LocalTransactionState.ROLLBACK_MESSAGE))
+            return end(LocalTransactionState.ROLLBACK_MESSAGE)
         state, remark = LocalTransactionState.UNKNOW, None
         try:
             state = transaction_producer.checked_state(self._listener.execute_local_transaction(message, arg))
         except Exception as error:
             log.warning("execute_local_transaction failed", exc_info=error)
             remark = f"execute_local_transaction exception: {type(error).__name__}: {error}"
-        return run(client.end(half, state, remark))
+        return end(state, remark)
 
 
 class PushConsumer(calls.PushConsumerCalls, _Started[push_consumer.PushConsumer]):
@@ -395,10 +404,11 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
             Messages of one pull; empty if nothing came in time.
         """
         client, owner = self._running, threading.current_thread()
+        before = client.given_out_to(owner)
         try:
             return self._thread.run(client.poll_for(owner, timeout_ms))
         except BaseException:  # an interrupt may have come when there were messages already
-            self._thread.post(lambda: client.take_back(owner))
+            self._thread.post(lambda: client.take_back(owner, unless=before))
             raise
 
     def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:

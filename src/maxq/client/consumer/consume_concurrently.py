@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 LOCAL_RETRY_DELAY_MS = 5_000
 EXPIRED_DELAY_LEVEL = 3  # of messages a listener has held for longer than consume_timeout_minutes
 _THREAD_SLICE = 64  # calls a thread of an executor makes before others of that executor get their turn
+_THREAD_SLICE_MS = 50  # after which it makes no further ones: an interpreter that ends waits for it
 _SLICE = 64  # batches a worker runs on the loop before others get their turn
 
 #: Hands a message back to the broker: (message, delay level, broker name) → taken?
@@ -78,7 +79,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         self._drained = asyncio.Event()  # set when the last of them is
         self._workers: set[asyncio.Task[None]] = set()
         self._wanted_workers = config.consume_thread_nums
-        self._threads = CallThreads(self, config.consume_thread_nums) if caller.executor is not None else None
+        self._threads = CallThreads(self, config.consume_thread_nums, clock) if caller.executor is not None else None
         self._settling: set[asyncio.Task[None]] = set()
         self._settling_room = asyncio.Semaphore(config.consume_thread_nums)
         self._is_stopped = False
@@ -326,8 +327,9 @@ class CallThreads:
     that come while the loop is busy reach it together.
     """
 
-    def __init__(self, service: ConsumeMessageConcurrentlyService, width: int) -> None:
+    def __init__(self, service: ConsumeMessageConcurrentlyService, width: int, clock: Clock) -> None:
         self._service = service
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._width = width
         self._lock = threading.Lock()  # guards the fields below
@@ -368,6 +370,7 @@ class CallThreads:
 
     def _work(self) -> None:
         has_started_another = False
+        ends_ms = self._clock.monotonic_ms() + _THREAD_SLICE_MS
         for _ in range(_THREAD_SLICE):
             request = self._next()
             if request is None:
@@ -380,6 +383,8 @@ class CallThreads:
                 self._is_telling = True
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._tell)
+            if self._clock.monotonic_ms() >= ends_ms:
+                break
         with self._lock:
             self._count -= 1
         self._start_one()

@@ -270,11 +270,16 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._hooks.after(hooked, ConsumeResult.SUCCESS, raised=False)
         return list(fetched.messages)  # the caller may change it
 
-    def take_back(self, owner: object) -> None:
+    def given_out_to(self, owner: object) -> Fetched | None:
+        """Return what the last poll of `owner` returned, if it is not done yet. Any thread may call this."""
+        return self._given_out.get(owner)
+
+    def take_back(self, owner: object, *, unless: Fetched | None) -> None:
         """Make the next poll return again what the last one returned to `owner`, which was interrupted before it could
-        use it."""
-        fetched = self._given_out.pop(owner, None)
-        if fetched is not None:
+        use it. What `owner` had before (`unless`) stays with it."""
+        fetched = self._given_out.get(owner)
+        if fetched is not None and fetched is not unless:
+            del self._given_out[owner]
             self._buffer.put_back(fetched)
 
     def _finish_for(self, owner: object) -> None:

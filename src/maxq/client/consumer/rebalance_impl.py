@@ -196,6 +196,10 @@ class RebalanceImpl:
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("where to start on %s is not known, next try in the next round: %s", queue, error)
             return False
+        if next_offset > 0 and self._offsets.in_memory(queue) < 0:
+            # A new group begins here once: its next member would begin where the queue ends by then.
+            self._offsets.update(queue, next_offset, increase_only=False)
+            await self._offsets.persist(queue, certain=True)
         process_queue = ProcessQueue(self._clock.monotonic_ms())
         process_queue.locked = self._orderly
         self.process_queues[queue] = process_queue

@@ -7,7 +7,7 @@ start that meets another start, or a shutdown, half way.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -15,8 +15,9 @@ from maxq.errors import ClientError
 
 log: Final = logging.getLogger(__name__)
 
-#: Of whose calls to its application the code that asks is a part.
-_calls: Final[ContextVar[tuple["ClientShutdown", ...]]] = ContextVar("maxq-calls", default=())
+#: Of whose calls to its application the code that asks is a part, and the tasks that make them.
+_Calls = tuple[tuple["ClientShutdown", asyncio.Task[Any] | None], ...]
+_calls: Final[ContextVar[_Calls]] = ContextVar("maxq-calls", default=())
 
 
 class ClientShutdown:
@@ -36,9 +37,16 @@ class ClientShutdown:
         """Start within this, after a shutdown that is under way; a shutdown that is asked for meanwhile waits for it.
 
         Raises:
-            ClientError: another start is under way.
+            ClientError: another start is under way; or a call that the shutdown waits for asks for the start.
         """
-        await self.wait()
+        if (task := self._task) is not None:
+            if self._is_in_call_itself:
+                raise ClientError(
+                    f"{self._what} is being shut down, and waits for the call that starts it again: start it in a task "
+                    "or thread that the call does not wait for"
+                )
+            await asyncio.wait([task])
+            task.result()
         if self._start is not None:
             raise ClientError(f"{self._what} is already started")
         start = self._start = asyncio.get_running_loop().create_future()
@@ -53,7 +61,8 @@ class ClientShutdown:
         is cancelled when it is complete.
 
         A call of the application that it waits for (`calling`) does not wait for it, nor does a task that such a call
-        has made: it is begun then.
+        has made: it is begun then. A call that the shutdown of another client waits for is cancelled at once, for the
+        two may wait for each other.
 
         Args:
             hurry: called when the one who waits is cancelled.
@@ -61,8 +70,9 @@ class ClientShutdown:
         start = self._start
 
         async def after_start() -> None:
-            if start is not None:
-                await asyncio.wait([start])
+            while start is not None and not start.done():
+                with suppress(asyncio.CancelledError):  # all tasks are, the start's among them: it ends in a moment
+                    await asyncio.wait([start])
             await work()
 
         if self._task is None:
@@ -104,6 +114,9 @@ class ClientShutdown:
                 cancelled = error
                 if hurry is not None:
                     hurry()
+                if _calls.get():
+                    task.add_done_callback(self._tell)
+                    raise
             except Exception:
                 break
         if cancelled is not None:
@@ -115,7 +128,7 @@ class ClientShutdown:
     @contextmanager
     def calling(self) -> Iterator[None]:
         """Call the application within this, if a shutdown waits for the end of the call."""
-        token = _calls.set((*_calls.get(), self))
+        token = _calls.set((*_calls.get(), (self, _current_task())))
         try:
             yield
         finally:
@@ -124,7 +137,20 @@ class ClientShutdown:
     @property
     def is_called(self) -> bool:
         """Whether the code that asks is a part of a call that a shutdown waits for."""
-        return self in _calls.get()
+        return any(client is self for client, _ in _calls.get())
+
+    @property
+    def _is_in_call_itself(self) -> bool:
+        """Whether the task that asks is the one in which such a call was made."""
+        return (self, _current_task()) in _calls.get()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    """Return the task that asks; None in a thread without a loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 async def in_turn(*steps: Callable[[], Awaitable[object]]) -> None:

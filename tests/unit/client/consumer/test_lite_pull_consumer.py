@@ -441,3 +441,24 @@ def test_who_polls_without_having_subscribed_is_told(caplog: pytest.LogCaptureFi
             assert len(await consumer.poll()) == 1
 
     simulate(story)
+
+
+@pytest.mark.parametrize("auto_commit", [False, True])
+def test_a_new_group_begins_once(auto_commit: bool) -> None:
+    """What its first member polled and had not done is not passed over by the next one."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, "auto_commit": auto_commit}
+        first, second = make(cluster, **settings), make(cluster, **settings)
+        await first.subscribe("T")
+        await second.subscribe("T")
+        await first.start()
+        await first.wait_for_assignment()
+        cluster.broker.put("T", b"new")
+        assert [message.body for message in await first.poll(5_000)] == [b"new"]
+        await first.shutdown(is_finished=False)
+        async with second:
+            assert [message.body for message in await second.poll(5_000)] == [b"new"]
+
+    simulate(story)

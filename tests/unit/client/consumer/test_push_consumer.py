@@ -149,6 +149,35 @@ def test_a_group_without_offsets_starts_where_it_says(where: ConsumeFromWhere, e
     simulate(story)
 
 
+@pytest.mark.parametrize("where", [ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP])
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_the_first_member_of_a_new_group_had_in_work_is_not_passed_over(
+    where: ConsumeFromWhere, orderly: bool
+) -> None:
+    """Where a new group begins is known from then on: its next member begins there, and not at the end of that time."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        await asyncio.sleep(3600)
+
+        async def hang(messages: list[MessageExt], context: ConsumeContext) -> None:
+            await asyncio.Event().wait()
+
+        first = make(cluster, hang, orderly=orderly, consume_from_where=where)
+        async with first:
+            await asyncio.sleep(2)
+            for number in range(3):
+                cluster.broker.put("T", b"new %d" % number)
+            await asyncio.sleep(1)
+            await first.shutdown(0)
+        got = Got()
+        async with make(cluster, got, orderly=orderly, consume_from_where=where):
+            await asyncio.sleep(5)
+        assert got.bodies == [b"new 0", b"new 1", b"new 2"]
+
+    simulate(story)
+
+
 def test_a_stored_offset_wins() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 5)

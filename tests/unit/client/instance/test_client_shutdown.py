@@ -137,3 +137,106 @@ def test_a_listener_may_shut_its_own_consumer_down(kind: str, is_child: bool) ->
             consumer.assigned_queues()
 
     simulate(story)
+
+
+@pytest.mark.parametrize("kind", ["push", "orderly"])
+@pytest.mark.parametrize("is_child", [False, True], ids=["the call", "a task of the call"])
+def test_a_listener_that_starts_its_consumer_again_does_not_wait_for_itself(kind: str, is_child: bool) -> None:
+    """The start waits for the shutdown, which waits for the call."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 5)
+        errors: list[BaseException] = []
+
+        async def restart(messages: list[MessageExt], context: ConsumeContext) -> None:
+            await consumer.shutdown()
+            try:
+                await (asyncio.gather(consumer.start()) if is_child else consumer.start())
+            except BaseException as error:
+                errors.append(error)
+                raise
+
+        consumer = await make(kind, cluster, restart, consume_thread_nums=1)
+        await consumer.start()
+        await until(lambda: errors, "the start is refused or cancelled", 20)
+        assert isinstance(errors[0], asyncio.CancelledError if is_child else ClientError)
+        await consumer.shutdown()
+        assert not cluster.broker.members["G"]
+
+    simulate(story)
+
+
+def test_a_task_that_outlives_its_call_may_start_the_consumer_again() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 5)
+        bodies: list[bytes] = []
+        restarts: list[asyncio.Task[None]] = []
+
+        async def restart() -> None:
+            await consumer.shutdown()
+            await consumer.start()
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            bodies.extend(message.body for message in messages)
+            if len(bodies) == 3:
+                restarts.append(asyncio.create_task(restart()))
+
+        consumer = await make("push", cluster, listen, consume_thread_nums=1)
+        await consumer.start()
+        await until(lambda: len(bodies) == 5, "all messages", 20)
+        assert sorted(bodies) == [b"%d" % n for n in range(5)]
+        await consumer.shutdown()
+
+    simulate(story)
+
+
+def test_listeners_that_shut_each_others_consumers_down_do_not_wait_for_ever() -> None:
+    """As programs do that end everything when anything fails."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        cluster.route("%RETRY%H")
+        began = 0
+        both = asyncio.Event()
+
+        async def fail(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal began
+            began += 1
+            if began == 2:
+                both.set()
+            await both.wait()
+            await asyncio.gather(*(consumer.shutdown() for consumer in consumers))
+
+        consumers = [await make("push", cluster, fail, consumer_group=group) for group in ("G", "H")]
+        for consumer in consumers:
+            await consumer.start()
+        await until(both.is_set, "both calls", 20)
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(consumer.shutdown() for consumer in consumers))
+        assert not cluster.broker.members["G"] and not cluster.broker.members["H"]
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("when_ms", range(8))
+def test_a_shutdown_that_waits_for_a_start_is_completed_when_all_tasks_are_cancelled(kind: str, when_ms: int) -> None:
+    """As asyncio.run cancels them at its end."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 1)
+        client = await make(kind, cluster)
+        before = asyncio.all_tasks()
+        starting = asyncio.create_task(client.start())
+        ending = asyncio.create_task(client.shutdown())
+        await asyncio.sleep(0)
+        await asyncio.sleep(when_ms / 1000)
+        mine = asyncio.all_tasks() - before
+        for task in mine:
+            task.cancel()
+        await asyncio.wait([starting, ending])
+        await asyncio.sleep(60)
+        assert not cluster.broker.members["G"]
+        assert not cluster.broker.server.connections and not cluster.names.server.connections
+
+    simulate(story)
