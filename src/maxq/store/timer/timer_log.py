@@ -222,7 +222,8 @@ class TimerLog:
         for file in reversed(list(self._files.files)):
             units = list(self.units(file.file_from_offset)) if file is self._files.last else self._of_file(file)
             found += [unit for unit in units if unit.physical_offset >= physical_offset]
-            if units and units[0].physical_offset < physical_offset:
+            first = next((unit for unit in units if not unit.is_moved), None)  # a moved one may be of any age
+            if first is not None and first.physical_offset < physical_offset:
                 break
         return found
 

@@ -16,7 +16,7 @@ from maxq.runtime.files.system import SystemDisk
 from maxq.store.timer import timer_wheel
 from maxq.store.timer.roll_window import precision_of, roll_window_ms
 from maxq.store.timer.timer_checkpoint_file import TimerCheckpointFile
-from maxq.store.timer.timer_log import MAGIC_DEFAULT, TimerLog, TimerUnit
+from maxq.store.timer.timer_log import MAGIC_DEFAULT, MAGIC_MOVED, TimerLog, TimerUnit
 from maxq.store.timer.timer_recovery import TimerRecovery
 from maxq.store.timer.timer_wheel import EMPTY, SLOTS, WHEEL_SIZE, Slot, TimerWheel
 from maxq.testing.sim_clock import SimClock
@@ -78,6 +78,19 @@ def test_a_file_of_the_log_stays_as_long_as_one_of_its_messages_has_a_record(tmp
     assert not log.has_expired(101)
     assert not log.has_expired(9_000)
     assert log.has_expired(9_001)
+
+
+def test_units_of_records_are_found_in_front_of_a_file_that_begins_with_an_older_message_which_was_moved(
+    tmp_path: Path,
+) -> None:
+    """A new master would read these messages once more, and deliver them twice."""
+    log = TimerLog(SystemDisk(), PurePath(tmp_path), 200)
+    log.load()
+    for offset in (5_000, 6_000, 7_000):
+        log.append(unit(NOW + 1000, offset))
+    log.append(unit(NOW + 1000, 100)._replace(magic=MAGIC_DEFAULT | MAGIC_MOVED))
+    log.append(unit(NOW + 1000, 8_000))
+    assert sorted(one.physical_offset for one in log.units_of_records(6_000)) == [6_000, 7_000, 8_000]
 
 
 def test_units_whose_records_the_log_lost_count_for_nothing(tmp_path: Path) -> None:
