@@ -1,12 +1,15 @@
 """What dispatch does beyond plain units: extension units, hooks, places that cannot be, delay levels."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from maxq.protocol.message.message import Message, encode_batch
 from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.dispatch import dispatcher
 from maxq.store.dispatch.dispatcher import DispatchRequest, parse_delay_levels
 from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
@@ -207,4 +210,38 @@ def test_a_copy_takes_places_as_its_master_gave_them(store_of: Opened) -> None:
     assert store.max_offset("L", 0) == 1001
     put("L", 0, 2_000_000, 110, 50, 7)
     assert store.max_offset("L", 0) == 1001
+    store.close()
+
+
+# --- turns ---
+
+
+class SlowMachine(TestClock):
+    """Whatever is looked at, 6 ms have passed."""
+
+    def monotonic_ns(self) -> int:
+        self.now_ms += 6
+        return super().monotonic_ns()
+
+
+async def test_what_takes_longer_than_a_turn_goes_on_in_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "_PIECE", 500)
+    store = opened(small_config(tmp_path), SlowMachine())
+    store.topic_write_state("T").max_queue_id = 0
+    heard: list[int] = []
+    store.dispatch.arrival_listeners.append(lambda arrived: heard.append(store.max_offset("T", 0)))
+    store.watch("T", 0)
+    assert store.put_batch(message(body=encode_batch([Message("T", bytes(100))] * 20))).ok
+    reached = [store.max_offset("T", 0)]
+    assert store.dispatch.is_late
+    while store.dispatch.is_late:
+        await asyncio.sleep(0)
+        reached.append(store.max_offset("T", 0))
+    assert reached[-1] == 20 and len(set(reached)) > 3
+    assert heard == [reached[0]]
+    assert store.put_message(message(body=bytes(3000))).ok  # longer than a piece
+    await store.dispatch.finish_turns()
+    assert store.max_offset("T", 0) == 21
     store.close()

@@ -201,9 +201,7 @@ async def test_a_disk_that_does_not_take_the_inventory_ends_the_service_and_send
     store.put_message(message())
     with monkeypatch.context() as broken:
         broken.setattr(InventoryFile, "save", _refuse(BROKEN))
-        with pytest.raises(
-            StoreFailedError, match=r"flushing ConsumeQueues below .*consumequeue failed: .*Input/output"
-        ):
+        with pytest.raises(StoreFailedError, match=r"ConsumeQueues below .*consumequeue failed: .*Input/output"):
             await asyncio.wait_for(store.queue_flusher.run(), 10)
     assert not store.flags.writable
     refused = store.put_message(message())

@@ -196,3 +196,16 @@ def test_a_record_with_a_foreign_queue_id_moves_no_offset(tmp_path: Path) -> Non
         assert got(store, topic, queue_id) == wanted
         assert store.max_offset(topic, queue_id) == len(units)
     store.close()
+
+
+def test_places_that_nothing_but_the_next_message_tells_of_are_named_and_counted(tmp_path: Path) -> None:
+    fill(tmp_path, 60)
+    records = [record for record in naive.java_reads(tmp_path)[0] if (record.topic, record.queue_id) == ("T0", 0)]
+    for victim in records[3:5]:
+        wipe_record(tmp_path, victim.physical_offset)
+    everything_but_the_log(tmp_path)
+    store, report = reopened(tmp_path)
+    (named,) = [fault for fault in report.faults if f"(physical offset {records[5].physical_offset})" in fault]
+    assert named.endswith("says it is message 5 of T0-0, which ends at 3: the 2 places between are kept as damaged")
+    assert got(store, "T0", 0) == [record.physical_offset for record in records if record not in records[3:5]]
+    store.close()

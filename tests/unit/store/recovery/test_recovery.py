@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
+from maxq.store.message_store import MessageStore
 from tests.unit.store import naive
 from tests.unit.store.recovery.recovery_world import (
     Damage,
@@ -280,3 +283,24 @@ def test_the_inventory_names_every_queue(filled: Path) -> None:
         "T0": [0, 1, 2],
         "T1": [0, 1, 2],
     }
+
+
+def test_inner_batches_that_came_after_the_last_inventory_are_there_once_after_a_kill(tmp_path: Path) -> None:
+    def put(store: MessageStore) -> int:
+        inner = message("B", body=encode_batch([Message("B", b"1"), Message("B", b"2")]), INNER_NUM="2")
+        inner.sys_flag = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+        return store.put_message(inner).queue_offset
+
+    store = opened(small_config(tmp_path))
+    store.topic_write_state("B").has_batch_queues = True
+    assert [put(store), put(store)] == [0, 2]
+    store.queue_flusher.flush_inline()
+    assert [put(store), put(store)] == [4, 6]
+    close(store, clean=False)
+    store, report = reopened(tmp_path)
+    assert not report.clean_exit
+    assert store.max_offset("B", 0) == 8
+    found = store.get_message("g", "B", 0, 0, 32, None)
+    assert (found.message_count, len(found.buffers), found.next_begin_offset) == (8, 4, 8)
+    assert put(store) == 8
+    store.close()
