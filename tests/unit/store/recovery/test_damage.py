@@ -209,3 +209,35 @@ def test_places_that_nothing_but_the_next_message_tells_of_are_named_and_counted
     assert named.endswith("says it is message 5 of T0-0, which ends at 3: the 2 places between are kept as damaged")
     assert got(store, "T0", 0) == [record.physical_offset for record in records if record not in records[3:5]]
     store.close()
+
+
+def test_the_place_of_a_queues_first_message_is_kept_when_that_is_lost(tmp_path: Path) -> None:
+    fill(tmp_path, 60)
+    records = [record for record in naive.java_reads(tmp_path)[0] if (record.topic, record.queue_id) == ("T1", 1)]
+    wipe_record(tmp_path, records[0].physical_offset)
+    everything_but_the_log(tmp_path)
+    store, report = reopened(tmp_path)
+    (named,) = [fault for fault in report.faults if f"(physical offset {records[1].physical_offset})" in fault]
+    assert named.endswith("says it is message 1 of T1-1, which ends at 0: the 1 places between are kept as damaged")
+    assert got(store, "T1", 1) == [record.physical_offset for record in records[1:]]
+    assert store.max_offset("T1", 1) == len(records)
+    store.close()
+
+
+def test_a_queue_whose_first_messages_were_deleted_begins_where_it_says_though_others_were_lost(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    for _ in range(5):
+        store.put_message(message("Old", KEYS="k"))
+    while len(store.commit_log.files.files) < 3:
+        lost = store.put_message(message("New", body=bytes(8000))).physical_offset
+    assert store.put_message(message("Old")).queue_offset == 5
+    with store.commit_log.without_first() as first:
+        first.destroy()
+    store.close()
+    wipe_record(tmp_path, lost)
+    everything_but_the_log(tmp_path)
+    store, report = reopened(tmp_path)
+    assert [damage.physical_offset for damage in report.damages] == [lost]
+    assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (5, 6)
+    assert [fault for fault in report.faults if "Old" in fault] == []
+    store.close()
