@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from maxq.runtime.files.system import SystemDisk
+from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.context.store_context import StoreContext
+from maxq.store.index import index_service
 from maxq.store.index.index_file import IndexFile, index_file_size
 from maxq.store.index.index_service import IndexService, index_key, index_key_hash
 from tests.unit.store.stores import IDENTITY, TestClock, small_config
@@ -275,3 +276,25 @@ def test_a_file_for_which_there_is_no_room_is_not_left_behind(world: World, monk
     index.put_keys("T", ["more"], 9000, START + 90)
     assert index.query("T#more", 9, *FOREVER) == ([9000], START + 90, 9000)
     assert isinstance(index.files[1], IndexFile)
+
+
+def test_no_entry_is_written_where_the_disk_has_given_no_blocks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, given = 5000, [0]
+    monkeypatch.setattr(index_service, "_BLOCKS_STEP", 64 << 10)
+    config = small_config(world.root, max_hash_slot_num=SLOTS, max_index_num=most)
+    index = IndexService(StoreContext(config, SystemDisk(), world.clock, IDENTITY), lambda file: None, 0)
+    real = SystemMappedRegion.allocate
+    asked: list[tuple[int, int]] = []
+
+    def allocate(region: SystemMappedRegion, start: int, end: int) -> None:
+        asked.append((start, end))
+        given[0] = max(given[0], end)
+        real(region, start, end)
+
+    monkeypatch.setattr(SystemMappedRegion, "allocate", allocate)
+    for number in range(most - 1):
+        index.put_keys("T", ["k"], number, START)
+        assert 40 + 4 * SLOTS + 20 * index.tail.index_count <= given[0]
+    assert asked[0] == (0, 40 + 4 * SLOTS), "the table of slots, which are written anywhere"
+    assert len(asked) >= 3, "and entries in steps"
+    assert len(index.files) == 1 and index.files[0].is_full
