@@ -1,5 +1,6 @@
 """The index files of a store: how they follow one another, what a start believes of them, what a query finds."""
 
+import asyncio
 from datetime import datetime
 from pathlib import Path
 
@@ -298,3 +299,25 @@ def test_no_entry_is_written_where_the_disk_has_given_no_blocks(world: World, mo
     assert asked[0] == (0, 40 + 4 * SLOTS), "the table of slots, which are written anywhere"
     assert len(asked) >= 3, "and entries in steps"
     assert len(index.files) == 1 and index.files[0].is_full
+
+
+async def test_blocks_that_were_allocated_in_the_background_are_written_to(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_service, "_BLOCKS_STEP", 64 << 10)
+    config = small_config(world.root, max_hash_slot_num=SLOTS, max_index_num=50_000)
+    index = IndexService(StoreContext(config, SystemDisk(), world.clock, IDENTITY), lambda file: None, 0)
+    index.roll()
+
+    def fill() -> int:
+        while index.tail.put_key(1, index.tail.index_count, START):
+            pass
+        return index.tail.index_count
+
+    first = fill()
+    index.prepare_ahead()
+    async with asyncio.timeout(10):
+        while not index.tail.put_key(1, first, START):  # noqa: ASYNC110 - a thread allocates
+            await asyncio.sleep(0)
+    assert fill() > first + 1000
+    index.release()
