@@ -17,6 +17,7 @@ import base64
 import ctypes
 import hashlib
 import hmac
+from typing import TYPE_CHECKING
 
 try:
     import cython
@@ -28,6 +29,14 @@ if cython.compiled:
     from cython.cimports.maxq.protocol.frame import send_rows as sr
 else:
     from maxq.protocol.frame import send_rows as sr
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Mapping, Sequence
+
+    #: Access key, zero byte, topic → the key that such sends are signed with; None: they need no signature.
+    Admitted = Mapping[bytes, SigningKey | None]
+
 
 _BLOCK = 64  # bytes SHA-1 takes at a time
 
@@ -53,7 +62,7 @@ if cython.compiled:
 
 @cython.cclass
 class SigningKey:
-    """See signing_cy.pyi."""
+    """Signs and checks with one secret. Prints nothing of it."""
 
     _inner_state = cython.declare(cython.uchar[256])  # SHA_CTX has 96 bytes
     _outer_state = cython.declare(cython.uchar[256])
@@ -117,7 +126,8 @@ class SigningKey:
         return outer.digest()
 
     def sign(self, content: bytes, body: bytes = b""):
-        """See signing_cy.pyi."""
+        # type: (...) -> bytes
+        """HMAC-SHA1 of content and body, one after the other, as 28 bytes of base64."""
         if not cython.compiled:
             return base64.b64encode(self._slowly(content, body))
         digest: cython.uchar[20]
@@ -133,7 +143,8 @@ class SigningKey:
         return cython.cast(cython.p_char, text)[:28]
 
     def matches(self, content: bytes, body: bytes, signature: bytes):
-        """See signing_cy.pyi."""
+        # type: (...) -> bool
+        """Is this the signature? Takes as long for one that is nearly right as for any other."""
         return hmac.compare_digest(self.sign(content, body), signature)
 
 
@@ -199,15 +210,17 @@ def _repeats(buf: cython.p_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t, q:
 
 
 def verify_rows(
-    source: cython.uchar[::1],
+    source: cython.uchar[::1],  # type: bytearray | memoryview
     content: bytearray,
-    signed: cython.longlong[::1],
-    rows: cython.longlong[::1],
+    signed: cython.longlong[::1],  # type: array[int]
+    rows: cython.longlong[::1],  # type: array[int]
     first: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    admitted: dict,
+    admitted: dict,  # type: Admitted
 ):
-    """See signing_cy.pyi."""
+    # type: (...) -> int
+    """How many of the rows [first, first + count) of a scan, from the first on, may be appended: their access key and
+    topic are admitted and they are signed as that says. `content` and `signed` are the SendScanner's."""
     buf: cython.p_uchar
     texts: cython.p_uchar
     mark: cython.p_longlong
@@ -262,14 +275,16 @@ def verify_rows(
 
 
 def verify_arrivals(
-    source: cython.uchar[::1],
+    source: cython.uchar[::1],  # type: bytearray
     content: bytearray,
-    signed: cython.longlong[::1],
-    rows: cython.longlong[::1],
-    table: cython.longlong[::1],
-    admitted: list,
+    signed: cython.longlong[::1],  # type: array[int]
+    rows: cython.longlong[::1],  # type: array[int]
+    table: cython.longlong[::1],  # type: array[int]
+    admitted: list,  # type: Sequence[Admitted]
 ):
-    """See signing_cy.pyi."""
+    # type: (...) -> int
+    """The same for each arrival of a turn (columns A_… of protocol/send_rows), with what its connection may. Rows
+    behind the first that may not are taken out of their arrival; returns how many are left in all."""
     number: cython.Py_ssize_t
     first: cython.Py_ssize_t
     count: cython.Py_ssize_t

@@ -4,6 +4,8 @@ Source:
     filter/expression/ComparisonExpression.java, UnaryExpression.java, PropertyExpression.java.
 """
 
+from typing import TYPE_CHECKING
+
 from maxq.errors import FilterEvaluationError
 from maxq.filter import java_values
 
@@ -16,6 +18,9 @@ if cython.compiled:
     from cython.cimports.maxq.filter.nodes_cy import Node, PropertyScan
 else:
     from maxq.filter.nodes_cy import Node, PropertyScan
+
+if TYPE_CHECKING:
+    from maxq.filter.java_values import Value
 
 
 @cython.cclass
@@ -34,7 +39,10 @@ class Constant(Operand):
 
     _value = cython.declare(object)
 
-    def __init__(self, value):
+    def __init__(
+        self,
+        value,  # type: Value
+    ):
         self._value = value
 
     @cython.cfunc
@@ -48,7 +56,10 @@ class Property(Operand):
 
     _slot = cython.declare(cython.int)
 
-    def __init__(self, slot):
+    def __init__(
+        self,
+        slot,  # type: int
+    ):
         self._slot = slot
 
     @cython.cfunc
@@ -63,7 +74,11 @@ class Truth(Operand):
     _node = cython.declare(Node)
     _is_lost = cython.declare(cython.bint)
 
-    def __init__(self, node, is_lost):
+    def __init__(
+        self,
+        node,  # type: Node
+        is_lost,  # type: bool
+    ):
         self._node = node
         self._is_lost = is_lost
 
@@ -86,7 +101,12 @@ class Comparison(Node):
     _right = cython.declare(Operand)
     _relation = cython.declare(cython.int)
 
-    def __init__(self, left, right, relation):
+    def __init__(
+        self,
+        left,  # type: Operand
+        right,  # type: Operand
+        relation,  # type: int
+    ):
         self._left = left
         self._right = right
         self._relation = relation
@@ -129,7 +149,13 @@ class OperandTextTest(Node):
     _text = cython.declare(str)
     _negated = cython.declare(cython.bint)
 
-    def __init__(self, operand, kind, text, negated):
+    def __init__(
+        self,
+        operand,  # type: Operand
+        kind,  # type: int
+        text,  # type: str
+        negated,  # type: bool
+    ):
         self._operand = operand
         self._kind = kind
         self._text = text

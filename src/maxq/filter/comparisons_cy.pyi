@@ -1,10 +1,9 @@
-"""Typed face of the compiled nodes that need Java's values. See comparisons_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see comparisons_cy.py."""
 
 from maxq.filter.java_values import Value
 from maxq.filter.nodes_cy import Node
 
-class Operand:
-    """One side of a Comparison."""
+class Operand: ...
 
 class Constant(Operand):
     def __init__(self, value: Value) -> None: ...

@@ -15,6 +15,7 @@ Source:
 """
 
 from array import array
+from typing import TYPE_CHECKING
 
 from maxq.errors import FilterEvaluationError
 from maxq.filter import java_values
@@ -29,6 +30,10 @@ if cython.compiled:
     from cython.cimports.maxq.runtime.buffers import find_byte
 else:
     from maxq.runtime.buffers import find_byte
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 FALSE, TRUE, NULL, ERROR = range(4)
 #: How values relate: bits of what an order may be.
@@ -47,7 +52,10 @@ class PropertyScan:
     A name that comes twice counts where it comes last; one without a value is absent.
     """
 
-    def __init__(self, names):
+    def __init__(
+        self,
+        names,  # type: Iterable[bytes]
+    ):
         self.names = tuple(names)
         self._count = len(self.names)
         self._all = b"".join(self.names)
@@ -131,7 +139,7 @@ class PropertyScan:
 
 @cython.cclass
 class Node:
-    """A boolean expression."""
+    """A boolean expression. Slots are positions in the predicate's names."""
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
@@ -145,7 +153,10 @@ class Fixed(Node):
 
     _outcome = cython.declare(cython.int)
 
-    def __init__(self, outcome):
+    def __init__(
+        self,
+        outcome,  # type: int
+    ):
         self._outcome = outcome
 
     @cython.cfunc
@@ -160,11 +171,15 @@ class Every(Node):
 
     _nodes = cython.declare(list)
 
-    def __init__(self, nodes):
+    def __init__(
+        self,
+        nodes,  # type: Iterable[Node]
+    ):
         self._nodes = list(nodes)
 
     @property
     def nodes(self):
+        # type: (...) -> list[Node]
         return self._nodes
 
     @cython.cfunc
@@ -188,11 +203,15 @@ class AnyOf(Node):
 
     _nodes = cython.declare(list)
 
-    def __init__(self, nodes):
+    def __init__(
+        self,
+        nodes,  # type: Iterable[Node]
+    ):
         self._nodes = list(nodes)
 
     @property
     def nodes(self):
+        # type: (...) -> list[Node]
         return self._nodes
 
     @cython.cfunc
@@ -216,7 +235,10 @@ class Negation(Node):
 
     _node = cython.declare(Node)
 
-    def __init__(self, node):
+    def __init__(
+        self,
+        node,  # type: Node
+    ):
         self._node = node
 
     @cython.cfunc
@@ -232,7 +254,10 @@ class Absent(Node):
 
     _slot = cython.declare(cython.int)
 
-    def __init__(self, slot):
+    def __init__(
+        self,
+        slot,  # type: int
+    ):
         self._slot = slot
 
     @cython.cfunc
@@ -247,7 +272,10 @@ class Cast(Node):
 
     _slot = cython.declare(cython.int)
 
-    def __init__(self, slot):
+    def __init__(
+        self,
+        slot,  # type: int
+    ):
         self._slot = slot
 
     @cython.cfunc
@@ -264,7 +292,12 @@ class EqualsText(Node):
     _text = cython.declare(bytes)
     _if_absent = cython.declare(cython.int)
 
-    def __init__(self, slot, text, if_absent):
+    def __init__(
+        self,
+        slot,  # type: int
+        text,  # type: bytes
+        if_absent,  # type: int
+    ):
         self._slot = slot
         self._text = text
         self._if_absent = if_absent
@@ -292,7 +325,11 @@ class OneOf(Node):
     _slot = cython.declare(cython.int)
     _texts = cython.declare(frozenset)
 
-    def __init__(self, slot, texts):
+    def __init__(
+        self,
+        slot,  # type: int
+        texts,  # type: Iterable[bytes]
+    ):
         self._slot = slot
         self._texts = frozenset(texts)
 
@@ -314,7 +351,13 @@ class TextTest(Node):
     _text = cython.declare(bytes)
     _negated = cython.declare(cython.bint)
 
-    def __init__(self, slot, kind, text, negated):
+    def __init__(
+        self,
+        slot,  # type: int
+        kind,  # type: int
+        text,  # type: bytes
+        negated,  # type: bool
+    ):
         self._slot = slot
         self._kind = kind
         self._text = text
@@ -347,7 +390,14 @@ class IntegerOrder(Node):
     _bits = cython.declare(cython.int)
     _if_absent = cython.declare(cython.int)
 
-    def __init__(self, slot, relation, constant, bits, if_absent):
+    def __init__(
+        self,
+        slot,  # type: int
+        relation,  # type: int
+        constant,  # type: int
+        bits,  # type: int
+        if_absent,  # type: int
+    ):
         self._slot = slot
         self._relation = relation
         self._constant = constant
@@ -405,7 +455,13 @@ class DoubleOrder(Node):
     _constant = cython.declare(cython.double)
     _if_absent = cython.declare(cython.int)
 
-    def __init__(self, slot, relation, constant, if_absent):
+    def __init__(
+        self,
+        slot,  # type: int
+        relation,  # type: int
+        constant,  # type: float
+        if_absent,  # type: int
+    ):
         self._slot = slot
         self._relation = relation
         self._constant = constant

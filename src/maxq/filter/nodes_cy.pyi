@@ -1,11 +1,12 @@
-"""Typed face of the compiled nodes. See nodes_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see nodes_cy.py."""
 
 from collections.abc import Iterable
+from typing import Any
 
 FALSE: int
 TRUE: int
 NULL: int
-ERROR: int  # Java throws: no match, whatever stands around it
+ERROR: int
 LESS: int
 EQUAL: int
 GREATER: int
@@ -13,8 +14,11 @@ CONTAINS: int
 STARTS_WITH: int
 ENDS_WITH: int
 
-class Node:
-    """A boolean expression. Slots are positions in the predicate's names."""
+class PropertyScan:
+    names: Any
+    def __init__(self, names: Iterable[bytes]) -> None: ...
+
+class Node: ...
 
 class Fixed(Node):
     def __init__(self, outcome: int) -> None: ...

@@ -4,6 +4,8 @@ Source:
     filter/expression/*.java, broker/filter/ExpressionMessageFilter.java, store/ConsumeQueueExt.java (bit maps).
 """
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -17,6 +19,10 @@ else:
     from maxq.filter.nodes_cy import Node, PropertyScan
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import i32, i64, u32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
 
 _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 _DAMAGED = cython.declare(cython.longlong, 0x4D415851_44414D47)
@@ -39,7 +45,15 @@ class BitMapTest:
     _bit_num = cython.declare(cython.longlong)
     _positions = cython.declare(list)
 
-    def __init__(self, ext, file_from_offset, live_from, bit_num, positions):
+    def __init__(
+        self,
+        ext,  # type: memoryview
+        file_from_offset,  # type: int
+        live_from,  # type: int
+        bit_num,  # type: int
+        positions,  # type: Sequence[int]
+    ):
+        """Raises ValueError for a position that is not below `bit_num`."""
         self._ext = memoryview(ext)
         self._file_from_offset = file_from_offset
         self._end = len(self._ext)
@@ -79,27 +93,39 @@ class BitMapTest:
 
 @cython.cclass
 class Predicate:
-    """A whole expression; see predicates_cy.pyi."""
+    """A whole expression. Not reentrant: it keeps the places of one record's properties while it tests them."""
 
     _scan = cython.declare(PropertyScan)
     _root = cython.declare(Node)
     _uses = cython.declare(cython.int)
 
-    def __init__(self, names, root, uses=1):
+    def __init__(
+        self,
+        names,  # type: Iterable[bytes]
+        root,  # type: Node
+        uses=1,  # type: int
+    ):
+        """names: the properties the nodes' slots mean, UTF-8. uses: how often the expression names one."""
         self._scan = PropertyScan(names)
         self._root = root
         self._uses = uses
 
     @property
     def uses(self):
+        # type: (...) -> int
         return self._uses
 
     @property
     def names(self):
+        # type: (...) -> tuple[bytes, ...]
         return self._scan.names
 
-    def test(self, properties: cython.const[cython.uchar][::1]):
-        """Returns the outcome for a text of properties."""
+    def test(
+        self,
+        properties: cython.const[cython.uchar][::1],  # type: bytes | memoryview
+    ):
+        # type: (...) -> int
+        """FALSE, TRUE, NULL or ERROR for a text of properties (name 0x01 value 0x02 …)."""
         buf: cython.p_uchar = None if not cython.compiled else cython.NULL
         if not cython.compiled:
             buf = memoryview(properties)
@@ -108,15 +134,23 @@ class Predicate:
         self._scan.scan(buf, 0, len(properties))
         return self._root.test(self._scan)
 
-    def matches(self, properties):
+    def matches(
+        self,
+        properties,  # type: bytes | memoryview
+    ):
+        # type: (...) -> bool
         """Returns whether the predicate is true for a text of properties."""
         return self.test(properties) == 1
 
     def matches_record(
-        self, view: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t
+        self,
+        view: cython.const[cython.uchar][::1],  # type: memoryview
+        position: cython.Py_ssize_t,
+        size: cython.Py_ssize_t,
     ):
-        """Return whether the expression is true of the record in view[position : position + size], which need not be a
-        record."""
+        # type: (...) -> bool
+        """Is it true of the record in view[position : position + size]? True of bytes that are no record: whoever reads
+        them finds out."""
         if position < 0 or size < 0 or position + size > len(view):
             raise ValueError(f"[{position}, {position + size}) is outside the {len(view)} bytes")
         buf: cython.p_uchar
@@ -157,18 +191,27 @@ class Predicate:
 
     def select(
         self,
-        units: cython.const[cython.uchar][::1],
+        units: cython.const[cython.uchar][::1],  # type: memoryview
         start: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
-        log: cython.const[cython.uchar][::1],
+        log: cython.const[cython.uchar][::1],  # type: memoryview
         file_from_offset: cython.longlong,
         log_end: cython.longlong,
         min_physical_offset: cython.longlong,
         most_hits: cython.longlong,
-        places: list,
-        bit_maps: BitMapTest = None,
+        places: list,  # type: list[int]
+        bit_maps: BitMapTest = None,  # type: BitMapTest | None
     ):
-        """Test the records of queue units (see predicates_cy.pyi)."""
+        # type: (...) -> int
+        """Test the records of ConsumeQueue units units[start:end], as far as they lie in one log file.
+
+        The position of each unit whose record matches, or is no record, is appended to `places`. Units that are none to
+        be tested (blank, below `min_physical_offset`, the place of a damaged message) are passed over. Stops when
+        `places` has `most_hits` entries, and at a unit whose record is not in [file_from_offset, log_end).
+
+        Returns:
+            The position reached.
+        """
         if start < 0 or end > len(units) or log_end - file_from_offset > len(log):
             raise ValueError("a range is outside its file")
         p: cython.Py_ssize_t = start

@@ -6,6 +6,7 @@ Columns of the table, one row an arrival: protocol/send_rows, A_….
 """
 
 import os
+from typing import TYPE_CHECKING
 
 try:
     import cython
@@ -16,6 +17,28 @@ if cython.compiled:
     from cython.cimports.libc.errno import EAGAIN, EINTR, errno
     from cython.cimports.posix.uio import iovec, writev
     from cython.cimports.posix.unistd import read, write
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+    from typing import Protocol, TypeVar
+
+    class Receiving(Protocol):
+        """What is read and written of a connection (remoting/connection.py)."""
+
+        is_closed: bool
+        own_buffer: bytearray | None
+        partial: bytes
+        active: bool
+        arrivals: int
+
+        @property
+        def remote_host(self) -> bytes: ...
+        def direct_socket(self) -> int: ...
+        def write(self, buffers: Sequence[bytes | memoryview]) -> None: ...
+
+    C = TypeVar("C", bound=Receiving)
+
 
 _IN = 1  # EPOLLIN
 _LEAST_WINDOW = cython.declare(cython.Py_ssize_t, 16384)
@@ -52,15 +75,22 @@ def _write(fd: cython.int, data: cython.uchar[::1], p: cython.Py_ssize_t, end: c
 
 
 def receive(
-    events: list,
-    by_fd: dict,
-    buffer: cython.uchar[::1],
-    table: cython.longlong[::1],
-    connections: list,
-    hosts: list,
-    odd: list,
+    events: list,  # type: list[tuple[int, int]]
+    by_fd: dict,  # type: dict[int, C]
+    buffer: cython.uchar[::1],  # type: bytearray
+    table: cython.longlong[::1],  # type: array[int]
+    connections: list,  # type: list[C]
+    hosts: list,  # type: list[bytes]
+    odd: list,  # type: list[C]
 ):
-    """See socket_io_cy.pyi."""
+    # type: (...) -> int
+    """Receive once on each readable socket into `buffer`, one arrival behind the other, each behind what its connection
+    kept; returns how many there are. The table, `connections` and `hosts` (the peers, packed) tell of them.
+
+    Args:
+        events: what epoll said: descriptor and flags.
+        odd: gets those that ended, failed, or expect a frame that needs a buffer of its own.
+    """
     size: cython.Py_ssize_t = buffer.shape[0] if cython.compiled else len(buffer)
     most: cython.Py_ssize_t = (table.shape[0] if cython.compiled else len(table)) // 5
     p: cython.Py_ssize_t = 0
@@ -105,7 +135,11 @@ def receive(
     return count
 
 
-def untaken(table: cython.longlong[::1], count: cython.Py_ssize_t):
+def untaken(
+    table: cython.longlong[::1],  # type: array[int]
+    count: cython.Py_ssize_t,
+):
+    # type: (...) -> list[int]
     """Return the arrivals that were not read to their end."""
     found: list = []
     number: cython.Py_ssize_t
@@ -115,8 +149,14 @@ def untaken(table: cython.longlong[::1], count: cython.Py_ssize_t):
     return found
 
 
-def send(answers: cython.uchar[::1], table: cython.longlong[::1], connections: list):
-    """See socket_io_cy.pyi."""
+def send(
+    answers: cython.uchar[::1],  # type: bytearray
+    table: cython.longlong[::1],  # type: array[int]
+    connections: list,  # type: Sequence[Receiving]
+):
+    # type: (...) -> None
+    """Send each connection its A_ROWS answers, which follow each other in `answers`; what a socket does not take at
+    once goes by its transport."""
     p: cython.Py_ssize_t = 0
     q: cython.Py_ssize_t
     sent: cython.Py_ssize_t
@@ -148,11 +188,13 @@ def send(answers: cython.uchar[::1], table: cython.longlong[::1], connections: l
 def send_pieces(
     fd: cython.int,
     head: bytes,
-    view: cython.const[cython.uchar][::1],
-    places: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
+    places: cython.longlong[::1],  # type: array[int]
     count: cython.Py_ssize_t,
 ):
-    """See socket_io_cy.pyi."""
+    # type: (...) -> int
+    """Write `head`, and then the `count` pieces of `view` whose first bytes and sizes are in `places`, in one call; how
+    many bytes the socket took, 0 if none or it is broken."""
     i: cython.Py_ssize_t
     size: cython.longlong
     room: cython.longlong = len(view)

@@ -4,6 +4,8 @@ What is remembered of a reader's checks is a PullPlan; broker/fast_path/pull_pat
 request.
 """
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -14,15 +16,38 @@ if cython.compiled:
 else:
     from maxq.store.read.cached_pull_reader_cy import CachedPullReader
 
+if TYPE_CHECKING:
+    from maxq.broker.bundles import Clients, Environment, Tables
+    from maxq.broker.processors.pull.pull_read_rules import ReadRules
+    from maxq.config.broker_config import BrokerConfig
+    from maxq.config.message_store_config import MessageStoreConfig
+    from maxq.protocol.body.subscription import SubscriptionData, SubscriptionGroupConfig
+    from maxq.protocol.body.topic_config import TopicConfig
+    from maxq.remoting.server import Connection
+    from maxq.store.message_store import MessageStore
+    from maxq.store.queue.property_filter import PropertyFilter
+
+
 _FORBIDDEN_READ = 2  # bit of a group's forbidden uses of a topic
 
 
 @cython.cclass
 class PullPlan:
-    """Result of the checks of one pull, for its repetitions (see pull_answers_cy.pyi)."""
+    """What the checks of one pull found. A record of all that was looked at: it has as many fields, by name, as the
+    checks have objects and results.
 
-    broker = cython.declare(object, visibility="readonly")
-    store = cython.declare(object, visibility="readonly")
+    Attributes:
+        store: the role is in it.
+        commits: the pull carries an offset to commit.
+        suspends, suspend_ms: it waits, so long, where there is nothing.
+        wanted: filter on properties.
+        from_heartbeat: the subscription is the group's, not the request's own.
+        codes: hashes of the tags that are wanted; None: all.
+        head: JSON header of the answer, but for five numbers.
+    """
+
+    broker = cython.declare(object, visibility="readonly")  # type: BrokerConfig
+    store = cython.declare(object, visibility="readonly")  # type: MessageStoreConfig
     group_name = cython.declare(str, visibility="readonly")
     topic_name = cython.declare(str, visibility="readonly")
     topic_bytes = cython.declare(bytes, visibility="readonly")
@@ -32,35 +57,35 @@ class PullPlan:
     commits = cython.declare(cython.bint, visibility="readonly")
     suspends = cython.declare(cython.bint, visibility="readonly")
     suspend_ms = cython.declare(cython.longlong, visibility="readonly")
-    topic = cython.declare(object, visibility="readonly")
-    group = cython.declare(object, visibility="readonly")
-    subscription = cython.declare(object, visibility="readonly")
-    wanted = cython.declare(object, visibility="readonly")
+    topic = cython.declare(object, visibility="readonly")  # type: TopicConfig
+    group = cython.declare(object, visibility="readonly")  # type: SubscriptionGroupConfig
+    subscription = cython.declare(object, visibility="readonly")  # type: SubscriptionData
+    wanted = cython.declare(object, visibility="readonly")  # type: PropertyFilter | None
     from_heartbeat = cython.declare(cython.bint, visibility="readonly")
     counter = cython.declare(object, visibility="public")  # its numbers, once there are some
-    codes = cython.declare(object, visibility="readonly")
+    codes = cython.declare(object, visibility="readonly")  # type: frozenset[int] | None
     head = cython.declare(bytes, visibility="readonly")
 
     def __init__(
         self,
         *,
-        broker,
-        store,
-        group_name,
-        topic_name,
-        queue_id,
-        max_msg_nums,
-        max_msg_bytes,
-        commits,
-        suspends,
-        suspend_ms,
-        topic,
-        group,
-        subscription,
-        wanted,
-        from_heartbeat,
-        codes,
-        head,
+        broker,  # type: BrokerConfig
+        store,  # type: MessageStoreConfig
+        group_name,  # type: str
+        topic_name,  # type: str
+        queue_id,  # type: int
+        max_msg_nums,  # type: int
+        max_msg_bytes,  # type: int
+        commits,  # type: bool
+        suspends,  # type: bool
+        suspend_ms,  # type: int
+        topic,  # type: TopicConfig
+        group,  # type: SubscriptionGroupConfig
+        subscription,  # type: SubscriptionData
+        wanted,  # type: PropertyFilter | None
+        from_heartbeat,  # type: bool
+        codes,  # type: frozenset[int] | None
+        head,  # type: bytes
     ):
         self.broker = broker
         self.store = store
@@ -85,7 +110,11 @@ class PullPlan:
 
 @cython.cclass
 class PullAnswers:
-    """Answers repeated pulls; one per broker (see pull_answers_cy.pyi)."""
+    """One per broker.
+
+    Attributes:
+        waits: the last `answer` found nothing because the offset is where the queue's next message goes.
+    """
 
     _rpc_latency = cython.declare(object)
     _settings = cython.declare(object)
@@ -100,7 +129,14 @@ class PullAnswers:
     _now_ms = cython.declare(object)
     _rules = cython.declare(object)
 
-    def __init__(self, env, tables, clients, store, rules):
+    def __init__(
+        self,
+        env,  # type: Environment
+        tables,  # type: Tables
+        clients,  # type: Clients
+        store,  # type: MessageStore
+        rules,  # type: ReadRules
+    ):
         self._settings = env.settings
         self._store = store
         self._reader = store.cached_pull_reader
@@ -116,10 +152,12 @@ class PullAnswers:
 
     @property
     def waits(self):
+        # type: (...) -> bool
         return self._reader.waits
 
     def holds(self, plan: PullPlan):
-        """See pull_answers_cy.pyi."""
+        # type: (...) -> bool
+        """Is everything the checks looked at still as it was?"""
         if (
             self._settings.broker is not plan.broker
             or self._settings.store is not plan.store
@@ -133,7 +171,7 @@ class PullAnswers:
             return False
         if not plan.from_heartbeat:
             return True
-        if plan.wanted is not None and self.registered(plan.topic_name, plan.group_name) is not plan.wanted:
+        if plan.wanted is not None and self._registered(plan.topic_name, plan.group_name) is not plan.wanted:
             return False
         info: object = self._consumers.get_consumer_group_info(plan.group_name)
         return (
@@ -142,21 +180,30 @@ class PullAnswers:
             and not self._groups.is_forbidden(plan.group_name, plan.topic_name, _FORBIDDEN_READ)
         )
 
-    def registered(self, topic, group):
-        """See pull_answers_cy.pyi."""
+    def _registered(self, topic, group):
+        """Return the filter on properties that the group has registered for the topic; None if there is none."""
         entry: object = self._filters.get(topic, group)
         return None if entry is None else entry.wanted
 
     def answer(
         self,
-        connection,
+        connection,  # type: Connection
         plan: PullPlan,
         offset: cython.longlong,
         commit_offset: cython.longlong,
         opaque: cython.longlong,
         held_since_ms: cython.longlong,
     ):
-        """See pull_answers_cy.pyi."""
+        # type: (...) -> bool
+        """Answer a pull from queue offset `offset` with messages that are in memory; what it commits is committed.
+
+        Args:
+            plan: one without a filter on properties, that holds.
+            held_since_ms: since when it waited (monotonic), and what it commits is committed; -1: it came just now.
+
+        Returns:
+            False: there are none, or it is not that simple. Nothing was answered, counted or committed.
+        """
         reader: CachedPullReader = self._reader
         began_ms: object = self._now_ms()
         head: bytes
@@ -181,10 +228,10 @@ class PullAnswers:
     @cython.ccall
     def count(
         self,
-        connection: object,
+        connection: object,  # type: Connection
         plan: PullPlan,
         opaque: cython.longlong,
-        began_ms: object,
+        began_ms: object,  # type: int
         held_since_ms: cython.longlong,
         messages: cython.longlong,
         size: cython.longlong,
@@ -194,7 +241,13 @@ class PullAnswers:
         last_physical_offset: cython.longlong,
         is_behind: cython.bint,
     ) -> bytes:
-        """See pull_answers_cy.pyi."""
+        """These `messages` of `size` bytes are the answer: tell everybody who counts; the frame up to its body.
+
+        Args:
+            began_ms: monotonic, when the work on this pull began.
+            goes_on_at: queue offset to ask for next; `min_offset` and `max_offset` are the queue's.
+            is_behind: what was read lies further back than the memory.
+        """
         stats: object = self._stats
         if plan.counter is None:
             plan.counter = stats.get_counter(plan.group_name, plan.topic_name, plan.queue_id)

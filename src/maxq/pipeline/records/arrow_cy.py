@@ -70,12 +70,12 @@ def _same(buf: cython.p_uchar, p: cython.Py_ssize_t, q: cython.Py_ssize_t, size:
 
 
 def find_properties(
-    view: cython.const[cython.uchar][::1],
-    rows: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    rows: cython.longlong[::1],  # type: Any
     count: cython.Py_ssize_t,
-    found: cython.longlong[::1],
+    found: cython.longlong[::1],  # type: Any
 ) -> int:
-    """See arrow_cy.pyi."""
+    """Fill `found` (PROPERTY_WIDTH columns a row); returns the sum of P_COUNT, an upper bound of the pairs."""
     buf: cython.p_uchar
     row: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -127,13 +127,18 @@ def find_properties(
 
 
 def split_properties(
-    view: cython.const[cython.uchar][::1],
-    rows: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    rows: cython.longlong[::1],  # type: Any
     count: cython.Py_ssize_t,
-    pairs: cython.longlong[::1],
-    list_offsets: cython.int[::1],
+    pairs: cython.longlong[::1],  # type: Any
+    list_offsets: cython.int[::1],  # type: Any
 ) -> int:
-    """See arrow_cy.pyi."""
+    """Fill `pairs` (name position, size, value position, size) and the count + 1 int32 `list_offsets`; of equal names
+    in one record the last value counts. Returns the number of pairs.
+
+    Raises:
+        ValueError: there are more than `pairs` has room for: a broker wrote the bytes since they were counted.
+    """
     buf: cython.p_uchar
     row: cython.Py_ssize_t
     p: cython.Py_ssize_t
@@ -173,13 +178,13 @@ def split_properties(
 
 
 def count_words(
-    view: cython.const[cython.uchar][::1],
-    table: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    table: cython.longlong[::1],  # type: Any
     width: cython.Py_ssize_t,
     column: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
 ) -> int:
-    """See arrow_cy.pyi."""
+    """An upper bound of the space-separated words."""
     buf: cython.p_uchar
     row: cython.Py_ssize_t
     p: cython.Py_ssize_t
@@ -196,15 +201,19 @@ def count_words(
 
 
 def split_words(
-    view: cython.const[cython.uchar][::1],
-    table: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    table: cython.longlong[::1],  # type: Any
     width: cython.Py_ssize_t,
     column: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    words: cython.longlong[::1],
-    list_offsets: cython.int[::1],
+    words: cython.longlong[::1],  # type: Any
+    list_offsets: cython.int[::1],  # type: Any
 ) -> int:
-    """See arrow_cy.pyi."""
+    """Fill `words` (position, size) and the count + 1 int32 `list_offsets`; returns the number of words.
+
+    Raises:
+        ValueError: there are more than `words` has room for: a broker wrote the bytes since they were counted.
+    """
     buf: cython.p_uchar
     row: cython.Py_ssize_t
     p: cython.Py_ssize_t
@@ -231,9 +240,13 @@ def split_words(
 
 
 def measure(
-    table: cython.longlong[::1], width: cython.Py_ssize_t, column: cython.Py_ssize_t, count: cython.Py_ssize_t
+    table: cython.longlong[::1],  # type: Any
+    width: cython.Py_ssize_t,
+    column: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
 ) -> tuple:
-    """See arrow_cy.pyi."""
+    # type: (...) -> tuple[int, int]
+    """(bytes of all parts, rows whose size is -1)."""
     row: cython.Py_ssize_t
     size: cython.longlong
     total: cython.longlong = 0
@@ -248,17 +261,22 @@ def measure(
 
 
 def gather(
-    view: cython.const[cython.uchar][::1],
-    extra: cython.const[cython.uchar][::1],
-    table: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    extra: cython.const[cython.uchar][::1],  # type: Any
+    table: cython.longlong[::1],  # type: Any
     width: cython.Py_ssize_t,
     column: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    offsets: cython.int[::1],
-    data: cython.uchar[::1],
-    validity: cython.uchar[::1],
+    offsets: cython.int[::1],  # type: Any
+    data: cython.uchar[::1],  # type: Any
+    validity: cython.uchar[::1],  # type: Any
 ) -> None:
-    """See arrow_cy.pyi."""
+    """Copy the parts into `data` (as many bytes as `measure` says), fill the count + 1 int32 `offsets`, and set a bit
+    in `validity` (empty: not wanted) for each row that is not missing.
+
+    Raises:
+        ValueError: a part lies outside the bytes, or `data` is too small.
+    """
     row: cython.Py_ssize_t
     p: cython.longlong
     size: cython.longlong
@@ -298,13 +316,13 @@ def gather(
 
 
 def message_ids(
-    view: cython.const[cython.uchar][::1],
-    rows: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    rows: cython.longlong[::1],  # type: Any
     count: cython.Py_ssize_t,
-    offsets: cython.int[::1],
-    data: cython.uchar[::1],
+    offsets: cython.int[::1],  # type: Any
+    data: cython.uchar[::1],  # type: Any
 ) -> int:
-    """See arrow_cy.pyi."""
+    """The offset message id of each record (32 or 56 upper-case hex digits); returns the bytes written."""
     row: cython.Py_ssize_t
     i: cython.Py_ssize_t
     size: cython.Py_ssize_t
@@ -332,15 +350,15 @@ def message_ids(
 
 
 def text_numbers(
-    view: cython.const[cython.uchar][::1],
-    table: cython.longlong[::1],
+    view: cython.const[cython.uchar][::1],  # type: Any
+    table: cython.longlong[::1],  # type: Any
     width: cython.Py_ssize_t,
     column: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    numbers: dict,
-    found: cython.longlong[::1],
+    numbers: dict,  # type: dict[bytes, int]
+    found: cython.longlong[::1],  # type: Any
 ) -> None:
-    """See arrow_cy.pyi."""
+    """`found[i]`: the number of row i's part in `numbers`, -1 if it is missing or not there."""
     buf: cython.p_uchar
     row: cython.Py_ssize_t
     p: cython.Py_ssize_t

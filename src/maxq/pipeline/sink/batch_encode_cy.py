@@ -27,18 +27,31 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 
 
 def encode_rows(
-    memory: cython.uchar[::1],
+    memory: cython.uchar[::1],  # type: Any
     at: cython.Py_ssize_t,
-    rows: cython.longlong[::1],
+    rows: cython.longlong[::1],  # type: Any
     first: cython.Py_ssize_t,
-    body_offsets: cython.const[cython.longlong][::1],
-    body_data: cython.const[cython.uchar][::1],
-    text_offsets: cython.const[cython.longlong][::1],
-    text_data: cython.const[cython.uchar][::1],
+    body_offsets: cython.const[cython.longlong][::1],  # type: Any
+    body_data: cython.const[cython.uchar][::1],  # type: Any
+    text_offsets: cython.const[cython.longlong][::1],  # type: Any
+    text_data: cython.const[cython.uchar][::1],  # type: Any
     prefix: bytes,
     number: cython.longlong,
 ) -> tuple[int, int]:
-    """See batch_encode_cy.pyi."""
+    """Write the records of rows[first], rows[first + 1] … into `memory` from `at` on, as long as they fit.
+
+    Args:
+        rows: int64, numbers of rows in the columns that follow.
+        body_offsets, text_offsets: int64, one more than there are rows.
+        body_data, text_data: at least one byte each, even if no row needs it.
+        prefix: begins the properties; 12 hex digits of `number`, `number` + 1 … and a separator follow, then the text.
+
+    Returns:
+        The first of `rows` that was not written, and the position behind the last that was.
+
+    Raises:
+        ValueError: the properties of a row are longer than MAX_PROPERTIES.
+    """
     out: cython.p_uchar
     body: cython.p_uchar
     text: cython.p_uchar
@@ -105,11 +118,17 @@ def encode_rows(
 
 
 def hash_rows(
-    hashes: cython.ulonglong[::1],
-    offsets: cython.const[cython.longlong][::1],
-    values: cython.const[cython.uchar][::1],
+    hashes: cython.ulonglong[::1],  # type: Any
+    offsets: cython.const[cython.longlong][::1],  # type: Any
+    values: cython.const[cython.uchar][::1],  # type: Any
 ) -> None:
-    """See batch_encode_cy.pyi."""
+    """Take a column into the hashes of rows: each of `hashes` becomes a hash of what it was and the row's value.
+
+    Args:
+        hashes: uint64, one for each row.
+        offsets: int64, one more than there are rows.
+        values: at least one byte, even if no row needs it.
+    """
     data: cython.p_uchar
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t

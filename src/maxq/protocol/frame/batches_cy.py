@@ -13,8 +13,12 @@ else:
     from maxq.runtime.buffers import i32
 
 
-def count_records(data: cython.const[cython.uchar][::1], most: cython.Py_ssize_t):
-    """Count the leading whole records of a batch body (see batches_cy.pyi)."""
+def count_records(
+    data: cython.const[cython.uchar][::1],  # type: bytes | bytearray | memoryview
+    most: cython.Py_ssize_t,
+):
+    # type: (...) -> tuple[int, int]
+    """Return how many whole records the batch body begins with, `most` at most, and the position behind them."""
     buf: cython.p_uchar
     size: cython.longlong
     body_size: cython.longlong
@@ -43,8 +47,14 @@ def count_records(data: cython.const[cython.uchar][::1], most: cython.Py_ssize_t
     return count, p
 
 
-def have_bodies(data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, most_properties: cython.longlong):
-    """Say whether the store takes the records of a batch body as they are (see batches_cy.pyi)."""
+def have_bodies(
+    data: cython.const[cython.uchar][::1],  # type: bytes | bytearray | memoryview
+    count: cython.Py_ssize_t,
+    most_properties: cython.longlong,
+):
+    # type: (...) -> bool
+    """Return whether each of the first `count` records, which `count_records` found whole, has a body, and no more than
+    `most_properties` bytes of properties."""
     if count == 0:
         return True
     buf: cython.p_uchar
@@ -63,9 +73,14 @@ def have_bodies(data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t,
 
 
 def record_places(
-    data: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, first: cython.longlong, more: cython.longlong
+    data: cython.const[cython.uchar][::1],  # type: bytes | bytearray | memoryview
+    count: cython.Py_ssize_t,
+    first: cython.longlong,
+    more: cython.longlong,
 ):
-    """Say where the records of a batch body lie in the log (see batches_cy.pyi)."""
+    # type: (...) -> array[int]
+    """Return the physical offset of each of the first `count` records, which `count_records` found whole, if the first
+    one is stored at `first` and each takes `more` bytes more in the log than in the batch body."""
     places = array("q", bytes(8 * count))
     if count == 0:
         return places

@@ -37,9 +37,9 @@ cdef class FrameScanner:
 
 
 cdef class OneFrameScanner(FrameScanner):
-    cdef public bytes access_key
+    cdef public bytes access_key  # these three after `expect_signatures` only
     cdef public bytes signature
-    cdef public bytes signed_content
+    cdef public bytes signed_content  # the values it was signed for
     cdef void _begin(self) noexcept
     cdef bint _is_whole(self) noexcept
     cdef _take(self, unsigned char *buf, bint is_binary)

@@ -367,10 +367,17 @@ class OneFrameScanner(FrameScanner):
         self.access_key = self.signature = self.signed_content = b""
 
     def expect_signatures(self):
-        """Keep from now on what requests were signed with."""
+        # type: (...) -> None
+        """Keep from now on what requests were signed with. Nothing is judged here."""
         self._expect_signatures(4096)
 
-    def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    def scan(
+        self,
+        buffer: cython.uchar[::1],  # type: bytearray | memoryview
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+    ):
+        # type: (...) -> int
         """Read the frame at `start`; the position behind it, or `start` if it is incomplete or none of ours."""
         if end > len(buffer) or start < 0:
             raise ValueError(f"range [{start}, {end}) is outside the buffer of {len(buffer)} bytes")

@@ -1,14 +1,13 @@
-"""Typed face of what compiled scanners have in common. See frame_scanner_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see frame_scanner_cy.py."""
 
-class OneFrameScanner:
-    """Reads the one frame at a place."""
+class FrameScanner:
+    signed: bool
+    content: bytearray
 
-    access_key: bytes  # these three after `expect_signatures` only
+class OneFrameScanner(FrameScanner):
+    access_key: bytes
     signature: bytes
-    signed_content: bytes  # the values it was signed for
+    signed_content: bytes
     def __init__(self) -> None: ...
-    def expect_signatures(self) -> None:
-        """Keep from now on what requests were signed with. Nothing is judged here."""
-
-    def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
-        """Read the frame at `start`; the position behind it, or `start` if it is incomplete or none of ours."""
+    def expect_signatures(self) -> None: ...
+    def scan(self, buffer: bytearray | memoryview, start: int, end: int) -> int: ...

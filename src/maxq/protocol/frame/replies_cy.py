@@ -1,5 +1,7 @@
 """Answers to fast-path sends, a batch at a time, from the rows that were appended (send_rows.py)."""
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -11,6 +13,10 @@ if cython.compiled:
 else:
     from maxq.protocol.frame import send_rows as sr
     from maxq.runtime.buffers import copy_bytes, put32, put_bytes, u32
+
+if TYPE_CHECKING:
+    from array import array
+
 
 _LANGUAGES = (
     b"JAVA",
@@ -125,22 +131,25 @@ def _close(out: cython.p_uchar, start: cython.Py_ssize_t, p: cython.Py_ssize_t) 
 
 
 def encode_replies(
-    rows: cython.longlong[::1],
+    rows: cython.longlong[::1],  # type: array[int]
     first: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    source: cython.uchar[::1],
+    source: cython.uchar[::1],  # type: bytearray | memoryview
     scratch: bytearray,
     store_host: bytes,
     region: bytes,
     trace_on: bytes,
     language: cython.int,
     version: cython.int,
-    log: cython.const[cython.uchar][::1],
+    log: cython.const[cython.uchar][::1],  # type: memoryview
     file_from_offset: cython.longlong,
     code: cython.int,
     out: bytearray,
 ):
-    """Answers to appended rows, in order (see replies_cy.pyi). Field order is the Java broker's."""
+    # type: (...) -> int
+    """Append the answers to appended rows (not to one-way ones, nor to rows with R_COUNT 0) to `out`; returns how many
+    bytes were written.
+    `log` is the file that holds the rows' records (the ids of a batch are read off it)."""
     if count <= 0:
         return 0
     host: bytes = store_host.hex().upper().encode()

@@ -1,4 +1,4 @@
-"""Typed face of the compiled answers. See replies_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see replies_cy.py."""
 
 from array import array
 
@@ -17,7 +17,4 @@ def encode_replies(
     file_from_offset: int,
     code: int,
     out: bytearray,
-) -> int:
-    """Append the answers to appended rows (not to one-way ones, nor to rows with R_COUNT 0) to `out`; returns how many
-    bytes were written.
-    `log` is the file that holds the rows' records (the ids of a batch are read off it)."""
+) -> int: ...

@@ -30,7 +30,8 @@ PULL_KEY_FIELDS = (
 
 @cython.cclass
 class PullScanner(OneFrameScanner):
-    """Reads one pull (11 or 361): its key (all that a reader repeats from pull to pull), and what differs."""
+    """Reads one pull (11 or 361). `key`: the fields a reader repeats from pull to pull, in PULL_KEY_FIELDS order, each
+    followed by a zero byte; the rest is what differs. Pulls with other fields, and one-way ones, are not taken."""
 
     key = cython.declare(bytes, visibility="public")
     code = cython.declare(cython.longlong, visibility="public")
@@ -138,13 +139,13 @@ class PullScanner(OneFrameScanner):
 
 @cython.cclass
 class EndScanner(OneFrameScanner):
-    """Reads one oneway END_TRANSACTION (37) that is not the answer to a check."""
+    """Reads one END_TRANSACTION (37) that is one-way and answers no check; others are not taken."""
 
     commit_or_rollback = cython.declare(cython.longlong, visibility="public")
     commit_log_offset = cython.declare(cython.longlong, visibility="public")
     tran_state_table_offset = cython.declare(cython.longlong, visibility="public")
     producer_group = cython.declare(bytes, visibility="public")
-    topic = cython.declare(bytes, visibility="public")
+    topic = cython.declare(bytes, visibility="public")  # empty if it names none
     msg_id = cython.declare(bytes, visibility="public")
     _group = cython.declare(cython.Py_ssize_t)
     _group_size = cython.declare(cython.Py_ssize_t)
@@ -225,11 +226,12 @@ class EndScanner(OneFrameScanner):
 
 @cython.cclass
 class SendBackScanner(OneFrameScanner):
-    """Reads one CONSUMER_SEND_MSG_BACK (36) that expects a response."""
+    """Reads one CONSUMER_SEND_MSG_BACK (36) that asks for an answer and does not ask for a dead letter; others are not
+    taken. `most_times` is maxReconsumeTimes, -1 if it is not given; `version` that of the client."""
 
     group = cython.declare(bytes, visibility="public")
     offset = cython.declare(cython.longlong, visibility="public")
-    origin = cython.declare(bytes, visibility="public")
+    origin = cython.declare(bytes, visibility="public")  # originMsgId; empty if there is none
     delay_level = cython.declare(cython.longlong, visibility="public")
     most_times = cython.declare(cython.longlong, visibility="public")
     unit_mode = cython.declare(cython.bint, visibility="public")

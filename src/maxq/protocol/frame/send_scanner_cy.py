@@ -48,11 +48,11 @@ def _hex(c: cython.int) -> cython.int:
 
 @cython.cclass
 class SendScanner(FrameScanner):
-    """Scans batches of sends (see send_scanner_cy.pyi)."""
+    """Reads the leading run of fast-path sends of a receive buffer into rows (columns: send_rows.py, R_…)."""
 
-    rows = cython.declare(object, visibility="public")
+    rows = cython.declare(object, visibility="public")  # type: array[int]
     scratch = cython.declare(bytearray, visibility="public")
-    count = cython.declare(cython.Py_ssize_t, visibility="public")
+    count = cython.declare(cython.Py_ssize_t, visibility="public")  # rows of the last scan
     _frame_limit = cython.declare(cython.longlong)
     _capacity = cython.declare(cython.Py_ssize_t)
     _scratch_size = cython.declare(cython.Py_ssize_t)
@@ -75,12 +75,20 @@ class SendScanner(FrameScanner):
     _unique_size = cython.declare(cython.Py_ssize_t)
     _no_wait = cython.declare(cython.bint)
     _half = cython.declare(cython.bint)
+    # may a message that opens a transaction become a row? False at first
     takes_halves = cython.declare(cython.bint, visibility="public")
-    half_count = cython.declare(cython.Py_ssize_t, visibility="public")
-    signed_rows = cython.declare(object, visibility="public")
+    half_count = cython.declare(cython.Py_ssize_t, visibility="public")  # … of them with F_HALF
+    # what each row was signed with (columns S_…)
+    signed_rows = cython.declare(object, visibility="public")  # type: array[int]
     _signed_view = cython.declare(cython.longlong[::1])
 
-    def __init__(self, frame_limit, capacity=1024, scratch_size=262144):
+    def __init__(
+        self,
+        frame_limit,  # type: int
+        capacity=1024,  # type: int
+        scratch_size=262144,  # type: int
+    ):
+        """frame_limit: longest whole frame, bytes."""
         self.signed = False
         self._kept_count = 0
         self.takes_halves = False
@@ -94,12 +102,22 @@ class SendScanner(FrameScanner):
         self.count = 0
 
     def expect_signatures(self):
-        """Scans batches of sends (see send_scanner_cy.pyi)."""
+        # type: (...) -> None
+        """Keep from now on what requests were signed with: `content` and `signed_rows`. Nothing is judged here. The
+        fields of an AclClientRPCHook are taken either way."""
         self._expect_signatures(self._scratch_size)
         self.signed_rows = array("q", bytes(8 * sr.SIGNED_WIDTH * self._capacity))
         self._signed_view = self.signed_rows if cython.compiled else memoryview(self.signed_rows)
 
-    def scan(self, buffer: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    def scan(
+        self,
+        buffer: cython.uchar[::1],  # type: bytearray | memoryview
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+    ):
+        # type: (...) -> int
+        """Fill rows from frames in buffer[start:end]; returns the position after the last frame taken. It stops at the
+        first frame that is incomplete, too long, no send, or not plain: RemotingCommand's codec has the last word."""
         self.count = 0
         self.half_count = 0
         self._used = self._used_content = 0
@@ -118,7 +136,16 @@ class SendScanner(FrameScanner):
             scratch = self.scratch
         return self._run(buf, scratch, p, end, 0)
 
-    def scan_arrivals(self, buffer: cython.uchar[::1], table: cython.longlong[::1], count: cython.Py_ssize_t):
+    def scan_arrivals(
+        self,
+        buffer: cython.uchar[::1],  # type: bytearray
+        table: cython.longlong[::1],  # type: array[int]
+        count: cython.Py_ssize_t,
+    ):
+        # type: (...) -> None
+        """Rows of the leading fast-path sends of each of `count` arrivals (columns A_…), which lie in the buffer
+        one behind the other; sets their columns A_TAKEN, A_FIRST and A_ROWS. Stops, in one arrival, also at a send
+        that is one-way, does not wait (WAIT=false) or opens a transaction."""
         self.count = 0
         self.half_count = 0
         self._used = self._used_content = 0

@@ -3,6 +3,8 @@
 One label set is some ten lines that repeat its labels. Put together by `%` they cost 3 µs, here a third of one.
 """
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -10,6 +12,9 @@ except ModuleNotFoundError:
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @cython.cfunc
@@ -45,7 +50,7 @@ def _put_count(target: cython.p_uchar, p: cython.Py_ssize_t, value: cython.ulong
 
 @cython.cclass
 class HistogramRows:
-    """See metric_rows_cy.pyi."""
+    """How the lines of one histogram look."""
 
     _bucket = cython.declare(bytes)
     _behind = cython.declare(list)  # what stands between the labels of each bucket and its number
@@ -54,7 +59,11 @@ class HistogramRows:
     _room = cython.declare(cython.Py_ssize_t)  # of all but labels
     _scratch = cython.declare(bytearray)
 
-    def __init__(self, name, bounds):
+    def __init__(
+        self,
+        name,  # type: str
+        bounds,  # type: Sequence[float]
+    ):
         self._bucket = b"%b_bucket{" % name.encode()
         self._behind = [b',le="%b"} ' % str(float(bound)).encode() for bound in bounds] + [b',le="+Inf"} ']
         self._count = b"%b_count{" % name.encode()
@@ -62,7 +71,20 @@ class HistogramRows:
         self._room = sum(len(self._bucket) + len(text) + 23 for text in self._behind) + 2 * len(self._bucket) + 100
         self._scratch = bytearray(4096)
 
-    def text(self, labels, counts, total_value):
+    def text(
+        self,
+        labels,  # type: str
+        counts,  # type: Sequence[int]
+        total_value,  # type: float
+    ):
+        # type: (...) -> str
+        """The lines of one label set: buckets, count, sum.
+
+        Args:
+            labels: what stands between the braces.
+            counts: of each bucket, the last one above all bounds; none is negative.
+            total_value: the sum of all values.
+        """
         marks: bytes = labels.encode()
         size: cython.Py_ssize_t = len(marks)
         behind: bytes

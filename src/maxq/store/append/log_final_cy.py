@@ -103,11 +103,14 @@ class _HalfRecord:
 
 def append_final(
     tail: LogTail,
-    record: cython.const[cython.uchar][::1],
+    record: cython.const[cython.uchar][::1],  # type: memoryview
     group: bytes,
-    topics: dict,
+    topics: dict,  # type: dict[bytes, TopicWriteState]
     store_timestamp: cython.longlong,
 ):
+    # type: (...) -> int
+    """Write the final message of the half message `record`, whose producer group must be `group`. Returns its size;
+    0 if nothing was written: the file is full, or this half message must take the slow path."""
     tail.full = False
     rec: cython.p_uchar
     if cython.compiled:

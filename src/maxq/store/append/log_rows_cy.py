@@ -36,18 +36,21 @@ _LATER_ROOM = cython.declare(cython.int, 256)  # see broker/put_hooks.py
 @cython.ccall
 def append_rows(
     tail: LogTail,
-    source: cython.uchar[::1],
-    scratch: cython.uchar[::1],
-    rows: cython.longlong[::1],
+    source: cython.uchar[::1],  # type: bytearray | memoryview
+    scratch: cython.uchar[::1],  # type: bytearray
+    rows: cython.longlong[::1],  # type: Any
     first: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    topics: dict,
+    topics: dict,  # type: dict[bytes, TopicWriteState]
     born_host: bytes,
     store_host: bytes,
     store_timestamp: cython.longlong,
     suffix: bytes,
     max_message_size: cython.longlong,
 ):
+    # type: (...) -> int
+    """Append rows [first, first+count) (see protocol/send_rows). Returns how many were appended; fewer than count
+    means that row first+n needs something else: the file is full, or the row must take the slow path."""
     tail.full = False
     if count == 0:
         return 0
@@ -143,17 +146,21 @@ def append_rows(
 
 def append_arrivals(
     tail: LogTail,
-    source: cython.uchar[::1],
-    scratch: cython.uchar[::1],
-    rows: cython.longlong[::1],
-    table: cython.longlong[::1],
-    born_hosts: list,
-    topics: dict,
+    source: cython.uchar[::1],  # type: bytearray | memoryview
+    scratch: cython.uchar[::1],  # type: bytearray
+    rows: cython.longlong[::1],  # type: Any
+    table: cython.longlong[::1],  # type: Any
+    born_hosts: list,  # type: list[bytes]
+    topics: dict,  # type: dict[bytes, TopicWriteState]
     store_host: bytes,
     store_timestamp: cython.longlong,
     suffix: bytes,
     max_message_size: cython.longlong,
 ):
+    # type: (...) -> int
+    """The same for the rows of several arrivals (see protocol/send_rows), one of each born host. Of an arrival of
+    which not all could be appended, A_TAKEN and A_ROWS say so, and R_COUNT of the others is 0. Returns how many
+    rows were appended altogether."""
     total: cython.Py_ssize_t = 0
     number: cython.Py_ssize_t
     first: cython.Py_ssize_t

@@ -1,4 +1,4 @@
-"""Typed face of the append of rows. See log_rows_cy.py; rows: protocol/frame/send_rows.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see log_rows_cy.py."""
 
 from typing import Any
 
@@ -18,10 +18,7 @@ def append_rows(
     store_timestamp: int,
     suffix: bytes,
     max_message_size: int,
-) -> int:
-    """Append rows [first, first+count) (see protocol/send_rows). Returns how many were appended; fewer than count
-    means that row first+n needs something else: the file is full, or the row must take the slow path."""
-
+) -> int: ...
 def append_arrivals(
     tail: LogTail,
     source: bytearray | memoryview,
@@ -34,9 +31,5 @@ def append_arrivals(
     store_timestamp: int,
     suffix: bytes,
     max_message_size: int,
-) -> int:
-    """The same for the rows of several arrivals (see protocol/send_rows), one of each born host. Of an arrival of
-    which not all could be appended, A_TAKEN and A_ROWS say so, and R_COUNT of the others is 0. Returns how many
-    rows were appended altogether."""
-
+) -> int: ...
 def is_compiled() -> bool: ...

@@ -44,7 +44,16 @@ _NAMES = {
 
 @cython.cclass
 class RecordCopy:
-    """See record_copy_cy.pyi."""
+    """The parts of one record that its copies keep; one object is used for one record after the other.
+
+    Attributes:
+        topic: of the record.
+        body_start, body_end: positions in the record.
+        real_topic, real_queue_id: what REAL_TOPIC and REAL_QID say; empty and -1 if they are not there or say nothing.
+        retry_topic: what RETRY_TOPIC says; empty if it is not there.
+        properties: its property bytes, with a separator behind the last pair.
+        The others are the record's fields, as they are.
+    """
 
     topic = cython.declare(bytes, visibility="public")
     flag = cython.declare(cython.longlong, visibility="public")
@@ -69,8 +78,11 @@ class RecordCopy:
         self.real_queue_id = -1
         self._seen = 0
 
-    def read(self, record: cython.const[cython.uchar][::1]) -> bool:
-        """See record_copy_cy.pyi."""
+    def read(
+        self,
+        record: cython.const[cython.uchar][::1],  # type: memoryview
+    ) -> bool:
+        """Take what `record` says. False: leave it to the slow path; the attributes say nothing."""
         rec: cython.p_uchar
         size: cython.Py_ssize_t = len(record)
         if size < layout.BORN_TIMESTAMP:
@@ -165,7 +177,12 @@ class RecordCopy:
         return True
 
     def sent_back(self, topic: bytes, queue_id: bytes, level: bytes, message_id: bytes) -> bytes:
-        """See record_copy_cy.pyi."""
+        """The property bytes of its copy that waits in delay level `level` for queue `queue_id` (decimal numbers) of
+        the retry topic `topic`.
+
+        Args:
+            message_id: of the record, for ORIGIN_MESSAGE_ID, if it has none yet.
+        """
         rec: cython.p_uchar = self._text()
         target: cython.p_uchar
         p: cython.Py_ssize_t = 0

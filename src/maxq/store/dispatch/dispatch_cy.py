@@ -74,21 +74,38 @@ def _hash(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, h: 
 
 @cython.cclass
 class Dispatcher:
-    """Log range → ConsumeQueue units and index entries (see dispatch_cy.pyi)."""
+    """Log range → ConsumeQueue units and index entries."""
 
-    dispatched_offset = cython.declare(cython.longlong, visibility="public")
-    last_store_timestamp = cython.declare(cython.longlong, visibility="public")
-    records = cython.declare(cython.longlong, visibility="public")
-    arrived = cython.declare(list, visibility="public")
-    delay_table = cython.declare(list, visibility="public")
-    index_tags = cython.declare(cython.bint, visibility="public")
+    dispatched_offset = cython.declare(cython.longlong, visibility="public")  # everything below has been dispatched
+    last_store_timestamp = cython.declare(cython.longlong, visibility="public")  # of the last record dispatched
+    records = cython.declare(cython.longlong, visibility="public")  # dispatched since start
+    # tails with `watched` that got units since the list was last cleared
+    arrived = cython.declare(list, visibility="public")  # type: list[QueueTail]
+    delay_table = cython.declare(list, visibility="public")  # type: list[int]  # milliseconds of delay level 1, 2, …
+    index_tags = cython.declare(cython.bint, visibility="public")  # also write topic#T#TAGS index entries, as 5.5 does
+    # files that begin at or behind this physical offset hold DLedger entries with a record in each
     entries_from = cython.declare(cython.longlong, visibility="public")
     _topics = cython.declare(dict)
     _index = cython.declare(IndexTail)
     _owner = cython.declare(object)
     _topic_memory = cython.declare(TopicMemory)
 
-    def __init__(self, topics, index, owner):
+    def __init__(
+        self,
+        topics,  # type: dict[bytes, TopicWriteState]
+        index,  # type: IndexTail | None
+        owner,  # type: Any
+    ):
+        """`owner` is called for what C does not do (all take plain ints and bytes):
+        owner.open_queue(topic: bytes, queue_id: int) -> QueueTail   # missing topic or queue
+        owner.roll_queue(tail: QueueTail, queue_offset: int, physical_offset: int, size: int) -> bool
+            # the unit does not go to tail's file, or its offset is not the queue's next: attach the right file, fill a
+            # gap; False if the record is not to get a unit
+        owner.roll_index(physical_offset: int, store_timestamp: int) -> None   # attach the next IndexFile
+        owner.dispatch_uncommon(position: int, size: int, physical_offset: int, view: memoryview) -> None
+            # after the normal handling of a record with INNER_MULTI_DISPATCH, with the inner-batch bit (whose unit is
+            # NOT written here), of a rollback record, or of a hooked topic. `view` is the whole file.
+        """
         self._topics = topics
         self._index = index
         self._owner = owner
@@ -102,6 +119,7 @@ class Dispatcher:
         self._topic_memory = TopicMemory()
 
     def forget_topic(self):
+        # type: (...) -> None
         self._topic_memory.forget()
 
     @cython.cfunc
@@ -115,11 +133,16 @@ class Dispatcher:
 
     def run(
         self,
-        view: cython.const[cython.uchar][::1],
+        view: cython.const[cython.uchar][::1],  # type: memoryview
         start: cython.Py_ssize_t,
         end: cython.Py_ssize_t,
         file_from_offset: cython.longlong,
     ):
+        # type: (...) -> int
+        """Dispatch the whole records in view[start:end]; trusted bytes (CRC not checked, sizes are). Returns the
+        position after the last record dispatched (a BLANK ends at the end of the file); stops early at anything that
+        is not a record. Units and entries that exist already are skipped (duplicate tests); a unit that would leave a
+        gap goes through owner.roll_queue, which fills the gap and leaves write_offset at 20 × queue_offset."""
         p: cython.Py_ssize_t = start
         size: cython.longlong
         buf: cython.p_uchar

@@ -32,13 +32,13 @@ else:
     from maxq.runtime.buffers import i32, i64, u32
     from maxq.store.log.record_cy import crc31_at
 
-STOP_END = 1
-STOP_FILLER = 2
-STOP_ZERO = 3
-STOP_BAD = 4
-STOP_BAD_CRC = 5
+STOP_END = 1  # reached `end`, or fewer than 8 bytes are left before it
+STOP_FILLER = 2  # the log goes on in the next file
+STOP_ZERO = 3  # eight zero bytes: nothing was written here, the log ends
+STOP_BAD = 4  # no entry, or not the one that follows, or not whole before `end`
+STOP_BAD_CRC = 5  # the body does not have its bodyCrc; without one, it is a record whose size or body CRC is wrong
 
-ANY_INDEX = -2
+ANY_INDEX = -2  # as `index` of scan_entries: the first entry may have any index
 
 
 @cython.cfunc
@@ -161,7 +161,7 @@ def _body_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.longlong)
 
 
 def scan_entries(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview | bytes
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     file_from_offset: cython.longlong,
@@ -169,7 +169,10 @@ def scan_entries(
     term: cython.longlong,
     check_crc: cython.bint,
 ):
-    """Go over entries that follow each other (see entries_cy.pyi)."""
+    # type: (...) -> tuple[int, int, int, int]
+    """Go over the entries in view[start:end] that follow entry `index` of `term`: consecutive indexes, terms that never
+    fall, each at its `pos`. Returns (position behind the last good one, its index, its term, STOP_ code); index and
+    term are the arguments if there was none."""
     p: cython.Py_ssize_t = start
     size: cython.longlong
     buf: cython.p_uchar
@@ -194,13 +197,16 @@ def scan_entries(
 
 
 def put_units(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview | bytes
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
-    units: cython.uchar[::1],
+    units: cython.uchar[::1],  # type: memoryview
     position: cython.Py_ssize_t,
 ):
-    """Write the units of trusted entries (see entries_cy.pyi)."""
+    # type: (...) -> tuple[int, int, int]
+    """Write the index units of the entries in view[start:end], which a scan has found good, to `units` from byte
+    `position` on, as far as there is room; equal ones are not touched. Returns (position in `view` behind the last
+    entry that has its unit, how many units these are, how many were changed). ValueError if there is no entry."""
     p: cython.Py_ssize_t = start
     changed: cython.Py_ssize_t = 0
     count: cython.Py_ssize_t = 0
@@ -236,13 +242,15 @@ def put_units(
 
 
 def find_entry(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     file_from_offset: cython.longlong,
     index: cython.longlong,
 ):
-    """Find the first whole entry with a larger index (see entries_cy.pyi)."""
+    # type: (...) -> tuple[int, int]
+    """The first whole entry at or behind `start`, its body good, whose index is above `index`: (position, index), or
+    (-1, -1)."""
     p: cython.Py_ssize_t = start
     size: cython.longlong
     buf: cython.p_uchar

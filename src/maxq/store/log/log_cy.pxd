@@ -3,14 +3,14 @@ from maxq.store.log.tails_cy cimport TopicMemory, TopicWriteState
 
 
 cdef class LogTail:
-    cdef public long long wrote_position
+    cdef public long long wrote_position  # bytes written in the current file
     cdef public long long file_from_offset
     cdef public long long file_size
-    cdef public bint full
-    cdef public int head
-    cdef public long long next_index
-    cdef public long long term
-    cdef public TopicWriteState final_topic
+    cdef public bint full  # the last append_rows or append_final stopped because what it has does not fit in this file
+    cdef public int head  # 0, or 48: every record gets a DLedger entry's header in front of it, and files end with its filler
+    cdef public long long next_index  # with heads: of the next entry
+    cdef public long long term  # with heads: that new entries get
+    cdef public TopicWriteState final_topic  # type: TopicWriteState | None  # where the last append_final went
     cdef TopicMemory topic_memory
     cdef unsigned char *buf
     cdef unsigned char[::1] _view

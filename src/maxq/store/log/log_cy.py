@@ -6,6 +6,8 @@ log_transactions_cy (half messages and final messages). What is written is dispa
 record: record_layout.py; of an entry: dledger/entries_cy.py.
 """
 
+from typing import TYPE_CHECKING
+
 from isal.isal_zlib import crc32
 
 from maxq.store.log.crc32_function import address
@@ -29,10 +31,13 @@ else:
     from maxq.runtime.buffers import copy_bytes, put32, put64, put_bytes
     from maxq.store.log.tails_cy import TopicMemory
 
+if TYPE_CHECKING:
+    from maxq.store.log.tails_cy import TopicWriteState
+
 
 @cython.cclass
 class LogTail:
-    """The writing end of the CommitLog (see log_cy.pyi)."""
+    """The writing end of the CommitLog: the newest mapped file and the position in it."""
 
     def __init__(self):
         self.wrote_position = self.file_from_offset = self.file_size = 0
@@ -42,7 +47,14 @@ class LogTail:
         self.topic_memory = TopicMemory()
         self.final_topic = None
 
-    def attach(self, view, file_from_offset, file_size, position):
+    def attach(
+        self,
+        view,  # type: memoryview | None
+        file_from_offset,  # type: int
+        file_size,  # type: int
+        position,  # type: int
+    ):
+        # type: (...) -> None
         self._view = view
         self.file_from_offset = file_from_offset
         self.file_size = 0 if view is None else file_size
@@ -55,13 +67,18 @@ class LogTail:
 
     @property
     def max_offset(self):
+        # type: (...) -> int
+        """file_from_offset + wrote_position."""
         return self.file_from_offset + self.wrote_position
 
     def forget_topic(self):
+        # type: (...) -> None
+        """Drop the remembered TopicWriteState: it was replaced or removed."""
         self.topic_memory.forget()
 
     def close_file(self):
-        """Write BLANK, or DLedger's filler, over the rest of the file."""
+        # type: (...) -> None
+        """Write the BLANK record, or DLedger's filler, over the rest of the file; wrote_position becomes file_size."""
         if self.head and self.file_size - self.wrote_position >= 8:
             put32(self.buf, self.wrote_position, -1)
             put32(self.buf, self.wrote_position + 4, self.file_size - self.wrote_position)
@@ -90,8 +107,13 @@ class LogTail:
             put32(buf, p + 36, crc32(buf[p + 40 : p + 48], crc32(buf[p + 4 : p + 36])))
         put32(buf, p, 1)
 
-    def append_entry(self, body: cython.const[cython.uchar][::1]):
-        """Append an entry with any body (see log_cy.pyi)."""
+    def append_entry(
+        self,
+        body: cython.const[cython.uchar][::1],  # type: bytes | memoryview
+    ):
+        # type: (...) -> int
+        """Write an entry with this body. Returns its size, or -1 when it does not fit in this file with 8 bytes to
+        spare (nothing written)."""
         body_size: cython.longlong = len(body)
         p: cython.longlong = self.wrote_position
         if body_size + 48 + 8 > self.file_size - p:
@@ -188,11 +210,16 @@ class LogTail:
         store_host: bytes,
         reconsume_times: cython.longlong,
         prepared_transaction_offset: cython.longlong,
-        body: cython.const[cython.uchar][::1],
+        body: cython.const[cython.uchar][::1],  # type: bytes | memoryview
         properties: bytes,
         body_crc: cython.longlong,
         append_prop_crc: cython.bint,
     ):
+        # type: (...) -> int
+        """Write one record (V2 if topic is over 127 bytes). Returns its size, or -1 when it does not fit in this file
+        with 8 bytes to spare (nothing written: call `close_file`, attach the next file, call again).
+        born_host and store_host are 8 or 20 bytes (address, 4-byte port); the IPv6 bits of sys_flag must agree.
+        append_prop_crc: put the `__CRC32#` property at the end."""
         body_size: cython.longlong = len(body)
         topic_size: cython.longlong = len(topic)
         properties_size: cython.longlong = len(properties)

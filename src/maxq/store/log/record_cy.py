@@ -51,14 +51,14 @@ SCAN_WIDTH = 20
     C_STORE_HOST_POSITION,
 ) = range(20)
 
-STOP_ROWS_FULL = 0
-STOP_END = 1
-STOP_BLANK = 2
-STOP_ZERO = 3
+STOP_ROWS_FULL = 0  # the row buffer is full; call again from `position`
+STOP_END = 1  # reached `end`
+STOP_BLANK = 2  # a BLANK record: the rest of the file is unused
+STOP_ZERO = 3  # eight zero bytes: nothing was written here
 STOP_BAD_MAGIC = 4
-STOP_BAD_SIZE = 5
-STOP_BAD_CRC = 6
-STOP_BAD_OFFSET = 7
+STOP_BAD_SIZE = 5  # size too small, past `end`, or not the sum of its parts
+STOP_BAD_CRC = 6  # body CRC (or property CRC when asked) is wrong
+STOP_BAD_OFFSET = 7  # the stored physical offset is not this place: a stale or foreign record
 
 
 #: `__CRC32#` 0x01 ten digits 0x02 (CommitLog.CRC32_RESERVED_LEN).
@@ -173,22 +173,24 @@ def _prop_crc_good(record: memoryview) -> bool:
 
 @cython.wraparound(True)
 def encode_prop_crc(value: int) -> bytes:
-    """Ten digits, least significant first, zero-padded on the right (MessageDecoder.createCrc32)."""
+    """The ten bytes in which the property __CRC32# holds a checksum."""
     return str(value).encode()[::-1].ljust(10, b"0")
 
 
 def scan(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     file_from_offset: cython.longlong,
-    rows: cython.longlong[::1],
+    rows: cython.longlong[::1],  # type: Any
     *,
     check_crc: cython.bint = True,
     check_prop_crc: cython.bint = False,
     check_offset: cython.bint = True,
 ):
-    """Read good records from view[start:end] into `rows` until something stops it (see record_cy.pyi)."""
+    # type: (...) -> tuple[int, int, int]
+    """Read records from view[start:end] into `rows` (array('q'), SCAN_WIDTH columns a record).
+    Returns (count, position after the last good record, stop reason)."""
     if end > len(view) or start < 0 or start > end:
         raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
     if start == end:
@@ -234,12 +236,13 @@ def scan(
 
 
 def find_record(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     file_from_offset: cython.longlong,
 ) -> int:
-    """The first position ≥ start with a whole good record, or -1 (see record_cy.pyi)."""
+    """The first position ≥ start that holds a whole good record (magic, size, parts, own physical offset, body CRC),
+    or -1. Used to tell damage in the middle from a torn tail."""
     whole: object = memoryview(view)
     p: cython.Py_ssize_t = start
     found: cython.Py_ssize_t
@@ -291,7 +294,11 @@ def find_record(
 
 
 @cython.ccall
-def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
+def check_chain(
+    view: cython.const[cython.uchar][::1],  # type: memoryview
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.bint:
     """Return whether records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes
     tell."""
     p: cython.Py_ssize_t = start
@@ -314,9 +321,14 @@ def check_chain(view: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
 
 
 def cut(
-    view: cython.const[cython.uchar][::1], file_from_offset: cython.longlong, end_offset: cython.longlong, ranges: list
+    view: cython.const[cython.uchar][::1],  # type: memoryview
+    file_from_offset: cython.longlong,
+    end_offset: cython.longlong,
+    ranges: list,  # type: list[tuple[int, int]]
 ) -> list:
-    """Slices of one file for (physical offset, size) ranges that hold whole records; None if one does not."""
+    # type: (...) -> list[memoryview] | None
+    """Slices of one file (it begins at `file_from_offset`) for ranges of physical offset and size below `end_offset`,
+    each a chain of whole records; None if one is not, or is not in this file."""
     whole: object = memoryview(view)
     found: list = []
     start: cython.longlong
@@ -331,7 +343,9 @@ def cut(
     return found
 
 
-def crc31(data) -> int:
+def crc31(
+    data,  # type: bytes | bytearray | memoryview
+) -> int:
     """CRC-32 with bit 31 cleared (UtilAll.crc32); 0 for empty input."""
     return crc32(data) & 0x7FFFFFFF
 

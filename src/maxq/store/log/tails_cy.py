@@ -33,9 +33,18 @@ def jhash(text: str) -> int:
 
 @cython.cclass
 class QueueTail:
-    """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets (see tails_cy.pyi)."""
+    """The writing end of one ConsumeQueue, and the counter that assigns its queue offsets.
 
-    def __init__(self, topic, queue_id, owner):
+    Owned by `ConsumeQueue` (store/queue/consume_queue.py), which attaches a file and rolls when `append` says that the
+    file is full.
+    """
+
+    def __init__(
+        self,
+        topic,  # type: str
+        queue_id,  # type: int
+        owner,  # type: Any
+    ):
         self.topic = topic
         self.queue_id = queue_id
         self.owner = owner
@@ -47,7 +56,14 @@ class QueueTail:
         self._file_from = 0
         self._file_size = 0
 
-    def attach(self, view, file_from_offset, position):
+    def attach(
+        self,
+        view,  # type: memoryview | None
+        file_from_offset,  # type: int
+        position,  # type: int
+    ):
+        # type: (...) -> None
+        """Write from byte `position` of the file whose logical start is `file_from_offset` bytes; None detaches."""
         self._view = view
         self._file_from = file_from_offset
         self._file_size = 0 if view is None else len(view)
@@ -60,6 +76,7 @@ class QueueTail:
 
     @cython.ccall
     def append(self, physical_offset: cython.longlong, size: cython.int, tags_code: cython.longlong) -> cython.bint:
+        """Write one unit at `write_offset`. False: no file or the file is full; attach the next one and call again."""
         p: cython.longlong = self.write_offset - self._file_from
         if p < 0 or p + 20 > self._file_size:
             return False
@@ -73,9 +90,12 @@ class QueueTail:
 
 @cython.cclass
 class TopicWriteState:
-    """What append and dispatch know of a topic (see tails_cy.pyi)."""
+    """What append and dispatch know of a topic."""
 
-    def __init__(self, topic):
+    def __init__(
+        self,
+        topic,  # type: str
+    ):
         self.topic = topic
         self.topic_bytes = topic.encode()
         self.is_fast_path_open = False
@@ -91,7 +111,13 @@ class TopicWriteState:
         self.queues = {}
         self.key_hash = jhash(topic + "#") & 0xFFFFFFFF
 
-    def set_queue(self, queue_id: cython.Py_ssize_t, tail):
+    def set_queue(
+        self,
+        queue_id: cython.Py_ssize_t,
+        tail,  # type: QueueTail | None
+    ):
+        # type: (...) -> None
+        """None removes."""
         if tail is None:
             self.queues.pop(queue_id, None)
         else:
@@ -135,7 +161,14 @@ class IndexTail:
         self.index_count = 1
         self.begin_timestamp = self.end_timestamp = self.begin_physical_offset = self.end_physical_offset = 0
 
-    def attach(self, view, slot_nums, max_index_nums):
+    def attach(
+        self,
+        view,  # type: memoryview | None
+        slot_nums,  # type: int
+        max_index_nums,  # type: int
+    ):
+        # type: (...) -> None
+        """Continue on this file: header fields are read from it (indexCount 0 reads as 1)."""
         self._view = view
         self._slot_nums = slot_nums
         self._max_index_nums = 0 if view is None else max_index_nums
@@ -162,6 +195,7 @@ class IndexTail:
     def put_key(
         self, key_hash: cython.longlong, physical_offset: cython.longlong, store_timestamp: cython.longlong
     ) -> cython.bint:
+        """IndexFile.putKey. False when full or detached."""
         if self.index_count >= self._max_index_nums:
             return False
         slot_position: cython.longlong = 40 + 4 * (key_hash % self._slot_nums)
@@ -201,7 +235,10 @@ class IndexTail:
         return True
 
     def put_collected(
-        self, entries: cython.const[cython.uchar][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t
+        self,
+        entries: cython.const[cython.uchar][::1],  # type: memoryview | bytes | bytearray
+        first: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
     ) -> int:
         """Put entries [first, end) of an IndexCollector. Returns how many went in before the file was full."""
         number: cython.Py_ssize_t
@@ -222,7 +259,9 @@ class IndexTail:
 
 @cython.cclass
 class IndexCollector(IndexTail):
-    """Takes what a Dispatcher would put into an IndexFile, and only keeps it (see tails_cy.pyi)."""
+    """Stands in for an IndexFile that is made later: a Dispatcher's index entries, in their order, as
+    n × 20 bytes, big-endian: i32 key hash, i64 physical offset, i64 store timestamp.
+    """
 
     def __init__(self):
         IndexTail.__init__(self)
@@ -230,8 +269,12 @@ class IndexCollector(IndexTail):
         self._room = 0
         self._entries = None
 
-    def collect_into(self, view):
-        """Continue at the beginning of `view`."""
+    def collect_into(
+        self,
+        view,  # type: memoryview
+    ):
+        # type: (...) -> None
+        """Go on at the beginning of `view`, of which `put_key` returns False when it is full."""
         self._entries = view
         self.count = 0
         self._room = len(view) // 20

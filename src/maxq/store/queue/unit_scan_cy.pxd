@@ -1,10 +1,10 @@
 # The C face of unit_scan_cy.py, for the compiled module that keeps what a walk takes in another form.
 cdef class UnitScan:
-    cdef public list ranges
+    cdef public list ranges  # type: list[tuple[int, int]]  # (physical offset, bytes), neighbours joined
     cdef public long long message_count
     cdef public long long total_bytes
-    cdef public long long next_index
-    cdef public long long last_physical_offset
+    cdef public long long next_index  # queue offset after the last examined unit
+    cdef public long long last_physical_offset  # of the last examined unit, 0 if none
     cdef _take(self, long long physical_offset, long long size)
     cdef _walk(
         self,

@@ -1,5 +1,7 @@
 """Walk the units of a ConsumeQueue for a pull: which ranges of the log it takes."""
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -9,6 +11,10 @@ if cython.compiled:
     from cython.cimports.maxq.runtime.buffers import i32, i64
 else:
     from maxq.runtime.buffers import i32, i64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 #: Tags code of a unit that keeps the place of a damaged message ("MAXQDAMG"); readers pass over it. No hash and no
 #: delivery time has this value, and ConsumeQueueExt addresses are negative.
@@ -20,7 +26,7 @@ _BLANK_UNIT_SIZE = cython.declare(cython.longlong, 0x7FFFFFFF)
 
 @cython.cclass
 class UnitScan:
-    """The part of a queue that a pull takes (see unit_scan_cy.pyi)."""
+    """What a pull takes of the units of its queue."""
 
     def __init__(self):
         self.ranges = []
@@ -110,20 +116,23 @@ class UnitScan:
 
 
 def collect(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
     first_index: cython.longlong,
-    codes,
+    codes,  # type: Sequence[int] | None
     max_messages: cython.longlong,
     max_bytes: cython.longlong,
     max_physical_offset: cython.longlong,
     memory_bytes: cython.longlong,
-    limits,
+    limits,  # type: tuple[int, int, int, int]
     min_physical_offset: cython.longlong,
     max_units: cython.longlong,
 ):
-    """Walk the units of a pull (see unit_scan_cy.pyi)."""
+    # type: (...) -> UnitScan
+    """Walk ConsumeQueue units view[start:end] (20 bytes each, first has queue offset `first_index`) as
+    DefaultMessageStore.getMessage does. codes None: every tag; else the int32 tag hashes.
+    limits = (bytes in memory, count in memory, bytes on disk, count on disk); memory_bytes = RAM × accessRatio."""
     if start < 0 or end > len(view):
         raise ValueError(f"range [{start}, {end}) is outside the file of {len(view)} bytes")
     result: UnitScan = UnitScan()

@@ -1,18 +1,15 @@
-"""Typed face of the compiled walk over units. See unit_scan_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see unit_scan_cy.py."""
 
 from collections.abc import Sequence
 
-DAMAGED_TAGS_CODE: int  # tags code of a unit that keeps the place of a damaged message; `collect` passes over it
+DAMAGED_TAGS_CODE: int
 
 class UnitScan:
-    """What a pull takes of the units of its queue."""
-
-    ranges: list[tuple[int, int]]  # (physical offset, bytes), neighbours joined
+    ranges: list[tuple[int, int]]
     message_count: int
     total_bytes: int
-    next_index: int  # queue offset after the last examined unit
-    last_physical_offset: int  # of the last examined unit, 0 if none
-
+    next_index: int
+    last_physical_offset: int
     def __init__(self) -> None: ...
 
 def collect(
@@ -28,7 +25,4 @@ def collect(
     limits: tuple[int, int, int, int],
     min_physical_offset: int,
     max_units: int,
-) -> UnitScan:
-    """Walk ConsumeQueue units view[start:end] (20 bytes each, first has queue offset `first_index`) as
-    DefaultMessageStore.getMessage does. codes None: every tag; else the int32 tag hashes.
-    limits = (bytes in memory, count in memory, bytes on disk, count on disk); memory_bytes = RAM × accessRatio."""
+) -> UnitScan: ...

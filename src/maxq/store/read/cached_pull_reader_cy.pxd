@@ -3,13 +3,13 @@ from maxq.store.queue.unit_scan_cy cimport UnitScan
 
 
 cdef class CachedPullReader(UnitScan):
-    cdef public object places
-    cdef public Py_ssize_t count
-    cdef public object view
-    cdef public long long min_offset
+    cdef public object places  # type: array[int]  # of each piece: its first byte in `view`, its size; whole records, neighbours joined
+    cdef public Py_ssize_t count  # pieces
+    cdef public object view  # type: memoryview  # of the file of the log that they are in
+    cdef public long long min_offset  # of the queue, as its reader is told
     cdef public long long max_offset
-    cdef public bint waits
-    cdef public bint is_behind
+    cdef public bint waits  # nothing was read, for the offset is where the queue's next message goes
+    cdef public bint is_behind  # what was read lies further back than memory reaches
     cdef long long[::1] _table
     cdef object _context
     cdef object _log

@@ -7,6 +7,7 @@ the file here, and one system call sends them (remoting/socket_io_cy).
 """
 
 from array import array
+from typing import TYPE_CHECKING
 
 try:
     import cython
@@ -20,6 +21,15 @@ else:
     from maxq.store.log.record_cy import check_chain
     from maxq.store.queue.unit_scan_cy import UnitScan
 
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from maxq.store.context.store_context import StoreContext
+    from maxq.store.files.page_cache_probe import PageCacheProbe
+    from maxq.store.log.commit_log import CommitLog
+    from maxq.store.queue.consume_queue_store import ConsumeQueueStore
+
+
 _MOST_PIECES = cython.declare(cython.Py_ssize_t, 1000)  # one call takes 1024, one of them the answer's header
 _MOST_BYTES = cython.declare(cython.longlong, 128 << 20)
 _LEAST_BYTES = cython.declare(cython.longlong, 100)
@@ -27,9 +37,23 @@ _LEAST_BYTES = cython.declare(cython.longlong, 100)
 
 @cython.cclass
 class CachedPullReader(UnitScan):
-    """Reads cached queue units for pulls; one per store (see cached_pull_reader_cy.pyi)."""
+    """One per store. What was read stands in its attributes until the next `read`."""
 
-    def __init__(self, context, commit_log, queues, compacted, page_cache, memory_bytes):
+    def __init__(
+        self,
+        context,  # type: StoreContext
+        commit_log,  # type: CommitLog
+        queues,  # type: ConsumeQueueStore
+        compacted,  # type: Container[str]
+        page_cache,  # type: PageCacheProbe
+        memory_bytes,  # type: int
+    ):
+        """
+        Args:
+            compacted: names of topics that are read elsewhere.
+            page_cache: knows what is in memory of what lies further back.
+            memory_bytes: see MessageReader.
+        """
         UnitScan.__init__(self)
         self._context = context
         self._log = commit_log
@@ -61,8 +85,18 @@ class CachedPullReader(UnitScan):
         offset: cython.longlong,
         max_nums: cython.longlong,
         max_bytes: cython.longlong,
-        codes: object,
+        codes: object,  # type: frozenset[int] | None
     ) -> cython.bint:
+        """Take what a pull from queue offset `offset` takes; `forget` it when it is sent.
+
+        Args:
+            topic_bytes: the name in UTF-8.
+            max_nums, max_bytes: at most so much, but at least one message.
+            codes: the hashes of the tags that are wanted; None: every message.
+
+        Returns:
+            False: it is not that simple, or there is nothing. `get_message` knows what to say.
+        """
         log: object = self._log
         log_begins: cython.longlong
         log_ends: cython.longlong
@@ -190,9 +224,12 @@ class CachedPullReader(UnitScan):
 
     @cython.ccall
     def forget(self) -> cython.void:
+        """Let go of the file."""
         self.view = None
 
     def buffers(self):
+        # type: (...) -> list[memoryview]
+        """The pieces as slices of the file."""
         i: cython.Py_ssize_t
         found: list = []
         for i in range(self.count):

@@ -73,15 +73,24 @@ def _copy_head(
 
 
 def gather(
-    view: cython.const[cython.uchar][::1],
+    view: cython.const[cython.uchar][::1],  # type: memoryview
     file_from_offset: cython.longlong,
     end_offset: cython.longlong,
-    ranges: list,
-    out: cython.uchar[::1],
+    ranges: list,  # type: list[tuple[int, int]]
+    out: cython.uchar[::1],  # type: bytearray | memoryview
     position: cython.Py_ssize_t,
     omit: cython.int,
 ) -> cython.Py_ssize_t:
-    """See gather_cy.pyi."""
+    """Copy `ranges` (physical offset, bytes) of one file, which begins at `file_from_offset`, into out[position:].
+
+    Args:
+        ranges: chains of whole records below `end_offset`.
+        omit: one of the OMIT_… values.
+
+    Returns:
+        The position behind what was copied; -1 if some range is not a chain of whole records of this file, or `out` is
+        too small.
+    """
     start: cython.longlong
     size: cython.longlong
     p: cython.Py_ssize_t

@@ -1,4 +1,4 @@
-"""Typed face of the compiled gathering of records. See gather_cy.py."""
+"""Written by `python -m tests.unit.compiled_stubs`; see gather_cy.py."""
 
 OMIT_NOTHING: int
 OMIT_BODY: int
@@ -12,16 +12,5 @@ def gather(
     out: bytearray | memoryview,
     position: int,
     omit: int,
-) -> int:
-    """Copy `ranges` (physical offset, bytes) of one file, which begins at `file_from_offset`, into out[position:].
-
-    Args:
-        ranges: chains of whole records below `end_offset`.
-        omit: one of the OMIT_… values.
-
-    Returns:
-        The position behind what was copied; -1 if some range is not a chain of whole records of this file, or `out` is
-        too small.
-    """
-
+) -> int: ...
 def is_compiled() -> bool: ...

@@ -9,6 +9,8 @@ A third implementation of what dispatch does, beside dispatch_cy.py and expectat
 second would call wrong.
 """
 
+from typing import TYPE_CHECKING
+
 try:
     import cython
 except ModuleNotFoundError:
@@ -21,6 +23,11 @@ else:
     from maxq.protocol.message import record_layout as layout
     from maxq.runtime.buffers import digits, find_byte, i32, i64, same_bytes, take_bytes
 
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterable
+
+
 _KEYS_MOST = cython.declare(cython.int, 64)  # index entries of one record that are looked at here
 _SECONDS_MOST = cython.declare(cython.longlong, 2147483647)
 _UNITS_MOST = cython.declare(cython.longlong, 288230376151711744)  # bytes of so many have a number of 64 bits
@@ -28,7 +35,12 @@ _UNITS_MOST = cython.declare(cython.longlong, 288230376151711744)  # bytes of so
 
 @cython.cclass
 class Window:
-    """The mapped bytes of a queue (see check_cy.pyi)."""
+    """The bytes of a queue that are mapped, for `Confirmation`.
+
+    Attributes:
+        begin: byte of the queue at which they begin.
+        size: bytes; 0: none are mapped.
+    """
 
     _view = cython.declare(cython.const[cython.uchar][::1])
     begin = cython.declare(cython.longlong, visibility="readonly")
@@ -39,12 +51,20 @@ class Window:
         self.begin = 0
         self.size = 0
 
-    def show(self, view, begin):
+    def show(
+        self,
+        view,  # type: memoryview
+        begin,  # type: int
+    ):
+        # type: (...) -> None
+        """`view` is mapped. It must be cleared before the mapping is closed."""
         self._view = view
         self.begin = begin
         self.size = len(view)
 
     def clear(self):
+        # type: (...) -> None
+        """Forget the mapped view; call it before the mapping is closed."""
         self._view = None
         self.size = 0
 
@@ -67,7 +87,14 @@ class Window:
 
 @cython.cclass
 class ConfirmedUnits:
-    """Which units of a queue the log confirms (see check_cy.pyi)."""
+    """Which units of one ConsumeQueue the log confirms.
+
+    Attributes:
+        first_index: queue offset of the first unit there is a file for.
+        seen: a byte for each unit from `first_index` on, 1 if it is confirmed; units behind its end are not.
+        last: greatest queue offset that is confirmed, -1 if none is.
+        last_physical: greatest physical offset of a record whose unit is confirmed, -1 if none is.
+    """
 
     first_index = cython.declare(cython.longlong, visibility="readonly")
     last = cython.declare(cython.longlong, visibility="readonly")
@@ -75,14 +102,24 @@ class ConfirmedUnits:
     seen = cython.declare(bytearray, visibility="readonly")
     _window = cython.declare(Window)
 
-    def __init__(self, first_index, window):
+    def __init__(
+        self,
+        first_index,  # type: int
+        window,  # type: Window
+    ):
         self.first_index = first_index
         self.last = -1
         self.last_physical = -1
         self.seen = bytearray()
         self._window = window
 
-    def add(self, queue_offset, physical_offset):
+    def add(
+        self,
+        queue_offset,  # type: int
+        physical_offset,  # type: int
+    ):
+        # type: (...) -> None
+        """The unit at `queue_offset` is that of the record at `physical_offset`."""
         self._add(queue_offset, physical_offset)
 
     @cython.cfunc
@@ -97,21 +134,39 @@ class ConfirmedUnits:
         self.last_physical = max(self.last_physical, physical_offset)
         return 0
 
-    def has(self, queue_offset):
+    def has(
+        self,
+        queue_offset,  # type: int
+    ):
+        # type: (...) -> bool
+        """Is this unit confirmed?"""
         place: cython.longlong = queue_offset - self.first_index
         return 0 <= place < len(self.seen) and self.seen[place] == 1
 
 
 @cython.cclass
 class CheckedTopic:
-    """What records of one topic are compared with (see check_cy.pyi)."""
+    """What records of one topic are compared with.
+
+    Args:
+        queues: by queue id.
+        key_hash: Java's hash of the topic's name and `#`.
+        deleted_at: physical offset of the record that deleted the topic last; 0: none is known.
+        waits: are its units' tags codes times of delivery (SCHEDULE_TOPIC_XXXX)?
+    """
 
     _queues = cython.declare(dict)
     _key_hash = cython.declare(cython.uint)
     _deleted_at = cython.declare(cython.longlong)
     _waits = cython.declare(cython.bint)
 
-    def __init__(self, queues, key_hash, deleted_at, waits):
+    def __init__(
+        self,
+        queues,  # type: dict[int, ConfirmedUnits]
+        key_hash,  # type: int
+        deleted_at,  # type: int
+        waits,  # type: bool
+    ):
         self._queues = queues
         self._key_hash = key_hash & 0xFFFFFFFF
         self._deleted_at = deleted_at
@@ -120,7 +175,22 @@ class CheckedTopic:
 
 @cython.cclass
 class IndexCursor:
-    """A position among the entries of one IndexFile (see check_cy.pyi)."""
+    """A place among the entries of one IndexFile.
+
+    Args:
+        view: the file.
+        base: byte of entry 0.
+        count: number of the last entry.
+        newest_of_slot: one zero for each hash slot.
+        begin_timestamp: of the header, ms.
+
+    Attributes:
+        number: of the current entry; above `count`: there is none.
+        is_entered: the current entry is in its chain.
+        newest_of_slot: number of the newest entry of each slot, up to the current one.
+        slots_used: how many have one.
+        first_offset, last_offset: physical offsets that the header must say, up to the current entry; -1: none.
+    """
 
     number = cython.declare(cython.longlong, visibility="readonly")
     count = cython.declare(cython.longlong, visibility="readonly")
@@ -128,14 +198,21 @@ class IndexCursor:
     first_offset = cython.declare(cython.longlong, visibility="readonly")
     last_offset = cython.declare(cython.longlong, visibility="readonly")
     is_entered = cython.declare(cython.bint, visibility="readonly")
-    newest_of_slot = cython.declare(object, visibility="readonly")
+    newest_of_slot = cython.declare(object, visibility="readonly")  # type: array[int]
     _newest = cython.declare(cython.int[::1])
     _view = cython.declare(cython.const[cython.uchar][::1])
     _slots = cython.declare(cython.longlong)
     _begin_timestamp = cython.declare(cython.longlong)
     _base = cython.declare(cython.longlong)
 
-    def __init__(self, view, base, count, newest_of_slot, begin_timestamp):
+    def __init__(
+        self,
+        view,  # type: memoryview
+        base,  # type: int
+        count,  # type: int
+        newest_of_slot,  # type: array[int]
+        begin_timestamp,  # type: int
+    ):
         self._view = view
         self._base = base
         self.count = count
@@ -149,8 +226,15 @@ class IndexCursor:
         self.last_offset = -1
         self.is_entered = False
 
-    def enter(self, key_hash, physical_offset, is_last):
-        """Put the current entry at the head of its slot's chain; returns what was there."""
+    def enter(
+        self,
+        key_hash,  # type: int
+        physical_offset,  # type: int
+        is_last,  # type: bool
+    ):
+        # type: (...) -> int
+        """Put the current entry into the chain of its slot. `is_last`: the header must name its physical offset, if no
+        other follows. Returns the number that the entry must name as the one before it."""
         slot: cython.Py_ssize_t = key_hash % len(self.newest_of_slot)
         before: cython.int = self._newest[slot]
         self.slots_used += before == 0
@@ -163,10 +247,14 @@ class IndexCursor:
         return before
 
     def advance(self):
+        # type: (...) -> None
+        """Go on to the next entry."""
         self.number += 1
         self.is_entered = False
 
     def close(self):
+        # type: (...) -> None
+        """Let go of the file."""
         self._view = None
 
     @cython.cfunc
@@ -268,10 +356,21 @@ class IndexCursor:
 
 @cython.cclass
 class Confirmation:
-    """Confirms records whose entries are as they should be (see check_cy.pyi)."""
+    """Confirms records whose units and index entries are as they should be.
 
-    topics = cython.declare(dict, visibility="public")
-    cursor = cython.declare(IndexCursor, visibility="public")
+    Args:
+        delay_levels_ms: how long messages of level 1, 2, … wait.
+
+    Attributes:
+        topics: what it may confirm records of, by the name's UTF-8 bytes. A topic that is not here is left to others.
+        cursor: where the index goes on; None: it has ended, or there is none.
+        units, entries: queue units and index entries confirmed.
+        confirmed_end: physical offset behind the last record whose unit was confirmed.
+        with_keys, last_with_keys: records confirmed that have keys, and the physical offset of the last; -1: none.
+    """
+
+    topics = cython.declare(dict, visibility="public")  # type: dict[bytes, CheckedTopic]
+    cursor = cython.declare(IndexCursor, visibility="public")  # type: IndexCursor | None
     units = cython.declare(cython.longlong, visibility="readonly")
     entries = cython.declare(cython.longlong, visibility="readonly")
     confirmed_end = cython.declare(cython.longlong, visibility="readonly")
@@ -285,7 +384,10 @@ class Confirmation:
     _tag_hash = cython.declare(cython.longlong)
     _tags_code = cython.declare(cython.longlong)
 
-    def __init__(self, delay_levels_ms):
+    def __init__(
+        self,
+        delay_levels_ms,  # type: tuple[int, ...]
+    ):
         self.topics = {}
         self.cursor = None
         self.units = 0
@@ -299,7 +401,12 @@ class Confirmation:
         if not cython.compiled:
             self._hashes = [0] * _KEYS_MOST
 
-    def forget(self, names):
+    def forget(
+        self,
+        names,  # type: Iterable[bytes]
+    ):
+        # type: (...) -> None
+        """Remove the topics of these names from `topics`, because they were deleted."""
         for name in names:
             self.topics.pop(name, None)
         self._name = b""
@@ -307,13 +414,22 @@ class Confirmation:
 
     def run(
         self,
-        view: cython.const[cython.uchar][::1],
-        rows: cython.longlong[::1],
+        view: cython.const[cython.uchar][::1],  # type: memoryview
+        rows: cython.longlong[::1],  # type: array[int]
         start: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
         unindexed: cython.bint,
     ):
-        """Return how many rows from number `start` on are as they should be (see check_cy.pyi)."""
+        # type: (...) -> int
+        """Confirm rows of record_cy.scan from number `start` on, below `count`.
+
+        Args:
+            view: what was scanned.
+            unindexed: without a cursor, records with keys pass as well.
+
+        Returns:
+            How many were confirmed; the next one, if there is one, is left to others.
+        """
         buf: cython.p_uchar
         row: cython.p_longlong
         number: cython.Py_ssize_t
