@@ -14,6 +14,7 @@ from maxq.store.dispatch.dispatcher import DispatchRequest, parse_delay_levels
 from maxq.store.log.tails_cy import QueueTail, jhash
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address
+from tests.unit.store.recovery.recovery_world import delete_queues, overwrite
 from tests.unit.store.stores import TestClock, message, opened, small_config
 
 Opened = Callable[..., MessageStore]
@@ -126,6 +127,24 @@ def test_a_queue_goes_on_with_tags_codes_while_its_extension_has_no_room(
     store.close()
 
 
+def test_with_extensions_too_the_place_of_a_lost_message_is_not_given_again(store_of: Opened, tmp_path: Path) -> None:
+    store = store_of(enable_consume_queue_ext=True)
+    store.put_message(message())
+    lost = store.put_message(message(body=b"lost" * 100))
+    store.put_message(message(queue_id=1))
+    store.close()
+    overwrite(tmp_path, lost.physical_offset + 91, b"\x99")
+    (tmp_path / "inventory.json").unlink()
+    store = store_of(enable_consume_queue_ext=True)
+    assert [damage.physical_offset for damage in store.report.damages] == [lost.physical_offset]
+    store.close()
+    delete_queues(tmp_path)  # the filler alone tells of the place
+    (tmp_path / "inventory.json").unlink()
+    store = store_of(enable_consume_queue_ext=True)
+    assert store.put_message(message()).queue_offset == 2
+    store.close()
+
+
 # --- hooks and listeners ---
 
 
@@ -229,7 +248,7 @@ async def test_what_takes_longer_than_a_turn_goes_on_in_the_next_ones(
 ) -> None:
     monkeypatch.setattr(dispatcher, "_PIECE", 500)
     store = opened(small_config(tmp_path), SlowMachine())
-    store.topic_write_state("T").max_queue_id = 0
+    store.queues.topic_write_state("T").max_queue_id = 0
     heard: list[int] = []
     store.dispatch.arrival_listeners.append(lambda arrived: heard.append(store.max_offset("T", 0)))
     store.watch("T", 0)

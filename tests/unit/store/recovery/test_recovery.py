@@ -292,7 +292,7 @@ def test_inner_batches_that_came_after_the_last_inventory_are_there_once_after_a
         return store.put_message(inner).queue_offset
 
     store = opened(small_config(tmp_path))
-    store.topic_write_state("B").has_batch_queues = True
+    store.queues.topic_write_state("B").has_batch_queues = True
     assert [put(store), put(store)] == [0, 2]
     store.queue_flusher.flush_inline()
     assert [put(store), put(store)] == [4, 6]
