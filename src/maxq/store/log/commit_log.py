@@ -65,12 +65,15 @@ class CommitLog:
         self.files.load(entries, setting="mappedFileSizeCommitLog")
 
     def _drop_made_ahead(self, entries: list[FileInfo]) -> None:
-        """Delete files, made ahead of need, behind a gap: after a loss of power the next file but one may exist and the
-        next not. Nothing was written to them."""
+        """Delete files, made ahead of need, behind a gap or a file without bytes: after a loss of power the next file
+        but one may be whole, and the next not. Nothing was written to them."""
         self._drop_unused_front(entries)
         numbered = [entry for entry in entries if is_offset_name(entry.name)]
-        while len(numbered) > 1 and int(numbered[-1].name) != int(numbered[-2].name) + self.files.file_size:
-            last = numbered.pop()
+        while len(numbered) > 1:
+            before, last = numbered[-2:]
+            if before.size and int(last.name) == int(before.name) + self.files.file_size:
+                return
+            numbered.pop()
             path = self.files.folder / last.name
             if last.size == self.files.file_size:
                 region = self._context.disk.map(path, last.size, read_only=True)

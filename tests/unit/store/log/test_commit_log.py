@@ -199,6 +199,32 @@ def test_files_made_ahead_behind_a_gap_are_deleted(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [f"{0:020d}", "other"]
 
 
+def test_a_file_made_ahead_behind_one_of_which_a_loss_of_power_took_the_length_keeps_no_start(tmp_path: Path) -> None:
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    (folder / f"{0:020d}").write_bytes(b"\1".ljust(SIZE, b"\0"))
+    (folder / f"{SIZE:020d}").write_bytes(b"")
+    (folder / f"{2 * SIZE:020d}").write_bytes(bytes(SIZE))
+    log = new_log(tmp_path)
+    log.load()
+    assert [file.file_from_offset for file in log.files.files] == [0]
+    assert files(tmp_path) == [0]
+
+
+@pytest.mark.parametrize("position", [0, 90])
+def test_a_written_file_behind_one_without_bytes_is_never_deleted(tmp_path: Path, position: int) -> None:
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    data = bytearray(SIZE)
+    data[position] = 1
+    (folder / f"{0:020d}").write_bytes(b"")
+    (folder / f"{SIZE:020d}").write_bytes(data)
+    log = new_log(tmp_path)
+    with pytest.raises(StoreRefusedError, match="has 0 bytes"):
+        log.load()
+    assert files(tmp_path) == [0, SIZE]
+
+
 @pytest.mark.parametrize("position", [0, 90])
 def test_a_written_file_behind_a_gap_is_never_deleted(tmp_path: Path, position: int) -> None:
     folder = tmp_path / "commitlog"
