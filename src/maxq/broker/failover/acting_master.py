@@ -38,14 +38,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
 
 from maxq.broker.bundles import Environment
 from maxq.broker.failover.broker_group import BrokerGroup, MinBrokerChange
 from maxq.broker.failover.group_api import GroupApi, Sign
 from maxq.broker.failover.master_link import MasterLink
 from maxq.broker.failover.master_only_services import MasterOnlyServices
-from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, PreOnline
+from maxq.broker.failover.pre_online import GIVE_UP_MS, RETRY_MS, SIGNS_TO_REGISTER, PreOnline
 from maxq.broker.identity.registration import BrokerRegistration
 from maxq.errors import MaxQError
 from maxq.protocol.body.route import MASTER_ID
@@ -53,9 +52,6 @@ from maxq.remoting.first_answers import until_answered
 from maxq.runtime.periodic import PeriodicTasks
 
 log = logging.getLogger(__name__)
-
-#: A master that a name server has lost registers there with its next sign of life; so many are waited for.
-_SIGNS_TO_REGISTER: Final = 3
 
 
 class ActingMasterService:
@@ -208,6 +204,7 @@ class ActingMasterService:
                 if await self.sync_member_group():
                     break
                 await asyncio.sleep(RETRY_MS / 1000)
+            await self._hear_lost_master(is_told=False)  # a name server that was just started does not know the master
             return
         self._services.change(False)
         if self._asks_first():
@@ -312,7 +309,9 @@ class ActingMasterService:
     async def watch_master(self) -> None:
         """Hear the master; and look who lives, if that is in doubt: name servers may have told it for the last time."""
         await self.hear_master()
-        await self._hear_lost_master()
+        untold_ms = self._clock.monotonic_ms() - self._told_ms
+        is_told = untold_ms < SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
+        await self._hear_lost_master(is_told=is_told)
         if self._missed_ms is not None or self.min_broker_id is None:
             await self.sync_member_group()
 
@@ -327,17 +326,15 @@ class ActingMasterService:
             self._heard_ms = max(self._heard_ms, began_ms)
         return sign
 
-    async def _hear_lost_master(self) -> None:
-        """Ask the master for which this slave acts; where no name server tells this slave anything, leave the group to
-        it if it is active."""
+    async def _hear_lost_master(self, *, is_told: bool) -> None:
+        """Ask the master for which this slave acts. Unless name servers have told this slave that it is to act, leave
+        the group to a master that is active."""
         master = self._lost_master
         if not master or not self.is_acting_master:
             return
         sign = await self._api.sign_of(master)
-        untold_ms = self._clock.monotonic_ms() - self._told_ms
-        is_untold = untold_ms >= _SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
-        if sign is Sign.LIVES and is_untold and self.is_acting_master:
-            log.warning("no name server answered for %d ms, and the master at %s is active again", untold_ms, master)
+        if sign is Sign.LIVES and not is_told and self.is_acting_master:
+            log.warning("the master at %s is active again, and no name server has said it", master)
             await self._follow(lambda: self.group.on_notice(MASTER_ID, master, None), has_master=True)
 
     async def _may_live(self) -> bool:
@@ -348,7 +345,7 @@ class ActingMasterService:
             return False
         sign = await self.hear_master()
         is_silent_for_long = now_ms - self._heard_ms >= broker.broker_not_active_timeout_millis
-        is_missed_for_long = now_ms - since_ms >= _SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
+        is_missed_for_long = now_ms - since_ms >= SIGNS_TO_REGISTER * broker.broker_heartbeat_interval
         if sign is Sign.GONE or (sign is Sign.SILENT and is_silent_for_long and is_missed_for_long):
             return False
         log.warning("the master at %s is not taken for gone yet, though a name server misses it: %s",

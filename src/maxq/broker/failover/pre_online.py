@@ -8,7 +8,9 @@ could not do. (Java tries again for ever, until the name server drops the member
 Who is there a name server says. Slaves say it, too, for each asks its master, also one that it has lost, every
 brokerHeartbeatInterval (GroupApi.sign_of). So a master that reaches no name server goes by the slaves that have asked
 since it began, when they are as many as totalReplicas says. Until then it waits: a slave may stand in for it. (Java's
-waits for a name server.) A slave without a name server goes online after 10 s: it acts when one tells it to.
+waits for a name server.) A name server that was just started, or that a slave does not reach, names fewer: then those
+that are missing have some of these intervals' time to ask. A slave without a name server goes online after 10 s: it
+acts when one tells it to.
 
 Source:
     broker/BrokerPreOnlineService.java, store/ha/HAConnectionStateNotificationService.java.
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 #: Longest wait for each member of the group, and of a slave for the name servers.
 GIVE_UP_MS: Final = 10_000
 RETRY_MS: Final = 1_000
+#: A slave that lives asks its master, and registers at a name server that lost it, within so many of its intervals.
+SIGNS_TO_REGISTER: Final = 3
 
 
 class MetadataRestorer(Protocol):
@@ -104,9 +108,11 @@ class PreOnline:
         return MinBroker(smallest, others[smallest])
 
     async def _others(self, heard: Mapping[int, str]) -> Mapping[int, str]:
-        """Returns the other living members of the group. If no name server answers: to a master the slaves that it has
-        `heard`, once they are all; to a slave none after GIVE_UP_MS."""
-        deadline, has_told = self._clock.monotonic_ms() + GIVE_UP_MS, False
+        """Returns the other living members of the group: of a master also the slaves that it has `heard`. If no name
+        server answers: to a master those alone, once they are all; to a slave none after GIVE_UP_MS."""
+        began_ms = self._clock.monotonic_ms()
+        deadline, has_told = began_ms + GIVE_UP_MS, False
+        all_ask_until = began_ms + SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
         name, slaves = self._own.broker_name, self._settings.store.total_replicas - 1
         while True:
             try:
@@ -126,9 +132,14 @@ class PreOnline:
                     log.warning("no name server tells who belongs to group %s (%s), and %d of %d slaves have asked: "
                                 "waiting, for one may stand in for this master",
                                 name, error, len(heard), slaves)  # fmt: skip
-                await asyncio.sleep(RETRY_MS / 1000)
             else:
-                return {i: addr for i, addr in members.items() if i != self._own.broker_id}
+                others = {i: addr for i, addr in members.items() if i != self._own.broker_id}
+                if self._own.broker_id != MASTER_ID:
+                    return others
+                others = {**heard, **others}
+                if len(others) >= slaves or self._clock.monotonic_ms() >= all_ask_until:
+                    return others
+            await asyncio.sleep(RETRY_MS / 1000)
 
     # --- a master ---------------------------------------------------------------------------------------------------
 

@@ -328,6 +328,27 @@ def test_a_slave_that_no_name_server_answers_leaves_the_group_to_its_master_that
     run_simulation(main, seed=1)
 
 
+@pytest.mark.parametrize("members", [{}, {1: SLAVE_1}])
+def test_a_slave_that_stood_still_does_not_go_by_a_name_server_that_does_not_know_its_master_yet(
+    members: dict[int, str],
+) -> None:
+    """The name server was just started; it knows who has registered since."""
+
+    async def main(world: SimWorld) -> None:
+        member = Member(1, world.clock, brokerNotActiveTimeoutMillis=10_000)
+        await member.acting.go_online()
+        await member.see(0, 1)
+        await member.see(1)
+        await asyncio.sleep(20)
+        member.api.members, member.api.signs[MASTER] = members, Sign.LIVES
+        assert member.acting.doubt() is not None
+        await member.acting.look()
+        assert not member.services.is_running
+        assert member.sync.master_address == MASTER
+
+    run_simulation(main, seed=1)
+
+
 def test_a_slave_acts_while_name_servers_say_so_though_its_master_answers_it() -> None:
     async def main(world: SimWorld) -> None:
         member = Member(1, world.clock)

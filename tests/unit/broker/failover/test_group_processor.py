@@ -38,6 +38,7 @@ async def test_a_master_says_where_it_replicates_from_and_takes_no_orders() -> N
 
 async def test_a_master_says_whether_it_is_active() -> None:
     master = Member(0, None, totalReplicas=2)
+    master.api.members, master.ha.copying = {1: SLAVE_1}, {"10.0.0.2"}
     for is_active in ("false", "true"):
         answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
         assert answer.ext["maxqIsActive"] == is_active

@@ -13,11 +13,11 @@ from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.broker.failover.group_world import MASTER, MASTER_HA, SLAVE_1, SLAVE_2, Member
 
 
-def prepare(member_id: int, set_up: "object" = None) -> tuple[Member, MinBroker, float]:
+def prepare(member_id: int, set_up: "object" = None, *, replicas: int = 3) -> tuple[Member, MinBroker, float]:
     """Run the preparation of one broker in virtual time: (member, what it saw, seconds it took)."""
 
     async def main(world: SimWorld) -> tuple[Member, MinBroker, float]:
-        member = Member(member_id, world.clock, totalReplicas=3)
+        member = Member(member_id, world.clock, totalReplicas=replicas)
         if callable(set_up):
             set_up(member)
         began = world.loop.time()
@@ -68,7 +68,7 @@ def test_a_slave_that_is_not_sure_of_its_role_or_cannot_be_heard_is_asked_again_
         member.metadata.failure = failure
         asyncio.get_running_loop().call_later(2.5, setattr, member.metadata, "failure", None)
 
-    member, _, seconds = prepare(0, set_up)
+    member, _, seconds = prepare(0, set_up, replicas=2)
     assert member.metadata.taken == [SLAVE_1]
     assert seconds == 3
     assert len(member.metadata.returns) == 4
@@ -81,7 +81,7 @@ def test_a_slave_whose_process_has_ended_is_not_waited_for() -> None:
         member.ha.copying = {"10.0.0.2"}
         member.metadata.failure = RemotingConnectError("nobody listens", address=SLAVE_1, is_refused=True)
 
-    _, seen, seconds = prepare(0, set_up)
+    _, seen, seconds = prepare(0, set_up, replicas=2)
     assert (seen, seconds) == ((0, MASTER), 0)
 
 
@@ -120,7 +120,7 @@ def test_a_master_gives_up_on_a_slave_that_cannot_be_told_after_ten_seconds(capl
         member.api.silent = {SLAVE_1}
         member.metadata.failure = BrokerError(1, "gone")
 
-    member, seen, seconds = prepare(0, set_up)
+    member, seen, seconds = prepare(0, set_up, replicas=2)
     assert 8 <= seconds <= 10
     assert len(member.api.told) >= 9
     assert seen == (0, MASTER)
@@ -215,6 +215,31 @@ def test_a_master_that_reaches_no_name_server_goes_by_the_slaves_that_ask_it_whe
     assert [address for address, _ in member.api.told] == [SLAVE_1, SLAVE_2]
     assert seen == (0, MASTER)
     assert 30 <= seconds <= 31
+
+
+@pytest.mark.parametrize("told", [{}, {1: SLAVE_1}, {0: MASTER, 1: SLAVE_1}])
+def test_a_master_leaves_slaves_that_a_name_server_does_not_name_time_to_ask(told: dict[int, str]) -> None:
+    """The name server was just started, or does not hear the slave that acts."""
+
+    def set_up(member: Member) -> None:
+        member.api.members = dict(told)
+        for broker_id, address in ((2, SLAVE_2), (1, SLAVE_1)):
+            asyncio.get_running_loop().call_later(1.2, member.pre_online.hear_slave, broker_id, address)
+
+    member, _, seconds = prepare(0, set_up)
+    assert member.metadata.taken == [SLAVE_2, SLAVE_1]
+    assert seconds == 2
+
+
+@pytest.mark.parametrize(("told", "waited"), [({1: SLAVE_1, 2: SLAVE_2}, 0), ({2: SLAVE_2}, 3), ({}, 3)])
+def test_a_master_waits_three_intervals_for_slaves_that_nobody_names(told: dict[int, str], waited: int) -> None:
+    def set_up(member: Member) -> None:
+        member.api.members = dict(told)
+        member.ha.copying = {"10.0.0.2", "10.0.0.3"}
+
+    member, _, seconds = prepare(0, set_up)
+    assert sorted(member.metadata.taken) == sorted(told.values())
+    assert seconds == waited
 
 
 def test_a_master_that_hears_neither_name_server_nor_slave_waits_until_one_answers(
