@@ -46,7 +46,8 @@ class Sign(Enum):
 class SlaveSign:
     """The fields by which MaxQ's slaves and masters tell more with request 906; RocketMQ's ignore them."""
 
-    ID = "maxqSlaveId"  # who asks
+    BROKER_NAME = "maxqBrokerName"  # of the slave that asks, and thus of its master
+    ID = "maxqSlaveId"
     ADDRESS = "maxqSlaveAddress"
     IS_ACTIVE = "maxqIsActive"  # in the answer
 
@@ -111,7 +112,11 @@ class GroupApi:
     async def sign_of(self, master: str) -> Sign:
         """Ask a master whether it is alive (906), with a time-out of half a second, and tell it that this slave is. A
         connection that breaks is made once more, because a refused connection proves that the port is closed."""
-        own = {SlaveSign.ID: str(self._own.broker_id), SlaveSign.ADDRESS: self._own.address}
+        own = {
+            SlaveSign.BROKER_NAME: self._own.broker_name,
+            SlaveSign.ID: str(self._own.broker_id),
+            SlaveSign.ADDRESS: self._own.address,
+        }
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, {**ExchangeHAInfoHeader().encode(), **own})
         try:
             async with asyncio.timeout(_LIVING_ANSWERS_S):

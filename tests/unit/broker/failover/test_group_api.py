@@ -155,7 +155,7 @@ async def test_who_asks_a_master_for_a_sign_of_life_says_that_he_lives_himself()
     client = Client(RemotingCommand(0))
     await group_api(client).sign_of(MASTER)
     ((_, request),) = client.sent
-    assert request.ext == {"maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
+    assert request.ext == {"maxqBrokerName": "broker-a", "maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
 
 
 class Port:

@@ -51,7 +51,10 @@ async def test_a_master_that_prepares_notes_which_slaves_ask_it() -> None:
     preparing = asyncio.ensure_future(master.acting.go_online())
     await asyncio.sleep(0)
     await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)  # RocketMQ's
-    ext = {"maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
+    ext = {"maxqBrokerName": "broker-b", "maxqSlaveId": "2", "maxqSlaveAddress": "10.0.0.9:10911"}
+    answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ext)
+    assert answer.ext == {}, "its master had this address, and is gone"
+    ext = {"maxqBrokerName": "broker-a", "maxqSlaveId": "1", "maxqSlaveAddress": SLAVE_1}
     await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO, ext)
     master.ha.copying = {"10.0.0.2"}
     await preparing
