@@ -7,7 +7,8 @@
 Consumer offsets only if the slave's data version is not older than ours. They never go back: where our own is the
 larger one, a commit that the slave had not copied before this master died, that one stays. (Java takes the slave's
 table of a group and topic whole, and a queue that the slave does not know is forgotten.) Nor do they go beyond the ends
-of the queues here: a master that lost its end gives the places of what was consumed at the slave to other messages.
+of the queues here if the slave's log has more than this one: a master that lost its end gives the places of what was
+consumed at the slave to other messages.
 
 What was delivered of delayed and timer messages, by this broker or, to another broker group (enableRemoteEscape), by
 the slave, is delivered: of each level the larger offset counts, of two timers the one that has come further. Versions
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maxq.broker.failover.consumer_offset_ownership import is_newer
-from maxq.broker.slave.master_api import MasterApi
+from maxq.broker.slave.master_api import MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.codes import ResponseCode
@@ -86,7 +87,7 @@ class SlaveToMasterSync:
 
     async def _take_consumer_offsets(self, address: str) -> None:
         page, following = await self._api.consumer_offsets(address)
-        version = _version_of(page)
+        version, their_end = _version_of(page), log_end_of(page)
         if is_newer(self._offsets.data_version, version):
             log.info("the consumer offsets of slave %s are older (%s) than ours (%s): not taken",
                      address, version, self._offsets.data_version)  # fmt: skip
@@ -95,7 +96,8 @@ class SlaveToMasterSync:
         while following:
             page, following = await self._api.consumer_offsets(address, following)
             moved += self._offsets.take_back_from_slave(page)
-        self._offsets.not_beyond(self._queue_end)
+        if their_end > self._log_end():
+            self._offsets.not_beyond(self._queue_end)
         self._offsets.request_persist()
         log.info("took the consumer offsets of slave %s: %d queues moved on", address, moved)
 

@@ -265,6 +265,19 @@ class MasterApi:
         return answer
 
 
+def log_end_of(page: dict[str, Any]) -> int:
+    """Return the physical offset at which a broker's log ended when it sent this page of its consumer offsets; 0 if it
+    does not say, as RocketMQ's brokers.
+
+    Raises:
+        RemoteProtocolError: it is no number.
+    """
+    end = page.get("logEnd", 0)
+    if not isinstance(end, int):
+        raise RemoteProtocolError(f"logEnd is {end!r:.80}")
+    return end
+
+
 def _object(body: bytes) -> dict[str, Any]:
     value = json_dialect.loads(body) if body else {}
     if not isinstance(value, dict):

@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from maxq.broker.processors.clients.message_request_mode_manager import MessageRequestModeManager
-from maxq.broker.slave.master_api import KnownTables, MasterApi
+from maxq.broker.slave.master_api import KnownTables, MasterApi, log_end_of
 from maxq.broker.slave.replicated_config_files import ReplicatedConfigFiles
 from maxq.broker.tables.offset.consumer_offset_manager import ConsumerOffsetManager
 from maxq.broker.tables.offset.offset_table import OffsetTable
@@ -430,9 +430,7 @@ class SlaveSynchronize:
         Raises:
             RemoteProtocolError: the log is far behind, or these are no offsets; nothing was changed.
         """
-        end = page.get("logEnd", 0)
-        if not isinstance(end, int):
-            raise RemoteProtocolError(f"logEnd is {end!r:.80}")
+        end = log_end_of(page)
         if not await self._has_log(end, _LONG_LOOKS):
             raise RemoteProtocolError(
                 f"they rest on the log up to {end}, and what is here ends at {self._own_log.max_physical_offset}: they "
