@@ -29,6 +29,7 @@ class Store:
     def __init__(self) -> None:
         self.queues: dict[int, list[bytes]] = {}
         self.first: dict[int, int] = {}
+        self.unreadable: set[int] = set()
         self.appended_offset = self.confirm_offset = 0
         self.is_final = True
         self.marks = self
@@ -49,6 +50,8 @@ class Store:
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
         assert (topic, count) == (TOPIC, 1)
+        if offset in self.unreadable:
+            return []
         return [(queue_id * 1_000_000 + offset, 1, 0)]
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
@@ -218,14 +221,25 @@ async def test_records_that_are_none_are_passed_over(world: World) -> None:
     assert world.offsets.committed == {0: 3}
 
 
+async def test_a_place_without_a_record_is_passed_over(world: World) -> None:
+    world.point(10)
+    world.point()
+    world.store.unreadable = {0}
+    world.service.start()
+    await world.run_at(DUE + 1)
+    assert world.reviver.revived == [40, 41]
+
+
 async def test_records_are_counted_as_they_come(world: World) -> None:
     world.point()
+    world.point(60)
     world.ack(40)
+    world.ack(41)
     world.ack(41, queue_id=1)
     world.service.start()
     await world.run_at(0)
     assert world.records.counts.got == {
-        ("G", "T", "0", "CK"): 1, ("G", "T", "0", "ACK"): 1, ("G", "T", "1", "ACK"): 1,
+        ("G", "T", "0", "CK"): 2, ("G", "T", "0", "ACK"): 2, ("G", "T", "1", "ACK"): 1,
     }  # fmt: skip
 
 
