@@ -30,6 +30,8 @@ class StoreInventory:
             written below what an inventory said.
         log_end: physical end of the log at a clean shutdown; -1 while running.
         queues: topic → queue id → (queue offset at which the first file begins, queue offset behind the last unit).
+        batch_queues: topic → queue id → (number of the first unit of a queue of batches, number behind the last unit,
+            queue offset behind the last message).
         index_files: names of the index files, oldest first.
         index_count: next entry number of the newest one.
         deletions: rows of the table of deleted topics (deletions.py), which was written before.
@@ -38,6 +40,7 @@ class StoreInventory:
     dispatched_offset: int = 0
     log_end: int = -1
     queues: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    batch_queues: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
     index_files: list[str] = field(default_factory=list)
     index_count: int = 0
     deletions: int = 0
@@ -51,7 +54,11 @@ class StoreInventory:
         """What still holds of it while the queues are written anew: how far each was numbered. Where the log has no
         message of a queue any more, nothing else tells."""
         ends = {topic: {number: (end, end) for number, (_, end) in ids.items()} for topic, ids in self.queues.items()}
-        return StoreInventory(NOT_WHOLE, queues=ends, deletions=self.deletions)
+        batches = {
+            topic: {number: (0, 0, end) for number, (_, _, end) in ids.items()}
+            for topic, ids in self.batch_queues.items()
+        }
+        return StoreInventory(NOT_WHOLE, queues=ends, batch_queues=batches, deletions=self.deletions)
 
     def end_of(self, topic: str, queue_id: int) -> int:
         """Queue offset behind the last unit; 0 for a queue that was not there."""
@@ -64,6 +71,7 @@ class StoreInventory:
                 "dispatchedOffset": self.dispatched_offset,
                 "logEnd": self.log_end,
                 "queues": self.queues,
+                "batchQueues": self.batch_queues,
                 "indexFiles": self.index_files,
                 "indexCount": self.index_count,
                 "deletions": self.deletions,
@@ -82,9 +90,15 @@ def decode_inventory(data: bytes) -> StoreInventory | None:
             str(topic): {int(queue_id): (int(first), int(end)) for queue_id, (first, end) in bounds.items()}
             for topic, bounds in found["queues"].items()
         }
+        batches = {
+            str(topic): {
+                int(queue_id): (int(first), int(count), int(end)) for queue_id, (first, count, end) in bounds.items()
+            }
+            for topic, bounds in found.get("batchQueues", {}).items()
+        }
         names = [str(name) for name in found["indexFiles"]]
         return StoreInventory(
-            int(found["dispatchedOffset"]), int(found["logEnd"]), queues, names, int(found["indexCount"]),
+            int(found["dispatchedOffset"]), int(found["logEnd"]), queues, batches, names, int(found["indexCount"]),
             int(found.get("deletions", 0)),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError):

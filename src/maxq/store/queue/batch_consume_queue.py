@@ -39,6 +39,7 @@ class BatchConsumeQueue:
 
     Attributes:
         next_queue_offset: base offset of the next record that is appended to the log.
+        numbered_to: where numbering goes on while there are no units: the log has no message of the queue any more.
         end_at_start, lives: see ConsumeQueue.
         tail: carries no units; for arrivals: `watched`, and 20 × the maximum offset as `write_offset`.
     """
@@ -48,7 +49,7 @@ class BatchConsumeQueue:
         self.queue_id = queue_id
         self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
         self.count = 0  # units; unit i is at logical byte 46 × i
-        self.next_queue_offset = 0
+        self.next_queue_offset = self.numbered_to = 0
         self.tail = QueueTail(topic, queue_id, self)
         self.max_physical_offset = -1  # start of the last record that has a unit
         self.end_at_start = 0
@@ -62,9 +63,9 @@ class BatchConsumeQueue:
 
     @property
     def max_offset(self) -> int:
-        """Queue offset behind the last message; 0 without units."""
+        """Queue offset behind the last message; without units, where numbering goes on."""
         last = self.unit(self.count - 1)
-        return 0 if last is None else last.base_offset + last.batch_size
+        return self.numbered_to if last is None else last.base_offset + last.batch_size
 
     @property
     def taken_offset(self) -> int:
@@ -72,7 +73,7 @@ class BatchConsumeQueue:
         return max(self.max_offset, self.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
-        """Smallest queue offset still in the log; -1 without units."""
+        """Smallest queue offset still in the log; -1 if there never was a unit."""
         low, high = self.first_index, self.count
         while low < high:
             middle = (low + high) // 2
@@ -82,7 +83,7 @@ class BatchConsumeQueue:
             else:
                 high = middle
         found = self.unit(low)
-        return found.base_offset if found is not None else (-1 if self.count == 0 else self.max_offset)
+        return found.base_offset if found is not None else (self.max_offset or -1)
 
     def unit(self, index: int) -> BatchUnit | None:
         """Returns unit number `index`; None if there is none."""
@@ -141,6 +142,14 @@ class BatchConsumeQueue:
             last.wrote_position = last.file_size
         return self.files.create(position - position % self.files.file_size)
 
+    def has_units(self, first: int, end: int, physical_offset: int) -> bool:
+        """Return whether the files have the units `first` to `end` - 1, as far as the last of them tells, which is of
+        a record below `physical_offset`."""
+        if not self.files.files or self.first_index > first:
+            return False
+        unit = self._read(end - 1)
+        return unit is not None and unit.size > 0 and 0 <= unit.physical_offset < physical_offset
+
     def cut(self, physical_offset: int) -> None:
         """Keep good units whose record lies below `physical_offset`; recovery writes the rest anew."""
         first = last = self.first_index
@@ -196,6 +205,6 @@ class BatchConsumeQueue:
         self._backed_end = 0
         self.lives += 1
         self.files.files = []
-        self.count = self.next_queue_offset = 0
+        self.count = self.next_queue_offset = self.numbered_to = 0
         self.tail.write_offset = 0
         self.max_physical_offset = -1

@@ -168,6 +168,11 @@ class Recovery:
                     self._queues.release(queue)
                     if unit is not None:
                         self._last_ends[queue] = unit[0] + unit[1]
+        for topic, batches in inventory.batch_queues.items():
+            for queue_id, (begin, count, _) in batches.items():
+                batch = self._queues.batch_queues.get((topic, queue_id))
+                if begin < count and (batch is None or not batch.has_units(begin, count, inventory.dispatched_offset)):
+                    found.append(f"queue of batches {topic}-{queue_id} has lost units below {count}")
         return found
 
     def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
@@ -335,8 +340,18 @@ class Recovery:
                 queue.tail.write_offset = max(queue.tail.write_offset, self._numbers.get(queue, 0) * CQ_STORE_UNIT_SIZE)
             queue.tail.next_queue_offset = queue.end_at_start = queue.max_offset
             queue.reset_min()
+        self._set_batch_offsets(begin)
+
+    def _set_batch_offsets(self, begin: int) -> None:
+        recorded = self._inventory.batch_queues if self._inventory is not None else {}
+        for topic, batches in recorded.items():
+            if not self._deletions.is_deleted_since(topic, begin):
+                for queue_id, (_, _, end) in batches.items():
+                    batch = self._queues.open_batch(topic, queue_id)
+                    batch.numbered_to = max(batch.numbered_to, end)
         for batch in self._queues.batch_queues.values():
             batch.end_at_start = batch.max_offset
+            batch.next_queue_offset = max(batch.next_queue_offset, batch.max_offset)
 
     # --- index ---
 

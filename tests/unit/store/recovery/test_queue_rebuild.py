@@ -17,6 +17,8 @@ from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
 from maxq.store.recovery.queue_rebuild import cut_point
 from maxq.store.recovery.recovery import Recovery
+from maxq.store.tools.recover import recover
+from maxq.store.tools.store_files import StoreFiles
 from tests.unit.store.stores import TestClock, message, new_store, small_config
 
 UNIT_SIZE = 20
@@ -213,3 +215,57 @@ def test_the_place_of_a_damaged_message_ends_where_the_next_one_begins(tmp_path:
     assert cut_point(queue, 1000, 2) == (2, 300)
     assert cut_point(queue, 1000, 3) == (3, 390)
     assert cut_point(queue, 300, None) == (1, 190)
+
+
+def with_batches(root: Path, *, are_expired: bool) -> None:
+    """A store with five messages in a queue of batches, perhaps lost to retention since."""
+    store = new_store(small_config(root))
+    store.queues.is_batch_topic = lambda topic: topic == "Batch"
+    store.load()
+    for _ in range(5):
+        store.put_message(message("Batch"))
+    while are_expired and store.commit_log.min_offset == 0:
+        store.put_message(message("New", body=bytes(8000)))
+        if len(store.commit_log.files.files) == 3:
+            with store.commit_log.without_first() as first:
+                first.destroy()
+    store.close()
+
+
+def recovered_with_batches(root: Path) -> MessageStore:
+    store = new_store(small_config(root))
+    store.queues.is_batch_topic = lambda topic: topic == "Batch"
+    store.load()
+    return store
+
+
+@pytest.mark.parametrize("how", ["recover --rebuild", "its files are deleted", "a second start"])
+def test_numbering_goes_on_in_a_queue_of_batches_whose_messages_are_no_longer_in_the_log(
+    tmp_path: Path, how: str
+) -> None:
+    """Who has read up to 5 would miss new messages that were numbered from 0 again."""
+    with_batches(tmp_path, are_expired=True)
+    if how == "recover --rebuild":
+        recover(StoreFiles(SystemDisk(), tmp_path), TestClock(), rebuild=True, config=small_config(tmp_path))
+    else:
+        shutil.rmtree(tmp_path / "batchconsumequeue")
+    if how == "a second start":
+        recovered_with_batches(tmp_path).close()
+    store = recovered_with_batches(tmp_path)
+    assert (store.min_offset("Batch", 0), store.max_offset("Batch", 0)) == (5, 5)
+    assert store.put_message(message("Batch")).queue_offset == 5
+    assert (store.min_offset("Batch", 0), store.max_offset("Batch", 0)) == (5, 6)
+    store.close()
+
+
+def test_a_queue_of_batches_that_lost_its_files_is_built_anew(tmp_path: Path) -> None:
+    with_batches(tmp_path, are_expired=False)
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    store = recovered_with_batches(tmp_path)
+    assert (store.min_offset("Batch", 0), store.max_offset("Batch", 0)) == (0, 5)
+    assert "Batch-0" in " ".join(store.report.rebuild_reasons)
+    store.close()
+    again = recovered_with_batches(tmp_path)
+    assert again.report.rebuild_reasons == []
+    assert again.max_offset("Batch", 0) == 5
+    again.close()

@@ -370,6 +370,11 @@ class Rebuild:
                 for queue_id, (_, end) in ids.items():
                     if (topic, queue_id) not in summary.queues:
                         summary.kept.setdefault((topic, queue_id), QueueBounds(end, end))
+        summary.batch_ends = {
+            topic: ends
+            for topic, ends in inventory.numbers().batch_queues.items()
+            if deletions.get(topic, -1) < known_to
+        }
 
     def _seal(self, geometry: Geometry, kept: Sequence[tuple[str, int]]) -> None:
         folder = str(self._folder)
@@ -467,6 +472,7 @@ class Rebuild:
         checkpoint.flush()
         checkpoint.release()
         inventory = StoreInventory(end, end, summary.inventory_queues(context.config.mapped_file_size_consume_queue))
+        inventory.batch_queues = summary.batch_ends
         inventory.index_files = names
         inventory.index_count = index[-1][5] if index else 0
         inventory.deletions = len(self._files.deletions())

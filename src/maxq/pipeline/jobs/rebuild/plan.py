@@ -91,6 +91,7 @@ class LogSummary:
     Attributes:
         queues, batch_units: of the records of the log, by (topic, queue id).
         kept: queues of which the log has no record.
+        batch_ends: how far queues of batches were numbered, as the last inventory has it.
         end_offset: physical offset behind the last record.
         faults: why the units are not surely what a broker has, in words.
     """
@@ -98,6 +99,7 @@ class LogSummary:
     queues: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)
     batch_units: dict[tuple[str, int], list[BatchUnit]] = field(default_factory=dict)
     kept: dict[tuple[str, int], QueueBounds] = field(default_factory=dict)
+    batch_ends: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
     records: int = 0
     end_offset: int = 0
     last_store_timestamp: int = 0
