@@ -70,12 +70,10 @@ async def test_a_group_speaks_for_what_was_there_when_it_began(tmp_path: Path, m
         assert (of_first.done(), of_second.done()) == (True, False)
         assert (store.flushed_offset, store.checkpoint.flushed_offset) == (first, first)
         assert store.checkpoint.physic_msg_timestamp == began_ms
-        assert store.flusher.flush_count == 1
         await asyncio.sleep(0)
         kernel.end()
         assert of_second.result() is True
         assert store.checkpoint.physic_msg_timestamp == began_ms + 50
-        assert store.flusher.flush_count == 2
     await store.shutdown()
 
 
