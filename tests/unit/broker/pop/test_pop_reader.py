@@ -1,0 +1,273 @@
+"""What one pop is given: how much, from where, in which order, and what is noted of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from maxq.broker.pop.pop_journal import NOT_NOTED
+from maxq.broker.pop.pop_reader import INIT_MAX, PopAsk, PopFound, PopReader
+from maxq.protocol.body.subscription import SubscriptionData
+from maxq.protocol.message import message_const as const
+from maxq.protocol.message.java_hash import java_hash
+from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.protocol.message.pop_extra_info import POP_ORDER_REVIVE_QUEUE, parse_extra_info
+from maxq.store.context.running_flags import DISK_FULL
+from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
+
+RETRY = "%RETRY%G_T"
+
+
+class Reader:
+    """Pops of the group from topic T of `parts`."""
+
+    def __init__(self, parts: PopParts) -> None:
+        self.parts = parts
+        self.reader = PopReader(parts.env, parts.tables, parts.messages, parts.buffer, parts.orders)
+
+    def pop(self, topic: str = "T", **more: Any) -> PopFound:
+        """One pop, of 32 messages from any queue unless it says more."""
+        self.parts.clock.now_ms += 1
+        group = self.parts.groups.find_subscription_group_config(GROUP)
+        config = self.parts.topics.select_topic_config(topic)
+        assert group is not None and config is not None
+        ask = PopAsk("c", group, config, -1, 32, 60_000, 0, False, None, None, None)
+        return self.reader.read(ask._replace(**more), may_wait=True)
+
+
+def _messages(found: PopFound) -> list[MessageExt]:
+    records, data = [], b"".join(found.buffers)
+    while data:
+        records.append(decode_record(data))
+        data = data[records[-1].store_size :]
+    return records
+
+
+def _bodies(found: PopFound) -> list[bytes]:
+    return [message.body for message in _messages(found)]
+
+
+def _some(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+@pytest.fixture
+def reader(parts: PopParts) -> Reader:
+    return Reader(parts)
+
+
+def test_pops_go_on_where_the_last_one_ended_and_say_what_is_left(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 10))
+    first, second, third = reader.pop(max_msg_nums=4), reader.pop(max_msg_nums=4), reader.pop(max_msg_nums=4)
+    assert [_bodies(found) for found in (first, second, third)] == [_some(0, 4), _some(4, 4), _some(8, 2)]
+    assert [found.rest_num for found in (first, second, third)] == [6, 2, 0]
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 0, "nothing is acknowledged"
+    assert reader.pop().count == 0 and parts.buffer.in_flight == {("T", GROUP, 0): 10}
+
+
+def test_what_is_given_is_noted_and_its_handles_name_it(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 3))
+    reader.pop(max_msg_nums=1)
+    found = reader.pop(invisible_time=7_000)
+    ((point, revive_qid, next_begin),) = found.points
+    assert (point.start_offset, point.open_offsets(), next_begin) == (1, [1, 2], 3)
+    assert (point.pop_time, point.invisible_time, point.broker_name) == (parts.clock.now_ms, 7_000, NAME)
+    assert (found.start_offset_info, found.msg_offset_info) == (["0 0 1"], ["0 0 1,2"])
+    assert (found.pop_time, found.revive_qid) == (point.pop_time, revive_qid)
+    assert parts.buffer.find(point.key) is not None
+    assert found.end_offset == parts.store.max_physical_offset
+
+
+def test_revive_queues_take_turns(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(reviveQueueNum="3")
+    parts.create()
+    parts.fill(_some(0, 5))
+    reader = Reader(parts)
+    assert [reader.pop(max_msg_nums=1).revive_qid for _ in range(5)] == [0, 1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_while_the_log_takes_nothing_it_is_said_that_nothing_was_noted(
+    reader: Reader, parts: PopParts, order: bool
+) -> None:
+    parts.fill(_some(0, 1))
+    parts.store.flags.set(DISK_FULL, "the disk is full")
+    assert reader.pop(order=order).end_offset == NOT_NOTED
+
+
+def test_two_pops_of_one_place_in_one_millisecond_give_it_once(reader: Reader, parts: PopParts) -> None:
+    """An administrator sets the group back, within the same millisecond."""
+    parts.fill(_some(0, 2))
+    assert reader.pop().count == 2
+    parts.buffer.set_cursor(("T", GROUP, 0), 0)
+    parts.clock.now_ms -= 1
+    assert reader.pop().count == 0
+    assert reader.pop().count == 2
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_queues_are_read_until_there_is_enough(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts()
+    parts.create(queues=3)
+    for queue_id in range(3):
+        parts.fill([b"%d" % queue_id] * 2, queue_id=queue_id)
+    found = Reader(parts).pop(max_msg_nums=5)
+    assert (found.count, found.rest_num) == (5, 1)
+    assert sorted(parts.buffer.in_flight.values()) == [1, 2, 2]
+    assert len(found.points) == len(found.start_offset_info) == 3
+
+
+def test_one_queue_may_be_asked_for(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts()
+    parts.create(queues=3)
+    for queue_id in range(3):
+        parts.fill([b"%d" % queue_id], queue_id=queue_id)
+    assert _bodies(Reader(parts).pop(queue_id=1)) == [b"1"]
+
+
+def test_topics_of_priorities_are_read_from_the_highest_queue_down(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(priorityOrderAsc="true")
+    parts.create(queues=3, attributes={"+message.type": "PRIORITY"})
+    for queue_id in range(3):
+        parts.fill([b"%d" % queue_id], queue_id=queue_id)
+    assert _bodies(Reader(parts).pop()) == [b"2", b"1", b"0"]
+
+
+def test_a_queue_with_too_many_open_messages_rests(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(enablePopMessageThreshold="true", popInflightMessageThreshold="3")
+    parts.create()
+    parts.fill(_some(0, 6))
+    reader = Reader(parts)
+    first = reader.pop(max_msg_nums=4)
+    found = reader.pop()
+    assert (found.count, found.rest_num) == (0, 2)
+    live = parts.buffer.find(first.points[0][0].key)
+    assert live is not None
+    parts.buffer.ack(live, [0])
+    assert _bodies(reader.pop()) == _some(4, 2)
+
+
+# --- where a queue goes on -------------------------------------------------------------------------------------------
+
+
+def test_a_new_group_may_begin_at_the_last_message(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(initPopOffsetByCheckMsgInMem="false")
+    parts.create()
+    parts.fill(_some(0, 5))
+    assert _bodies(Reader(parts).pop(init_mode=INIT_MAX)) == [b"4"]
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 4
+
+
+def test_a_reset_of_the_group_counts_once(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 5))
+    assert reader.pop().count == 5
+    parts.offsets.assign_reset_offset("T", GROUP, 0, 3)
+    assert [_bodies(reader.pop()) for _ in range(2)] == [_some(3, 2), []]
+
+
+def test_a_place_that_does_not_exist_is_left(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 3))
+    parts.offsets.commit_offset("c", GROUP, "T", 0, 50)
+    reader.pop()
+    parts.fill(_some(3, 1))
+    assert _bodies(reader.pop())[-1:] == [b"3"]
+
+
+def test_what_the_filter_rejects_is_passed_over_also_behind_what_is_open(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 2), TAGS="A")
+    parts.fill(_some(2, 3), TAGS="B")
+    wanted = SubscriptionData(topic="T", sub_string="A", tags_set={"A"}, code_set={java_hash("A")})
+    assert _bodies(reader.pop(subscription=wanted, max_msg_nums=2)) == _some(0, 2)
+    found = reader.pop(subscription=wanted)
+    assert (found.count, found.passed) == (0, 3)
+    assert reader.reader.offset("T", GROUP, 0) == 5
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 0, "two messages are open before them"
+
+
+# --- retry topics ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("percent", "expected"), [("100", [b"again", b"new"]), ("0", [b"new", b"again"])])
+def test_what_comes_again_is_given_first_or_last(
+    make_parts: Callable[..., PopParts], percent: str, expected: list[bytes]
+) -> None:
+    parts = make_parts(popFromRetryProbability=percent)
+    parts.create()
+    parts.create(RETRY)
+    parts.fill([b"new"])
+    parts.fill([b"again"], RETRY)
+    found = Reader(parts).pop()
+    assert _bodies(found) == expected
+    assert {point.topic for point, _, _ in found.points} == {"T", RETRY}
+
+
+def test_what_comes_again_has_its_own_topic_and_a_handle_that_tells_its_place(reader: Reader, parts: PopParts) -> None:
+    parts.create(RETRY)
+    parts.fill([b"0", b"1"], RETRY)
+    reader.pop(max_msg_nums=1)
+    (message,) = _messages(reader.pop(invisible_time=9_000))
+    handle = parse_extra_info(message.properties[const.PROPERTY_POP_CK])
+    assert (message.topic, handle.retry, handle.queue_id, handle.queue_offset) == ("T", "1", 0, 1)
+    assert (handle.start_offset, handle.pop_time, handle.invisible_time) == (1, parts.clock.now_ms, 9_000)
+
+
+def test_the_actual_retry_topic_may_be_wanted(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts(popResponseReturnActualRetryTopic="true")
+    parts.create()
+    parts.create(RETRY)
+    parts.fill([b"0"], RETRY)
+    (message,) = _messages(Reader(parts).pop())
+    assert message.topic == RETRY and const.PROPERTY_POP_CK not in message.properties
+
+
+def test_the_retry_topic_of_a_group_that_is_called_so_is_not_read(reader: Reader, parts: PopParts) -> None:
+    """%RETRY%G_T is where a group G_T finds what it is to consume again."""
+    parts.groups.find_subscription_group_config("G_T")
+    parts.create(RETRY)
+    parts.fill([b"not G's"], RETRY)
+    assert reader.pop().count == 0
+
+
+def test_a_retry_topic_that_only_the_log_knows_is_read(reader: Reader, parts: PopParts) -> None:
+    """A master made it, and died before its slave heard of it."""
+    parts.fill([b"0"], RETRY)
+    assert _bodies(reader.pop()) == [b"0"]
+    assert parts.topics.select_topic_config(RETRY) is not None
+
+
+# --- in order --------------------------------------------------------------------------------------------------------
+
+
+async def test_in_order_only_the_same_attempt_gets_something_of_a_blocked_queue(
+    reader: Reader, parts: PopParts
+) -> None:
+    parts.create(RETRY)
+    parts.fill([b"never in order"], RETRY)
+    parts.fill(_some(0, 4))
+    first = reader.pop(order=True, attempt_id="a", max_msg_nums=2)
+    assert (first.revive_qid, first.points, _bodies(first)) == (POP_ORDER_REVIVE_QUEUE, [], _some(0, 2))
+    assert first.end_offset == parts.store.max_physical_offset
+    assert reader.pop(order=True, attempt_id="b").count == 0
+    again = reader.pop(order=True, attempt_id="a", max_msg_nums=2)
+    assert _bodies(again) == _some(0, 2)
+    for offset in range(2):
+        parts.orders.ack("T", GROUP, 0, offset, again.pop_time, "c")
+    assert _bodies(reader.pop(order=True, attempt_id="b")) == _some(2, 2)
+
+
+async def test_a_reset_lifts_the_block(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 2))
+    reader.pop(order=True, attempt_id="a")
+    parts.offsets.assign_reset_offset("T", GROUP, 0, 1)
+    assert _bodies(reader.pop(order=True, attempt_id="b")) == [b"1"]
+
+
+def test_every_group_has_its_own_place(reader: Reader, parts: PopParts) -> None:
+    parts.fill(_some(0, 2))
+    reader.pop()
+    other = parts.groups.find_subscription_group_config("H")
+    assert other is not None
+    assert _bodies(reader.pop(group=replace(other))) == _some(0, 2)

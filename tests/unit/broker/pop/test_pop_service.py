@@ -1,0 +1,323 @@
+"""What goes on by itself: a start from the journal, messages whose time is over, and what a slave hands back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from maxq.broker.failover.assembly import Failover
+from maxq.broker.failover.group_api import Sign
+from maxq.broker.pop.hand_back import HELD_MS
+from maxq.broker.pop.pop_revive import PopReviveService
+from maxq.broker.pop.pop_service import PopService
+from maxq.codes import ResponseCode
+from maxq.errors import RequestRefusedError
+from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
+from maxq.store.context.running_flags import DISK_FULL
+from tests.unit.broker.pop.pop_parts import GROUP, NAME, PopParts
+
+RETRY = "%RETRY%G_T"
+REVIVE = "rmq_sys_REVIVE_LOG_C"
+
+
+class Group:
+    """The broker's part in its group.
+
+    Attributes:
+        is_running: this broker is the active one.
+        is_acting_master: it is so as a slave.
+        why: why it is not sure of that.
+        master: what its master answers.
+        begun_again: how often its services were begun anew.
+        told: what slaves handed back.
+    """
+
+    def __init__(self) -> None:
+        self.is_running, self.is_acting_master = True, False
+        self.why: str | None = None
+        self.master = Sign.GONE
+        self.begun_again = 0
+        self.told: list[bytes] = []
+
+    acting = services = metadata = property(lambda self: self)
+
+    def doubt(self) -> str | None:
+        return self.why
+
+    async def hear_master(self) -> Sign:
+        return self.master
+
+    def begin_again(self) -> None:
+        self.begun_again += 1
+
+    def take_pops(self) -> list[bytes]:
+        told, self.told = self.told, []
+        return told
+
+
+class Service(PopService):
+    """The service of `parts`, and its broker's group."""
+
+    def __init__(self, parts: PopParts) -> None:
+        self.group = Group()
+        self.group.is_acting_master = not parts.own.is_master
+        revive = PopReviveService(
+            parts.env, parts.tables, parts.messages, parts.records, parts.reviver, parts.buffer,
+            parts.clock.wall_ms, self.group.doubt,
+        )  # fmt: skip
+        failover = cast(Failover, self.group)
+        super().__init__(parts.env, parts.tables, parts.messages, failover, parts.buffer, parts.orders, revive)
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[[PopParts], Service]]:
+    """Make the service of a broker; it is stopped in the end."""
+    made: list[Service] = []
+
+    def make(parts: PopParts) -> Service:
+        parts.buffer.is_open = False
+        made.append(Service(parts))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.stop()
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
+async def _started(service: Service) -> Service:
+    service.start()
+    await _until(lambda: service.not_ready() is None)
+    return service
+
+
+def _popped(parts: PopParts, start: int, count: int, **more: Any) -> PopCheckPoint:
+    parts.fill(b"%d" % number for number in range(start, start + count))
+    parts.clock.now_ms += 10
+    point = parts.point(start, count, **more)
+    parts.buffer.add([(point, 0, start + count)])
+    return point
+
+
+def _copies(parts: PopParts) -> list[bytes]:
+    return [copy.body for copy in parts.stored(RETRY)]
+
+
+def _handed_over(parts: PopParts) -> list[PopCheckPoint]:
+    return [PopCheckPoint.decode(record.body) for record in parts.stored(REVIVE) if record.tags == CK_TAG]
+
+
+@pytest.fixture
+def slave(make_parts: Callable[..., PopParts]) -> PopParts:
+    made = make_parts(broker_id=1)
+    made.create()
+    return made
+
+
+# --- the active broker -----------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_given_before_the_journal_is_read_and_never_by_who_is_not_the_active_one(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = serve(parts)
+    busy = service.not_ready()
+    assert busy is not None and busy.code == ResponseCode.SYSTEM_BUSY
+    service.start()
+    await service.ready()
+    assert service.not_ready() is None
+    parts.store.flags.set(DISK_FULL, "the disk is full")
+    full = service.not_ready()
+    assert full is not None and full.code == ResponseCode.SYSTEM_BUSY and "disk" in full.remark
+    parts.store.flags.clear(DISK_FULL)
+    service.group.why = "no name server answers"
+    unsure = service.not_ready()
+    assert unsure is not None and unsure.code == ResponseCode.SERVICE_NOT_AVAILABLE and "no name" in unsure.remark
+    service.group.why = None
+    service.stop()
+    service.group.is_running = False
+    with pytest.raises(RequestRefusedError) as refused:
+        await service.ready()
+    assert refused.value.response_code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_what_was_taken_under_another_reign_is_given_to_nobody(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(parts))
+    reign = service.reign
+    assert service.is_as_in(reign)
+    service.stop()
+    assert not service.is_as_in(reign)
+    await _started(service)
+    assert not service.is_as_in(reign)
+
+
+async def test_a_start_knows_what_was_given_and_acknowledged(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    first, second = _popped(parts, 0, 3), _popped(parts, 3, 2)
+    for point, offsets in ((first, [0, 2]), (second, [3, 4])):
+        (live,) = parts.buffer.those([point.key])
+        parts.buffer.ack(live, offsets)
+    await _started(serve(parts))
+    assert parts.buffer.in_flight == {("T", GROUP, 0): 1}
+    assert parts.buffer.latest_offset("T", GROUP, 0) == 5
+    (live,) = parts.buffer.those([first.key])
+    parts.buffer.ack(live, [1])
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 5
+
+
+async def test_messages_whose_time_is_over_come_once_and_the_group_passes_them(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(parts))
+    point = _popped(parts, 0, 2, invisible_time=1_000)
+    (live,) = parts.buffer.those([point.key])
+    parts.buffer.ack(live, [0])
+    parts.clock.now_ms += 1_100
+    await _until(lambda: _copies(parts) == [b"1"])
+    await _until(lambda: not parts.buffer.those([point.key]))
+    parts.clock.now_ms += 2_000
+    await _until(lambda: parts.offsets.query_offset(GROUP, "T", 0) == 2)
+    service.stop()
+    await _started(serve(parts))
+    assert len(parts.buffer) == 0 and _copies(parts) == [b"1"]
+
+
+async def test_who_is_not_sure_of_its_role_gives_nothing_again(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(parts))
+    service.group.why = "no name server answers"
+    point = _popped(parts, 0, 1, invisible_time=1_000)
+    other = _popped(parts, 1, 1)
+    parts.clock.now_ms += 1_100
+    await asyncio.sleep(0.3)
+    assert _copies(parts) == [] and len(parts.buffer.those([point.key, other.key])) == 2
+    service.group.why = None
+    await _until(lambda: _copies(parts) == [b"0"])
+
+
+async def test_what_is_open_for_long_is_handed_over_with_its_open_messages_only(
+    make_parts: Callable[..., PopParts], serve: Callable[[PopParts], Service]
+) -> None:
+    parts = make_parts(timerWheelEnable="true", popCkStayBufferTime="1000", popCkStayBufferTimeOut="1000")
+    parts.create()
+    await _started(serve(parts))
+    point, soon = _popped(parts, 0, 3), _popped(parts, 3, 1, invisible_time=2_500)
+    (live,) = parts.buffer.those([point.key])
+    parts.buffer.ack(live, [1])
+    parts.clock.now_ms += 1_600
+    await _until(lambda: not parts.buffer.those([point.key]))
+    (record,) = _handed_over(parts)
+    assert (record.key, record.open_offsets(), record.revive_time) == (point.key, [0, 2], point.revive_time)
+    assert parts.buffer.those([soon.key]), "its time is over before the timer would have it"
+
+
+async def test_an_end_in_order_hands_over_everything(
+    make_parts: Callable[..., PopParts], serve: Callable[[PopParts], Service]
+) -> None:
+    parts = make_parts(timerWheelEnable="true")
+    parts.create()
+    service = await _started(serve(parts))
+    points = [_popped(parts, 0, 2), _popped(parts, 2, 1)]
+    await service.shutdown()
+    assert [record.key for record in _handed_over(parts)] == [point.key for point in points]
+    assert parts.offsets.query_offset(GROUP, "T", 0) == 3
+    await _started(serve(parts))
+    assert len(parts.buffer) == 0
+
+
+async def test_a_topic_that_is_deleted_keeps_nothing_open(
+    parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    await _started(serve(parts))
+    point = parts.point(0, 2, topic="Gone")
+    parts.buffer.add([(point, 0, 2)])
+    parts.clock.now_ms += 31_000
+    await _until(lambda: len(parts.buffer) == 0)
+    assert _copies(parts) == []
+
+
+# --- a slave and its master ------------------------------------------------------------------------------------------
+
+
+async def test_a_slave_tells_its_master_and_promises_nothing_more(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(slave))
+    assert service.gives_way() is None
+    point = _popped(slave, 0, 2)
+    told = orjson.loads(service.hand_back("1"))
+    assert [row[7] for row in told["live"]] == [point.start_offset]
+    assert service.gives_way() is not None and slave.buffer.find(point.key) is None
+    held = service.not_ready()
+    assert held is not None and held.code == ResponseCode.SYSTEM_BUSY
+    assert orjson.loads(service.hand_back("1")) == told, "the answer may have been lost"
+
+
+async def test_a_slave_goes_on_when_its_master_did_not_come_but_not_while_it_lives(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(slave))
+    _popped(slave, 0, 1)
+    service.group.master = Sign.LIVES
+    service.hand_back("1")
+    slave.clock.now_ms += HELD_MS
+    await asyncio.sleep(0.3)
+    assert service.group.begun_again == 0
+    service.group.master = Sign.GONE
+    slave.clock.now_ms += HELD_MS
+    await _until(lambda: service.group.begun_again)
+
+
+async def test_who_acts_no_longer_tells_what_it_knew_for_a_while_and_once_a_return(
+    slave: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    service = await _started(serve(slave))
+    point = _popped(slave, 0, 1)
+    service.stop()
+    told = orjson.loads(service.hand_back("1"))
+    assert [row[7] for row in told["live"]] == [point.start_offset]
+    assert service.hand_back("1") == service.hand_back("2") != b"", "its journal says nothing of that yet"
+    slave.clock.now_ms += HELD_MS
+    assert service.hand_back("2") == b""
+
+
+async def test_a_master_tells_nothing_whoever_asks(parts: PopParts, serve: Callable[[PopParts], Service]) -> None:
+    service = await _started(serve(parts))
+    _popped(parts, 0, 1)
+    assert service.hand_back("1") == b""
+    assert service.not_ready() is None and service.gives_way() is None
+
+
+async def test_a_master_goes_on_with_what_its_slave_gave(
+    make_parts: Callable[..., PopParts], parts: PopParts, serve: Callable[[PopParts], Service]
+) -> None:
+    slave = make_parts(broker_id=1)
+    for one in (parts, slave):
+        one.create()
+        one.fill([b"0", b"1", b"2"])
+    acting = await _started(serve(slave))
+    point = slave.point(0, 3)
+    slave.buffer.add([(point, 0, 3)])
+    (live,) = slave.buffer.those([point.key])
+    slave.buffer.ack(live, [1])
+    master = serve(parts)
+    master.group.told = [acting.hand_back("1")]
+    await _started(master)
+    (taken,) = parts.buffer.those([point.key])
+    assert taken.point.open_offsets() == [0, 2] and taken.point.broker_name == NAME
+    assert parts.buffer.latest_offset("T", GROUP, 0) == 3
+    successor = serve(parts)
+    master.stop()
+    await _started(successor)
+    assert parts.buffer.in_flight == {("T", GROUP, 0): 2}
