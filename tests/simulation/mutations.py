@@ -323,7 +323,7 @@ MUTATIONS: Final = {
         "promise-pair", 4, _unguarded(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
     ),
     "offsets are taken and told by who may have been replaced": Mutation(
-        "promise-pair", 4, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
+        "promise-pair", 203, _unguarded(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
     ),
     "a message that two hold is acknowledged for one of them alone": Mutation(
         "pop-twins", 0, ((CheckPointBuffer, "_mark_twins", _mark_none),)
