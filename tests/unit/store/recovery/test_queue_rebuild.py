@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from maxq.runtime.files.system import SystemDisk
+from maxq.store.files.mapped_file import MappedFile
 from maxq.store.message_store import MessageStore
 from maxq.store.queue.consume_queue import ConsumeQueue
 from maxq.store.queue.unit_scan_cy import DAMAGED_TAGS_CODE
-from maxq.store.recovery.queue_rebuild import cut_point
+from maxq.store.recovery.queue_rebuild import QueueRebuild, cut_point
 from maxq.store.recovery.recovery import Recovery
 from maxq.store.tools.recover import recover
 from maxq.store.tools.store_files import StoreFiles
@@ -269,3 +270,77 @@ def test_a_queue_of_batches_that_lost_its_files_is_built_anew(tmp_path: Path) ->
     assert again.report.rebuild_reasons == []
     assert again.max_offset("Batch", 0) == 5
     again.close()
+
+
+# --- what old files tell of a record whose own queue offset is in doubt
+
+
+class OneQueue:
+    """Stands in for the queues of a store."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+        self.before_release: Callable[[ConsumeQueue], None] | None = None
+
+    def forget_all(self) -> dict[ConsumeQueue, list[MappedFile]]:
+        return {self._queue: self._queue.forget()}
+
+    def mapped(self) -> list[ConsumeQueue]:
+        return []
+
+
+def rebuild_of(queue: ConsumeQueue) -> QueueRebuild:
+    return QueueRebuild(OneQueue(queue))  # type: ignore[arg-type]
+
+
+def test_old_units_tell_the_place_of_each_record_whatever_it_claims(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *UNITS)
+    rebuild = rebuild_of(queue)
+    for number, (physical_offset, size, _) in enumerate(UNITS):
+        for claimed in (number, 0, 7, 49, 50, 60, 61, -1, 1 << 40):
+            assert rebuild.place_before(queue, claimed, physical_offset, size) == number
+        assert rebuild.place_before(queue, number, physical_offset, size + 1) is None
+        assert rebuild.place_before(queue, number, physical_offset + 1, size) is None
+    assert rebuild.place_before(queue, 50, 5000, 90) is None
+
+
+def test_old_units_of_a_queue_that_begins_late_tell_its_places(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *[(5000 + 100 * number, 90, 5) for number in range(30)], first=45)
+    rebuild = rebuild_of(queue)
+    for number in range(30):
+        for claimed in (0, 39, 40, 45 + number, 79, 80):
+            assert rebuild.place_before(queue, claimed, 5000 + 100 * number, 90) == 45 + number
+    assert rebuild.place_before(queue, 45, 4900, 90) is None
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_places_of_lost_messages_are_not_those_of_the_message_behind_them(tmp_path: Path, lost: int) -> None:
+    queue = queue_of(tmp_path, (100, 90, 5), *[(300, 90, DAMAGED_TAGS_CODE)] * lost, (300, 90, 5), (400, 90, 5))
+    rebuild = rebuild_of(queue)
+    for claimed in range(5):
+        assert rebuild.place_before(queue, claimed, 300, 90) == lost + 1
+        assert rebuild.place_before(queue, claimed, 400, 90) == lost + 2
+
+
+def test_a_place_that_was_written_over_tells_nothing(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *UNITS)
+    rebuild = rebuild_of(queue)
+    queue.tail.write_offset = 3 * UNIT_SIZE
+    assert rebuild.place_before(queue, 2, 200, 90) is None
+    assert rebuild.place_before(queue, 3, 300, 90) == 3
+
+
+def test_old_files_of_a_topic_that_is_deleted_further_on_tell_nothing(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, *UNITS)
+    rebuild = rebuild_of(queue)
+    rebuild.forget(["Other"], 1000)
+    assert rebuild.place_before(queue, 3, 300, 90) == 3
+    rebuild.forget(["Other", "T"], 1000)
+    assert rebuild.place_before(queue, 3, 300, 90) is None
+
+
+def test_a_queue_without_old_files_tells_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    queue = ConsumeQueue(SystemDisk(), tmp_path, "T", 0, FILE_SIZE, lambda queue: None)
+    rebuild = rebuild_of(queue)
+    assert rebuild.place_before(queue, 0, 100, 90) is None
+    assert rebuild.finish(0) == {}
