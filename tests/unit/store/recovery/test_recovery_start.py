@@ -146,3 +146,18 @@ def test_who_is_behind_the_end_goes_on_where_an_unclean_start_found_it(
     assert store.get_message("G", "T", 0, 10, 32, None).next_begin_offset == following
     assert store.get_message("G", "Made since", 0, 10, 32, None).next_begin_offset == int(clean)
     store.close()
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_changed_bit_of_properties_is_damage_where_their_check_sum_is_verified(tmp_path: Path, verify: bool) -> None:
+    store = opened(small_config(tmp_path, enabled_append_prop_crc=True))
+    places = [store.put_message(message(body=b"%d" % number, KEYS="key")).physical_offset for number in range(5)]
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    at = data.index(b"KEYS\1key", places[2])
+    data[at + 5] ^= 1
+    path.write_bytes(data)
+    store, report = reopened(tmp_path, enabled_append_prop_crc=True, force_verify_prop_crc=verify)
+    assert [damage.physical_offset for damage in report.damages] == ([places[2]] if verify else [])
+    store.close()
