@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from maxq.broker.identity.broker_identity import BrokerAddress
+from maxq.broker.pop import pop_revive
 from maxq.broker.pop.check_point_buffer import LateAck
 from maxq.broker.pop.pop_counts import PopCounts
 from maxq.broker.pop.pop_revive import REVIVE_GROUP, PopReviveService
@@ -243,7 +244,11 @@ async def test_records_are_counted_as_they_come(world: World) -> None:
     }  # fmt: skip
 
 
-async def test_nothing_is_revived_while_acks_before_it_may_be_unread(world: World) -> None:
+async def test_nothing_is_revived_while_acks_before_it_may_be_unread(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pop_revive, "_SHOWN_TRIES", 2)
+    monkeypatch.setattr(pop_revive, "_SHOWN_SECONDS", 0)
     world.point()
     world.store.appended_offset, world.store.confirm_offset = 100, 99
     world.service.start()

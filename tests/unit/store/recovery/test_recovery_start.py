@@ -2,10 +2,14 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from maxq.protocol.message.message import MessageExt, encode_record
 from maxq.store.message_store import MessageStore
+from maxq.store.recovery.damage import DamagedPlace
+from maxq.store.recovery.log_scanner import place_of
 from maxq.store.recovery.recovery_report import RecoveryReport
 from tests.unit.store import naive
 from tests.unit.store.stores import TestClock, message, opened, small_config
@@ -28,7 +32,7 @@ def filled(root: Path) -> list[int]:
     return firsts
 
 
-def reopened(root: Path, **changes: bool) -> tuple[MessageStore, RecoveryReport]:
+def reopened(root: Path, **changes: Any) -> tuple[MessageStore, RecoveryReport]:
     store = opened(small_config(root, **changes))
     return store, store.report
 
@@ -161,3 +165,41 @@ def test_a_changed_bit_of_properties_is_damage_where_their_check_sum_is_verified
     store, report = reopened(tmp_path, enabled_append_prop_crc=True, force_verify_prop_crc=verify)
     assert [damage.physical_offset for damage in report.damages] == ([places[2]] if verify else [])
     store.close()
+
+
+def flip(root: Path, physical_offset: int) -> None:
+    path = root / "commitlog" / f"{physical_offset // FILE * FILE:020d}"
+    data = bytearray(path.read_bytes())
+    data[physical_offset % FILE + 95] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("known_durable", [False, True])
+def test_a_killed_slave_leaves_damage_that_may_be_torn_to_its_master_with_all_that_follows(
+    tmp_path: Path, known_durable: bool
+) -> None:
+    filled(tmp_path)
+    records = naive.java_reads(tmp_path)[0]
+    damaged = [record.physical_offset for record in records[-12:-9]]
+    for physical_offset in damaged[::2]:
+        flip(tmp_path, physical_offset)
+    later_ms = 1_800_000_000_000
+    crash(tmp_path, later_ms if known_durable else 0, 0, 0)
+    store, report = reopened(tmp_path, broker_role="SLAVE")
+    assert not report.clean_exit
+    if known_durable:  # what was durable was whole once: this copy has lost it
+        assert [damage.physical_offset for damage in report.damages] == damaged[::2]
+        assert (store.max_physical_offset, report.cut_reason) == (records[-1].physical_offset + records[-1].size, "")
+    else:
+        assert (store.max_physical_offset, report.end_offset, report.damages) == (damaged[0], damaged[0], [])
+        assert report.cut_reason.endswith("; the rest comes again from the master")
+        assert report.cut_bytes > 10 * 5000
+    store.close()
+
+
+def test_a_topic_with_a_zero_byte_is_no_place() -> None:
+    record = MessageExt(topic="a/b", queue_id=3, queue_offset=7, body=b"x")
+    place = place_of(memoryview(bytes(encode_record(record))))
+    assert place == DamagedPlace("a/b", 3, 7)
+    record.topic = "a\0b"
+    assert place_of(memoryview(bytes(encode_record(record)))) is None
