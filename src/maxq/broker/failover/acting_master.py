@@ -114,8 +114,8 @@ class ActingMasterService:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the active one of its group, as far as it knows."""
-        return self._services.is_running
+        """Whether this broker is the active one of its group, and sure of it."""
+        return self._services.is_running and self.doubt() is None
 
     @property
     def min_broker_id(self) -> int | None:

@@ -9,6 +9,7 @@ from maxq.broker.failover.group_processor import BrokerGroupProcessor
 from maxq.codes import RequestCode, ResponseCode
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.header.admin import ExchangeHAInfoHeader
+from maxq.testing.sim_clock import SimClock
 from tests.unit.broker.broker_world import FakeConnection, connection
 from tests.unit.broker.failover.group_world import INIT_MAX_OFFSET, MASTER, MASTER_HA, SLAVE_1, Member
 
@@ -43,6 +44,16 @@ async def test_a_master_says_whether_it_is_active() -> None:
         answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
         assert answer.ext["maxqIsActive"] == is_active
         await master.acting.go_online()
+
+
+async def test_a_master_that_stood_still_does_not_say_that_it_is_active() -> None:
+    clock = SimClock()
+    master = Member(0, clock, brokerNotActiveTimeoutMillis=10_000)
+    await master.acting.go_online()
+    for ms, is_active in ((0, "true"), (20_000, "false")):
+        clock.advance_ms(ms)
+        answer = await ask(master, RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert answer.ext["maxqIsActive"] == is_active
 
 
 async def test_a_master_that_prepares_notes_which_slaves_ask_it() -> None:
