@@ -87,3 +87,12 @@ def test_a_last_record_without_properties_may_end_with_zeros_in_a_new_sector(tmp
     store = opened(small_config(tmp_path))
     store.close()
     assert (store.report.damages, store.report.end_offset) == ([], record.end_offset)
+
+
+def test_a_last_record_of_whose_topic_one_byte_was_in_a_lost_sector_is_cut(tmp_path: Path) -> None:
+    store = opened(small_config(tmp_path))
+    first = store.put_message(message("T", 0, b"b" * (SECTOR + 3 - 92)))
+    store.close()
+    assert first.end_offset == SECTOR + 3, "one byte of the topic, and the size of no properties"
+    report = spoiled(tmp_path, SECTOR, SECTOR + 3)
+    assert (report.damages, report.end_offset) == ([], 0)

@@ -56,6 +56,7 @@ def test_after_a_clean_exit_the_last_three_files_are_checked(tmp_path: Path) -> 
     store, report = reopened(tmp_path)
     assert report.clean_exit
     assert report.records == records_from(tmp_path, FILES - 3)
+    assert (report.cut_reason, report.cut_bytes) == ("", 0), "it ends with zeros, as it should"
     store.close()
 
 
@@ -189,6 +190,7 @@ def test_a_killed_slave_leaves_damage_that_may_be_torn_to_its_master_with_all_th
     assert not report.clean_exit
     if known_durable:  # what was durable was whole once: this copy has lost it
         assert [damage.physical_offset for damage in report.damages] == damaged[::2]
+        assert [damage.record_before for damage in report.damages] == [records[-13].physical_offset, damaged[1]]
         assert (store.max_physical_offset, report.cut_reason) == (records[-1].physical_offset + records[-1].size, "")
     else:
         assert (store.max_physical_offset, report.end_offset, report.damages) == (damaged[0], damaged[0], [])
@@ -203,3 +205,21 @@ def test_a_topic_with_a_zero_byte_is_no_place() -> None:
     assert place == DamagedPlace("a/b", 3, 7)
     record.topic = "a\0b"
     assert place_of(memoryview(bytes(encode_record(record)))) is None
+
+
+def test_a_file_with_a_single_record_makes_a_hole_before_it_damage_and_no_end(tmp_path: Path) -> None:
+    filled(tmp_path)
+    records = naive.java_reads(tmp_path)[0]
+    lost, last = records[-2], records[-1]
+    assert last.physical_offset % FILE == 0
+    path = tmp_path / "commitlog" / f"{last.physical_offset - FILE:020d}"
+    data = bytearray(path.read_bytes())
+    data[lost.physical_offset % FILE :] = bytes(FILE - lost.physical_offset % FILE)
+    path.write_bytes(data)
+    crash(tmp_path, 0, 0, 0)
+    store, report = reopened(tmp_path)
+    (damage,) = report.damages
+    assert (damage.physical_offset, damage.end_offset) == (lost.physical_offset, last.physical_offset)
+    assert damage.record_before == records[-3].physical_offset
+    assert store.max_physical_offset == last.physical_offset + last.size
+    store.close()
