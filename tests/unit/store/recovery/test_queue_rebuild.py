@@ -344,3 +344,9 @@ def test_a_queue_without_old_files_tells_nothing_and_leaves_nothing(tmp_path: Pa
     rebuild = rebuild_of(queue)
     assert rebuild.place_before(queue, 0, 100, 90) is None
     assert rebuild.finish(0) == {}
+
+
+def test_of_two_old_units_of_a_record_the_claimed_one_counts(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, (100, 90, 5), (300, 90, 5), (300, 90, 5), (400, 90, 5))
+    rebuild = rebuild_of(queue)
+    assert [rebuild.place_before(queue, claimed, 300, 90) for claimed in (1, 2, 3)] == [1, 2, 1]
