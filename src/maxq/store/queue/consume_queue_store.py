@@ -232,15 +232,19 @@ class ConsumeQueueStore:
                 del self._numbered[topic]
 
     def restart(self, queue: ConsumeQueue, physical_offset: int) -> None:
-        """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`.
+        """Empty one queue that was deleted and made again, whose first record is the one at `physical_offset`. Whoever
+        takes messages has numbered behind that record already, and goes on there.
 
         Raises:
             OSError: the files of the deleted queue could not be moved; nothing has changed.
         """
+        next_offset, context = queue.tail.next_queue_offset, self._context
         with self._moving:
             if queue.files.files:
                 self._set_aside(queue.files.folder, physical_offset)
             queue.begin_anew()
+        if context.is_leading or context.config.broker_role != "SLAVE":
+            queue.tail.next_queue_offset = next_offset
         self._mapped.pop(queue, None)
         self._resting.pop(queue, None)
 

@@ -450,6 +450,28 @@ def test_a_start_dispatches_what_is_known_to_be_committed_and_nothing_else(tmp_p
     store.close()
 
 
+def test_a_leader_numbers_on_though_a_queue_whose_first_file_was_lost_begins_anew_when_it_commits(
+    tmp_path: Path,
+) -> None:
+    """A loss of power took the first file, and nothing that says what was committed had been written. Consumers had
+    read further than to 0."""
+    store, ledger = leading(tmp_path)
+    store.flusher.flush_inline()
+    ledger.notes.write()
+    for number in range(26):
+        assert store.put_message(message(body=b"%d" % number)).queue_offset == number
+    ledger.commit(ledger.end_index)
+    store._life.lock.release()
+    (tmp_path / "inventory.json").unlink(missing_ok=True)
+    (tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}").unlink()
+    store = opened(dledger_config(tmp_path))
+    ledger = lead(store, 2)
+    assert store.put_message(message(body=b"26")).queue_offset == 26
+    ledger.commit(ledger.end_index)
+    assert bodies(store) == [b"%d" % number for number in range(27)]
+    store.close()
+
+
 def test_a_log_of_before_dledger_stays_readable_and_the_group_goes_on_behind_it(tmp_path: Path) -> None:
     plain = small_config(tmp_path, mapped_file_size_commit_log=FILE_SIZE)
     store = opened(plain)
