@@ -13,6 +13,7 @@ _OF_TESTS: Final = "maxq.testing."
 def held() -> Counter[str]:
     """Objects of MaxQ's classes by class, and the entries of their attributes by class and attribute, those of tables
     in tables included."""
+    gc.unfreeze()  # tests/conftest.py sets aside what is older than the file
     gc.collect()
     found: Counter[str] = Counter()
     for one in gc.get_objects():
