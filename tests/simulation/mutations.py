@@ -293,12 +293,12 @@ async def _find_no_copies(self: PriorRunDeliveries, start: int) -> DeliveredCopi
 
 MUTATIONS: Final = {
     "the timer's checkpoint does not wait for the log": Mutation(
-        "timer", 7, ((TimerCheckpoints, "_may_write", _may_always),)
+        "timer", 6, ((TimerCheckpoints, "_may_write", _may_always),)
     ),
     "what goes round counts in both slots": Mutation(
         "timer", 1160, ((TimerMessageStore, "move", _put_what_goes_round),)
     ),
-    "compaction takes what is not durable": Mutation("compaction", 6, ((CompactionLog, "plan", _plan_everything),)),
+    "compaction takes what is not durable": Mutation("compaction", 27, ((CompactionLog, "plan", _plan_everything),)),
     "what the log has lost stays compacted": Mutation("compaction", 640, ((CompactionStore, "_cut_lost", _nothing),)),
     "segments behind lost units count": Mutation("compaction", 25, ((Segment, "is_ended", True),)),
     "a torn header of an index file counts": Mutation(
@@ -317,7 +317,7 @@ MUTATIONS: Final = {
     "acks are answered before disk and slave have them": Mutation("pop", 10, _HASTY_ACKS),
     "acks are answered before the majority has them": Mutation("promise-cluster", 2, _HASTY_ACKS),
     "the journal is read from behind what is open": Mutation(
-        "pop", 9, ((CheckPointBuffer, "oldest_needed", _needs_nothing),)
+        "pop", 15, ((CheckPointBuffer, "oldest_needed", _needs_nothing),)
     ),
     "queues are locked by who may have been replaced": Mutation(
         "promise-pair", 4, _unguarded(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
@@ -357,7 +357,7 @@ MUTATIONS: Final = {
         "ha-faults", 1, ((CommitLog, "__setattr__", _set_no_listener), _FORGETFUL_FILES)
     ),
     "a part of what the master sent stays behind the log's end": Mutation(
-        "ha-faults", 18, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
+        "ha-faults", 3, ((ReplicaAppender, "drop_pending", _keep_no_pending),)
     ),
     "order infos that the disk refused are not written again": Mutation(
         "pop-faults", 14, ((PopService, "_save", _save_once),)

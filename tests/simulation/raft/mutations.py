@@ -213,6 +213,17 @@ MUTATIONS: Final[dict[str, Patches]] = {
     "what waits is acknowledged in the next term": ((EntryHandler, "leader_changed", _acknowledge_other_terms),),
 }
 
+#: A seed that has noticed one of them that the first ones do not notice.
+NOTED: Final = {
+    "the vote is forgotten at a restart": 18,
+    "who has forgotten its log votes": 34,
+    "a member with a new disk votes": 22,
+    "a term is led again after a restart": 38,
+    "an old order cuts what was matched since": 27,
+    "neither side compares before appends": 21,
+    "a leader goes on after an order to hand over": 170,
+}
+
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:

@@ -1,22 +1,24 @@
-"""A hundred crash stories, and every seed that ever failed."""
+"""Fifty crash stories, and every seed that ever failed."""
 
 import pytest
 
 from tests.simulation.campaign import tell
-from tests.simulation.told import check, marks, seeds
+from tests.simulation.told import check, marks, seeds, told
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SEEDS = 100
+SEEDS = 50
+#: Its power goes while a log file is made, which is rare.
+RARE = 99
 
 
-@pytest.mark.parametrize("seed", seeds(SEEDS))
+@pytest.mark.parametrize("seed", sorted({*seeds(SEEDS), RARE}))
 def test_nothing_durable_is_lost_whatever_happens(seed: int) -> None:
     check(seed)
 
 
 def test_one_seed_is_one_story() -> None:
-    assert tell(3).marks == tell(3).marks
+    assert tell(3).marks == told(3, "store").marks
 
 
 def test_every_kind_of_crash_point_was_hit() -> None:
@@ -28,4 +30,4 @@ def test_every_kind_of_crash_point_was_hit() -> None:
         "power lost in: create commitlog", "power lost in: flush commitlog", "power lost in: flush consumequeue",
         "power lost in: flush checkpoint", "power lost in: replace config", "power lost in: delete commitlog",
     }  # fmt: skip
-    assert wanted - set(marks(range(SEEDS))) == set()
+    assert wanted - set(marks([*range(SEEDS), RARE])) == set()
