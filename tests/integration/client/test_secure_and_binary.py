@@ -11,7 +11,8 @@ Name = Callable[[str], str]
 
 async def test_everything_works_over_tls(namesrv: str, name: Name) -> None:
     topic, got = name("T"), Collector()
-    async with async_producer(name("P"), namesrv, use_tls="insecure") as producer:
+    # A Java server's first handshake takes seconds on a busy machine, and there are two servers.
+    async with async_producer(name("P"), namesrv, use_tls="insecure", send_msg_timeout=20_000) as producer:
         await producer.send_many([Message(topic, b"%d" % n * 500) for n in range(50)])
     consumer = async_push_consumer(name("G"), namesrv, got, use_tls="insecure", consume_from_where=FROM_FIRST)
     consumer.subscribe(topic)
