@@ -280,6 +280,8 @@ class RebalanceImpl:
         stored = await self._offsets.read(queue, ReadOffsetType.READ_FROM_STORE)
         if stored >= 0:
             return stored
+        if (begun_at := self._offsets.in_memory(queue)) >= 0:  # and could not be committed yet
+            return begun_at
         where = self._config.consume_from_where
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:

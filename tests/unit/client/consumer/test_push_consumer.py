@@ -178,6 +178,32 @@ def test_what_the_first_member_of_a_new_group_had_in_work_is_not_passed_over(
     simulate(story)
 
 
+def test_an_orderly_member_of_a_new_group_begins_once_though_it_cannot_commit() -> None:
+    """It asks once more where to begin when it has the lock."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        questions = 0
+
+        def unknown(request: RemotingCommand) -> RemotingCommand:
+            nonlocal questions
+            if request.ext["topic"] == "T":
+                questions += 1
+                if questions == 2:
+                    cluster.broker.put("T", b"new")
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, "Not found")
+
+        cluster.broker.scripts[RequestCode.QUERY_CONSUMER_OFFSET] = unknown
+        cluster.broker.scripts[COMMIT] = lambda request: request.reply(1, "not now")
+        got = Got()
+        async with make(cluster, got, orderly=True, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET):
+            await asyncio.sleep(5)
+        assert questions >= 2
+        assert got.bodies == [b"new"]
+
+    simulate(story)
+
+
 def test_a_stored_offset_wins() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 5)
