@@ -1,11 +1,15 @@
 """What the blocking clients promise (docs/client.md), against a running server: shutdown, second start, fork,
 exceptions, threads."""
 
+import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
+import uvloop
 
 from maxq.api import (
     Admin,
@@ -16,9 +20,12 @@ from maxq.api import (
     MessageExt,
     Producer,
     PushConsumer,
+    async_lite_pull_consumer,
+    async_push_consumer,
+    async_simple_consumer,
 )
 from maxq.client.errors import NotRunningError
-from maxq.errors import ClientError
+from maxq.errors import BrokerError, ClientError
 from maxq.protocol.body.topic_config import TopicConfig
 
 Name = Callable[[str], str]
@@ -304,3 +311,39 @@ def test_results_of_a_generator_are_in_its_order_and_what_it_gave_before_it_fail
         consumer.subscribe(topic)
         while found.count(b"given") < 100:
             found += [message.body for message in consumer.poll(1_000)]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", ["push", "lite", "simple"])
+def test_a_loop_that_ends_leaves_no_member_though_nobody_shut_it_down(
+    namesrv: str, topic: str, name: Name, kind: str, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    """Brokers would give its queues to nobody else for two minutes."""
+    consumer: Any
+    if kind == "push":
+        consumer = async_push_consumer(name("G"), namesrv, lambda messages, context: None)
+    else:
+        consumer = (async_lite_pull_consumer if kind == "lite" else async_simple_consumer)(name("G"), namesrv)
+
+    async def main() -> None:
+        subscribed = consumer.subscribe(topic)
+        if subscribed is not None:
+            await subscribed
+        await consumer.start()
+
+    async def again() -> None:
+        await consumer.start()
+
+    run(main())
+    with Admin(namesrv) as admin:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                admin.groups.connections(name("G"))
+            except BrokerError as error:
+                assert "not online" in str(error)
+                break
+            assert time.monotonic() < deadline, "it is still a member"
+            time.sleep(0.05)
+    with pytest.raises(ClientError, match="was not shut down before its event loop ended: make another one"):
+        run(again())

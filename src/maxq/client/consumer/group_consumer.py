@@ -16,13 +16,13 @@ from maxq.client.consumer.offset_store import LocalFileOffsetStore, OffsetStore,
 from maxq.client.errors import NotRunningError
 from maxq.client.failures import Failures
 from maxq.client.instance.client_shutdown import ClientShutdown, in_turn
-from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client import MQClientInstance, already_started
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.pull_api import PullAPIWrapper
 from maxq.client.namespace import RETRY_PREFIX, wrap
 from maxq.client.trace.async_trace_dispatcher import AsyncTraceDispatcher, TraceSide
 from maxq.client.validators import check_consumer_group
-from maxq.errors import ClientError, MaxQError, NoRouteError, RemotingError
+from maxq.errors import MaxQError, NoRouteError, RemotingError
 from maxq.protocol.body.heartbeat import ConsumerData
 from maxq.protocol.body.subscription import SubscriptionData
 from maxq.protocol.enums import ConsumeType, MessageModel
@@ -93,7 +93,7 @@ class GroupConsumer(ABC, Generic[Config]):
             ClientError: already started, no name server given, or stored offsets that cannot be read.
         """
         if self._instance is not None:
-            raise ClientError(f"consumer of group {self.group} is already started")
+            raise already_started(f"consumer of group {self.group}", self._instance)
         client_id = self._manager.client_id(self._config, keep_default_name=self._broadcasting)
         instance = await self._manager.acquire(client_id, self._config)
         self._offsets = self._make_offset_store(instance)

@@ -9,7 +9,7 @@ Source: apache/rocketmq client/impl/factory/MQClientInstance.java.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Protocol, TypeVar
 
 from maxq.client.client_config import ClientConfig, ClientEnvironment
@@ -120,12 +120,16 @@ class MQClientInstance:
         self._rebalance_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.started_at_ms = 0  # wall time; 0 not running
+        self.is_forsaken = False  # its event loop ended before it was shut down
+        self._loop_end: AsyncGenerator[None, None] | None = None
 
     # --- life ---
 
     async def start(self) -> None:
         """Start the timers."""
         self.remoting.update_name_servers(self.config.name_servers())
+        self._loop_end = self._close_at_the_end_of_the_loop()
+        await anext(self._loop_end)
         self.started_at_ms = self.environment.clock.wall_ms()
         config = self.config
         self._every("routes", 10, config.poll_name_server_interval, self.update_all_routes)
@@ -143,6 +147,18 @@ class MQClientInstance:
         self._tasks.clear()
         self.started_at_ms = 0
         await self.remoting.close()
+        if self._loop_end is not None:
+            await self._loop_end.aclose()
+
+    async def _close_at_the_end_of_the_loop(self) -> AsyncGenerator[None, None]:
+        """Close all connections when the event loop ends, which closes its asynchronous generators then: brokers would
+        count a member that nobody shut down for two minutes, and give nobody else its queues."""
+        try:
+            yield
+        finally:
+            self.is_forsaken = self.started_at_ms > 0
+            for connection in list(self.remoting.connections):
+                connection.abort("the event loop of the client has ended")
 
     def _every(self, name: str, first_ms: int, period_ms: int, work: Callable[[], Awaitable[object]]) -> None:
         self._tasks.append(
@@ -487,3 +503,10 @@ class MQClientInstance:
         """Commit what all consumers have done."""
         for consumer in list(self._consumers.values()):
             await consumer.persist_consumer_offset()
+
+
+def already_started(what: str, instance: MQClientInstance) -> ClientError:
+    """Make the error of a start of a client that runs, or that was never shut down, on an instance."""
+    if instance.is_forsaken:
+        return ClientError(f"{what} was not shut down before its event loop ended: make another one")
+    return ClientError(f"{what} is already started")

@@ -21,7 +21,7 @@ from maxq.client.client_config import ClientEnvironment, ProducerConfig
 from maxq.client.errors import NameIllegalError, NotRunningError, RequestTimeoutError, WrongArgumentError
 from maxq.client.failures import Failures
 from maxq.client.instance.client_shutdown import ClientShutdown, in_turn
-from maxq.client.instance.mq_client import MQClientInstance
+from maxq.client.instance.mq_client import MQClientInstance, already_started
 from maxq.client.instance.mq_client_manager import MQClientManager
 from maxq.client.instance.topic_publish_info import TopicPublishInfo
 from maxq.client.message_feed import MessageFeed
@@ -128,7 +128,7 @@ class Producer:
 
     async def _start(self) -> None:
         if self._instance is not None:
-            raise ClientError(f"producer of group {self.group} is already started")
+            raise already_started(f"producer of group {self.group}", self._instance)
         config = self._config
         config.name_servers()
         instance = await self._manager.acquire(self._manager.client_id(config), config)
