@@ -36,7 +36,6 @@ _BASE = PurePath("base")
 _FOLDER = _BASE / "dledger-n0"
 _FILE_SIZE = 4096
 _LIVES = 6
-_ALWAYS = ";".join(f"{hour:02d}" for hour in range(24))
 _NO_ZEROS = bytes(1 + byte % 255 for byte in range(256))
 
 
@@ -110,9 +109,9 @@ class LedgerStory:
 
     def _new(self) -> DLedgerMmapFileStore:
         store = DLedgerMmapFileStore(
-            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640,
-            reserved_hours=0, delete_when=_ALWAYS,
-        )  # fmt: skip
+            _BASE, "n0", disk=self.disk, clock=self.disk.clock, data_file_size=_FILE_SIZE, index_file_size=640
+        )
+        store._reserved_ms, store._clean_ratio = 0, -1.0  # a file may be deleted at any hour
         store._flusher.commit_soon = lambda: None  # type: ignore[method-assign]  # durable when the story says so
         store.set_listeners(lambda first, last: None, self._on_durable)
         store._context.jobs.run = _inline  # type: ignore[assignment, method-assign]
