@@ -32,6 +32,7 @@ class LogThrottle:
         self._clock = clock
         self._lines = lines
         self._kinds: dict[Hashable, list[int]] = {}  # kind → [interval began at, said in it, not said in it]
+        self._full_until_ms = 0  # none of the kinds of a full table gives way before
 
     def admits(self, kind: Hashable, otherwise: Hashable = None) -> int | None:
         """Return None if the message must not be logged now, else how many of its kind were left out since the last
@@ -54,8 +55,9 @@ class LogThrottle:
 
     def _has_room(self, now: int) -> bool:
         """Return whether there is room for one more kind; kinds without a message for an interval give way."""
-        if len(self._kinds) >= _MOST_KINDS:
+        if len(self._kinds) >= _MOST_KINDS and now >= self._full_until_ms:
             self._kinds = {kind: kept for kind, kept in self._kinds.items() if now - kept[0] < INTERVAL_MS}
+            self._full_until_ms = min((kept[0] for kept in self._kinds.values()), default=now) + INTERVAL_MS
         return len(self._kinds) < _MOST_KINDS
 
 

@@ -30,6 +30,21 @@ def test_kinds_that_a_peer_makes_up_are_one_kind_in_the_end_and_not_kept_for_eve
     assert len(throttle._kinds) == 1
 
 
+def test_a_full_table_is_looked_through_once_in_an_interval_and_not_for_each_kind_that_a_peer_makes_up() -> None:
+    clock = SimClock()
+    throttle = LogThrottle(clock)
+    for name in range(1000):
+        throttle.admits(name)
+    clock.advance_ms(INTERVAL_MS - 1)
+    throttle.admits("too many")
+    table = throttle._kinds
+    assert all(throttle.admits(f"more-{name}") is None for name in range(100))
+    assert throttle._kinds is table
+    clock.advance_ms(1)
+    assert throttle.admits("new") == 0
+    assert set(throttle._kinds) == {None, "new"}
+
+
 def test_a_place_of_the_program_that_floods_the_log_is_cut_and_others_are_heard() -> None:
     clock = SimClock()
     limit = LineLimit(clock)
