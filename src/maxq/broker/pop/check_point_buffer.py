@@ -139,6 +139,7 @@ class CheckPointBuffer:
         self._cursors: dict[QueueKey, deque[LiveCheckPoint]] = {}
         self._late: list[LiveCheckPoint] = []  # those with `needed_from`
         self._resting: deque[LiveCheckPoint] = deque()  # that have ended, by `rests_on`
+        self._moves: deque[tuple[LogMark, QueueKey, int]] = deque()  # of groups' offsets, when the mark is final
         self._renewed: dict[PointKey, dict[int, LiveCheckPoint]] = {}  # by earlier receipt: key, queue offset
         self._handed_over_until = clock.wall_ms()  # greatest pop time of what may be in the revive topic
         self._next_number = clock.wall_ms() * 1000
@@ -157,7 +158,8 @@ class CheckPointBuffer:
     def latest_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Returns the queue offset at which the next pop continues; -1 for the committed offset."""
         cursor = self._cursors.get((topic, group, queue_id))
-        return cursor[-1].next_begin if cursor else -1
+        moves = (offset for _, queue, offset in self._moves if queue == (topic, group, queue_id))
+        return max((cursor[-1].next_begin if cursor else -1, *moves))
 
     def is_known(self, point: PopCheckPoint) -> bool:
         """Return whether there is a check point with the same key (two pops of one queue in the same ms, from the same
@@ -254,6 +256,7 @@ class CheckPointBuffer:
         """Set where the group continues, on an administrator's order; what was given out before may still be
         acknowledged."""
         self._cursors.pop(queue, None)
+        self._drop_moves({queue})
         topic, group, queue_id = queue
         self._offsets.commit_offset("ResetPopOffset", group, topic, queue_id, offset)
         self.journal.write({"r": [[topic, group, queue_id, offset]]})
@@ -469,14 +472,18 @@ class CheckPointBuffer:
         journal tells of these no more."""
         while self._resting and self._is_settled(self._resting[0]):
             self._commit(self._resting.popleft().queue)
+        while self._moves and self.journal.is_final(self._moves[0][0]):
+            _, (topic, group, queue_id), offset = self._moves.popleft()
+            if offset > self._offsets.query_offset(group, topic, queue_id):
+                self._offsets.commit_offset(_NOBODY, group, topic, queue_id, offset)
 
     def _is_settled(self, live: LiveCheckPoint) -> bool:
         return live.rests_on is None or self.journal.is_final(live.rests_on)
 
     @property
     def is_settled(self) -> bool:
-        """Returns whether no check point that has ended waits for the log."""
-        return not self._resting
+        """Returns whether neither a check point that has ended nor a group's offset waits for the log."""
+        return not (self._resting or self._moves)
 
     def _commit(self, queue: QueueKey) -> None:
         """Move the group's offset past the ended check points at the head of the queue."""
@@ -508,15 +515,20 @@ class CheckPointBuffer:
         self._handed_over_until = self._clock.wall_ms()
         self._late = []
         self._resting.clear()
+        self._moves.clear()
         self._ended_here = None
         self._passed_on = []
 
     def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
         """Forget the check points of a deleted topic or group."""
         gone = set(queues)
+        self._drop_moves(gone)
         for queue in gone:
             self._cursors.pop(queue, None)
         self.finish([live for live in self._live.values() if live.queue in gone])
+
+    def _drop_moves(self, queues: set[QueueKey]) -> None:
+        self._moves = deque(move for move in self._moves if move[1] not in queues)
 
     def queues(self) -> set[QueueKey]:
         """Return the queues that have check points here."""
@@ -666,7 +678,7 @@ class CheckPointBuffer:
                 continue
             theirs[point.key] = row
         own = self._live.items()
-        self.finish([live for key, live in own if 0 <= live.journal_offset < known_end and key not in theirs])
+        ended = [live for key, live in own if 0 <= live.journal_offset < known_end and key not in theirs]
         unknown = [live for key, live in own if live.journal_offset >= known_end and key not in theirs]
         added: list[LiveCheckPoint] = []
         bits: dict[LiveCheckPoint, int] = {}
@@ -702,6 +714,10 @@ class CheckPointBuffer:
                 "h": [row for live in added for row in _earlier(live)],
             }
             self._noted(added, self.journal.write({name: rows for name, rows in entries.items() if rows})[0])
+        self.finish(ended)  # behind what the slave has put in their place
+        end = self.journal.mark()
+        for live in bits:
+            live.rests_on = end
         for live, mask in bits.items():
             if mask := mask & ~live.point.bit_map:  # else its twin, which came before it, is acknowledged
                 self._mark(live, mask)
@@ -710,7 +726,7 @@ class CheckPointBuffer:
                 self._mark_alone(live, mask)
         for pair in twins:
             _make_twins(*pair)
-        self._take_done(done)
+        self._take_done(done, end)
         return late
 
     def _take_receipts(
@@ -722,14 +738,16 @@ class CheckPointBuffer:
             if live is not None and live in added:
                 self._renew(live, (*live.earlier, _key_of(live, *receipt)))
 
-    def _take_done(self, done: list[list[Any]]) -> None:
+    def _take_done(self, done: list[list[Any]], end: LogMark) -> None:
+        """Move groups to where they are at the slave when what the journal tells of that before `end` is final: what
+        stands before a group's offset may be open in a check point that came here just now."""
         for topic, group, queue_id, offset, bounds in done:
-            if offset > self._offsets.query_offset(group, topic, queue_id):
-                self._offsets.commit_offset(_NOBODY, group, topic, queue_id, offset)
+            self._moves.append((end, (topic, group, queue_id), offset))
             if self._ended_here is not None:
                 spans = self._ended_here.setdefault((topic, group, queue_id), Spans())
-                for start, end in Spans(bounds):
-                    spans.add(start, end)
+                for start, end_offset in Spans(bounds):
+                    spans.add(start, end_offset)
+        self.settle()
 
 
 def _offsets_of(point: PopCheckPoint, bits: int) -> list[int]:

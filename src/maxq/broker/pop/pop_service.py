@@ -235,6 +235,7 @@ class PopService:
             for late in hand_back.take_in(body, self._read_end, self._buffer, self._orders, self._store):
                 await self._ack_late(late)
             with self._passed_over("offsets that a slave told, which are written again later"):
+                await self._settle()
                 self._offsets.request_persist()
                 await self._offsets.persisted()  # what is done has no other trace here
         self._knows = True

@@ -203,6 +203,43 @@ def test_acks_that_come_to_the_slave_of_what_its_master_had_handed_over_go_where
     assert (late.point.key, late.offsets, late.revive_qid) == (OWN.key, [1], 7)
 
 
+# --- a loss of power, or a kill, right when the master has taken it in -----------------------------------------------
+
+RENEWED = PopCheckPoint("T", "G", 0, 0, 10_000, 60_000, "b", [0], 1)
+
+
+def test_a_group_goes_to_where_it_was_at_the_slave_when_its_open_messages_cannot_be_lost_any_more() -> None:
+    """One of them may stand before the group's place, for its time was changed."""
+    slave, master = _acting(SLAVES), _buffer()
+    (live,) = slave.those([SLAVES.key])
+    slave.replace(replace(RENEWED), 0, live, 0, by=SLAVES.key)
+    slave.ack(live, [1, 2])
+    journal = cast(Journal, master.journal)
+    journal.final = 0
+    _take_in(master, _encode(0, slave))
+    offsets = cast(Offsets, master._offsets)
+    assert (offsets.committed, master.is_settled, master.latest_offset("T", "G", 0)) == (0, False, 3)
+    journal.final = len(journal.records)
+    master.settle()
+    assert (offsets.committed, master.is_settled, master.latest_offset("T", "G", 0)) == (3, True, -1)
+    assert _open(master) == [(RENEWED.pop_time, [0])]
+
+
+def test_what_a_slave_put_in_the_place_of_a_check_point_is_noted_before_its_end() -> None:
+    master, slave = _buffer(OWN), _acting(OWN)
+    (live,) = slave.those([OWN.key])
+    live.journal_offset = 0  # the master's journal told of it
+    slave.replace(replace(RENEWED), 0, live, 0, by=OWN.key)
+    slave.ack(live, [1])
+    journal = cast(Journal, master.journal)
+    journal.final = 0
+    noted = len(journal.records)
+    _take_in(master, _encode(1, slave))
+    assert cast(Offsets, master._offsets).committed == 0
+    kinds = [name for record in journal.records[noted:] for name in record]
+    assert kinds.index("p") < kinds.index("e")
+
+
 OF_ONE = PopCheckPoint("T", "G", 0, 0, 20_000, 60_000, "b", [0], 1)
 
 
