@@ -243,3 +243,21 @@ async def test_a_slave_that_catches_up_flushes_in_steps_which_leave_memory(
         await store.flush()
         assert len(forgotten) == 2
     await store.shutdown()
+
+
+async def test_what_comes_during_an_interval_flush_waits_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path, None, "ASYNC_FLUSH")
+    with monkeypatch.context() as patches:
+        kernel = Kernel(patches)
+        end = sent(store)
+        flushing = asyncio.create_task(store.flush())
+        while not kernel.ends:  # noqa: ASYNC110 - the turns until the flush begins
+            await asyncio.sleep(0)
+        sent(store)
+        kernel.end()
+        await flushing
+        await asyncio.sleep(0)
+        assert (store.flushed_offset, kernel.ends) == (end, [])
+    await store.shutdown()
