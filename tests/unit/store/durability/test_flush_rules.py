@@ -261,3 +261,20 @@ async def test_what_comes_during_an_interval_flush_waits_for_the_next_one(
         await asyncio.sleep(0)
         assert (store.flushed_offset, kernel.ends) == (end, [])
     await store.shutdown()
+
+
+async def test_what_the_kernel_has_made_durable_is_not_flushed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path)
+    with monkeypatch.context() as patches:
+        kernel = Kernel(patches)
+        of_first = waiting(store, sent(store))
+        await asyncio.sleep(0)
+        kernel.end()
+        assert of_first.result() is True
+        assert store.commit_log.flush_ranges()[1] == []
+        end = store.max_physical_offset
+        sent(store)
+        assert [start for _, start, _ in store.commit_log.flush_ranges()[1]] == [end]
+    await store.shutdown()
