@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from maxq.errors import StoreFailedError
+from maxq.protocol.message.message import Message, encode_batch
+from maxq.protocol.message.message_sys_flag import MessageSysFlag
 from maxq.runtime.files.system import SystemDisk, SystemMappedRegion
 from maxq.store.durability.store_checkpoint import StoreCheckpoint
 from maxq.store.files.store_inventory import InventoryFile
@@ -272,9 +275,57 @@ def test_a_clean_end_without_a_loop_says_where_the_log_ends(tmp_path: Path) -> N
     store.put_message(message())
     store.put_message(message(KEYS="k"))
     end = store.max_physical_offset
+    store.put_message(message("Other"))
+    end = store.max_physical_offset
     store.queue_flusher.flush_inline()
+    assert [queue for queue in store.queues if queue.unflushed(0)] == []
     assert inventory(tmp_path)["logEnd"] == -1
     assert store.flushed_offset == end
     store.close()
     found = inventory(tmp_path)
-    assert (found["logEnd"], found["queues"], found["indexCount"]) == (end, {"T": {"0": [0, 2]}}, 2)
+    assert (found["logEnd"], found["queues"], found["indexCount"]) == (
+        end,
+        {"Other": {"0": [0, 1]}, "T": {"0": [0, 2]}},
+        2,
+    )
+
+
+async def test_nothing_is_given_up_while_other_threads_still_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that is unmapped under a thread that flushes it would be the end of the process."""
+    store = store_of(tmp_path)
+    for topic in ("A", "B"):
+        store.put_message(message(topic))
+    await store.flusher.flush_all()
+    gate, calls = threading.Event(), [0]
+
+    def flush(region: SystemMappedRegion, start: int, end: int) -> None:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise BROKEN
+        assert gate.wait(10)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(SystemMappedRegion, "flush", flush)
+        flushing = asyncio.create_task(store.queue_flusher.flush_queues(0))
+        await until(lambda: calls[0] == 2)
+        ended, _ = await asyncio.wait([flushing], timeout=0.02)
+        assert not ended
+        assert all(queue.in_flush for queue in store.queues)
+        gate.set()
+        with pytest.raises(OSError, match="Input/output"):
+            await flushing
+    await store.shutdown()
+
+
+async def test_queues_of_inner_batches_are_written_down_by_their_units_and_messages(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.queues.topic_write_state("B").has_batch_queues = True
+    inner = message("B", body=encode_batch([Message("B", b"1"), Message("B", b"2")]), INNER_NUM="2")
+    inner.sys_flag = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+    for _ in range(3):
+        assert store.put_message(inner).ok
+    await flushed(store)
+    assert inventory(tmp_path)["batchQueues"] == {"B": {"0": [0, 3, 6]}}
+    await store.shutdown()
