@@ -145,3 +145,9 @@ def test_avg_and_circle_shares_differ_by_one_at_most(count: int, clients: int) -
     for strategy in (AllocateMessageQueueAveragely(), AllocateMessageQueueAveragelyByCircle()):
         sizes = [len(mine) for mine in split(strategy, count, [f"c{n:02}" for n in range(clients)])]
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_ring_without_points_gives_nobody_a_queue_and_fewer_are_refused() -> None:
+    assert AllocateMessageQueueConsistentHash(0).allocate("G", "a", queues(4), ["a"]) == []
+    with pytest.raises(ClientError, match="virtual node count -1 is illegal"):
+        AllocateMessageQueueConsistentHash(-1)
