@@ -120,6 +120,15 @@ def test_all_queues_are_read_until_there_is_enough(make_parts: Callable[..., Pop
     assert len(found.points) == len(found.start_offset_info) == 3
 
 
+def test_what_is_left_in_queues_that_were_not_read_is_told(make_parts: Callable[..., PopParts]) -> None:
+    parts = make_parts()
+    parts.create(queues=2)
+    for queue_id in range(2):
+        parts.fill([b"%d" % queue_id] * 3, queue_id=queue_id)
+    found = Reader(parts).pop(max_msg_nums=3)
+    assert (found.count, found.rest_num, len(found.points)) == (3, 3, 1)
+
+
 def test_one_queue_may_be_asked_for(make_parts: Callable[..., PopParts]) -> None:
     parts = make_parts()
     parts.create(queues=3)
@@ -165,7 +174,7 @@ def test_a_reset_of_the_group_counts_once(reader: Reader, parts: PopParts) -> No
     parts.fill(_some(0, 5))
     assert reader.pop().count == 5
     parts.offsets.assign_reset_offset("T", GROUP, 0, 3)
-    assert [_bodies(reader.pop()) for _ in range(2)] == [_some(3, 2), []]
+    assert [_bodies(reader.pop(max_msg_nums=1)) for _ in range(3)] == [[b"3"], [b"4"], []]
 
 
 def test_a_place_that_does_not_exist_is_left(reader: Reader, parts: PopParts) -> None:
