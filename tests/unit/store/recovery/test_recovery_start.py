@@ -223,3 +223,26 @@ def test_a_file_with_a_single_record_makes_a_hole_before_it_damage_and_no_end(tm
     assert damage.record_before == records[-3].physical_offset
     assert store.max_physical_offset == last.physical_offset + last.size
     store.close()
+
+
+def test_nothing_is_left_behind_the_end_of_a_log_that_ends_in_a_later_file(tmp_path: Path) -> None:
+    filled(tmp_path)
+    last = naive.java_reads(tmp_path)[0][-1].physical_offset
+    flip(tmp_path, last)
+    crash(tmp_path, 0, 0, 0)
+    store, report = reopened(tmp_path)
+    assert report.end_offset == last and report.cut_bytes > 0
+    store.close()
+    path = tmp_path / "commitlog" / f"{last:020d}"
+    assert not path.exists() or not any(path.read_bytes())
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_bodies_are_verified_unless_the_operator_does_not_want_that(tmp_path: Path, check: bool) -> None:
+    filled(tmp_path)
+    place = naive.java_reads(tmp_path)[0][-5].physical_offset
+    flip(tmp_path, place)
+    crash(tmp_path, 0, 0, 0)
+    store, report = reopened(tmp_path, check_crc_on_recover=check)
+    assert [damage.physical_offset for damage in report.damages] == ([place] if check else [])
+    store.close()
