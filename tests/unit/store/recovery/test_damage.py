@@ -135,14 +135,18 @@ def test_a_hole_to_the_end_of_a_file_is_damage_when_the_next_file_has_records(tm
     assert naive.java_reads(tmp_path)[1] == end
 
 
-def test_damage_in_a_file_that_recovery_does_not_scan_is_found_by_a_rebuild(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["in the middle", "at the beginning"])
+def test_damage_in_a_file_that_recovery_does_not_scan_is_found_by_a_rebuild(tmp_path: Path, place: str) -> None:
     fill(tmp_path, 600)
     records, end = naive.java_reads(tmp_path)
-    flip_magic(tmp_path, records[5].physical_offset)
+    victim = records[5]
+    if place == "at the beginning":
+        victim = next(record for record in records[1:] if record.physical_offset % 65_536 == 0)
+    flip_magic(tmp_path, victim.physical_offset)
     delete_queues(tmp_path)
     store, report = reopened(tmp_path)
     assert report.end_offset == end
-    assert [damage.physical_offset for damage in report.damages] == [records[5].physical_offset]
+    assert [damage.physical_offset for damage in report.damages] == [victim.physical_offset]
     assert sum(len(got(store, topic, q)) for topic in ("T0", "T1") for q in range(3)) == len(records) - 1
     store.close()
 
