@@ -35,7 +35,7 @@ MaxQError
 
 
 class MaxQError(Exception):
-    """Base of everything raised on purpose. Class attributes say what a caller decides by."""
+    """Base of all errors that are raised on purpose. Class attributes help callers to react."""
 
     response_code: int = 1  # what a server answers when this reaches the place where requests are answered
     retriable: bool = False  # may the same call succeed later or elsewhere?
@@ -125,7 +125,7 @@ class BrokerEndedError(MaxQError):
 
 
 class ProtocolError(MaxQError):
-    """Bytes that are not what the protocol says."""
+    """Bytes that violate the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -234,14 +234,14 @@ class InvalidAttributeError(RequestRefusedError):
 
 
 class FilterExpressionError(RequestRefusedError):
-    """An SQL92 expression that is wrong; the message shows it, says where and why."""
+    """A wrong SQL92 expression; the message shows it, the position and the reason."""
 
     def __init__(self, remark: str) -> None:
         super().__init__(23, remark)
 
 
 class FilterEvaluationError(MaxQError):
-    """A value that can not be compared as an expression asks; its message does not match. Never leaves maxq.filter."""
+    """A value that cannot be compared as an expression asks; its message does not match. Never leaves maxq.filter."""
 
 
 class PipelineError(MaxQError):

@@ -40,7 +40,7 @@ def system_environment(namesrv_addr: str = "") -> "ClientEnvironment":
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the machine allows it to: a mapped file takes two of them."""
+    """Raise this process's limit of open files to the machine's maximum: a mapped file takes two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -74,7 +74,7 @@ def _tools_credentials(path: Path) -> Credentials | None:
 
 
 def system_host() -> "Host":
-    """Return what a server's defaults depend on."""
+    """Return the facts about this machine that a server's defaults depend on."""
     from maxq.config.host import Host  # brings the tables of a broker's settings, which clients do not need
 
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

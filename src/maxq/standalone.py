@@ -42,7 +42,7 @@ _STOP_SECONDS = 60
 
 
 class PortInUseError(MaxQError):
-    """Somebody else listens on `port` of `host`."""
+    """Raised when another process listens on `port` of `host`."""
 
     def __init__(self, host: str, port: int, use: str, option: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class PortInUseError(MaxQError):
 
 
 class AddressRefusedError(MaxQError):
-    """This machine cannot listen on `host`, or not on `port` of it."""
+    """Raised when this machine cannot listen on `host`, or not on `port` of it."""
 
     def __init__(self, host: str, port: int, use: str, reason: str) -> None:
         where = host_and_port(host, port) if port else host
@@ -309,8 +309,8 @@ class Standalone:
 
 @contextlib.contextmanager
 def naming_port(host: str, port: int, use: str, option: str) -> Iterator[None]:
-    """Turn what the system says of an address that cannot be listened on into an error that says whose it is, why, and
-    what to do.
+    """Turn the system's error about an address that cannot be listened on into one that names the server, the reason
+    and the remedy.
 
     Args:
         use: which server's it is.
@@ -335,7 +335,8 @@ def naming_port(host: str, port: int, use: str, option: str) -> Iterator[None]:
 
 
 def _is_shared(setting: str) -> bool:
-    """Return whether a setting of the broker's server counts for the name server as well: who may connect, and how."""
+    """Return whether a setting of the broker's server counts for the name server as well: those about who may connect,
+    and how."""
     return setting.startswith("tls.") or setting == "proxyProtocolTrusted"
 
 

@@ -64,7 +64,7 @@ class AccessControl:
     """
 
     def __init__(self, settings: AccessSettings, *, disk: Disk, clock: Clock) -> None:
-        """Set up without reading anything yet.
+        """Set up without reading files yet.
 
         Raises:
             ConfigError: the settings contradict each other, or credentials in them cannot be read.

@@ -72,7 +72,7 @@ class AuthAdmin:
         return request.reply()
 
     async def update_user(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_UPDATE_USER (3002). Changes what the body says."""
+        """Answer AUTH_UPDATE_USER (3002): change the fields that the body has."""
         username, info = _name(request), _body(UserInfo, request)
         user_type, status = _user_type(info), _user_status(info)
         if user_type is UserType.SUPER and self._binds(request):
@@ -83,7 +83,7 @@ class AuthAdmin:
         return request.reply()
 
     async def delete_user(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_DELETE_USER (3003). Its policies go with it; one that is not there is deleted already."""
+        """Answer AUTH_DELETE_USER (3003): delete a user and its policies. Deleting an unknown user succeeds."""
         username = _name(request)
         if username in self._tables.users:
             self._check_not_super(username, request)
@@ -92,14 +92,14 @@ class AuthAdmin:
         return request.reply()
 
     def get_user(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_GET_USER (3004). No body: there is no such user."""
+        """Answer AUTH_GET_USER (3004). An answer without body means that there is no such user."""
         user = self._tables.users.get(_name(request))
         if user is None:
             return request.reply()
         return request.reply(body=UserInfo.of(user, with_password=self._may_read_passwords(request)).encode())
 
     def list_users(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_LIST_USER (3005). Those whose name contains `filter`."""
+        """Answer AUTH_LIST_USER (3005) with the users whose name contains `filter`."""
         found = self._tables.list_users(request.ext.get("filter"))
         with_password = self._may_read_passwords(request)
         return _list_reply(request, [UserInfo.of(user, with_password=with_password) for user in found])
@@ -130,7 +130,7 @@ class AuthAdmin:
         return request.reply()
 
     async def delete_acl(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_DELETE_ACL (3008). Without a resource all entries go."""
+        """Answer AUTH_DELETE_ACL (3008). Without a resource all entries are deleted."""
         ext = request.ext
         text = ext.get("resource", "").strip()
         resource = Resource.parse(text) if text else None
@@ -143,12 +143,12 @@ class AuthAdmin:
         return request.reply()
 
     def get_acl(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_GET_ACL (3009). No body: the user has no policies."""
+        """Answer AUTH_GET_ACL (3009). An answer without body means that the user has no policies."""
         acl = self._tables.get_acl(request.ext.get("subject", ""))
         return request.reply() if acl is None else request.reply(body=AclInfo.of(acl).encode())
 
     def list_acls(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer AUTH_LIST_ACL (3010). Filters are texts that subject and resource contain."""
+        """Answer AUTH_LIST_ACL (3010). Filters are texts that subject and resource must contain."""
         found = self._tables.list_acls(request.ext.get("subjectFilter"), request.ext.get("resourceFilter"))
         return _list_reply(request, [AclInfo.of(acl) for acl in found])
 

@@ -20,13 +20,13 @@ _HEART_BEAT: Final = "access heart-beat"
 
 
 class _Refusal(RemotingCommand):
-    """An answer by which the guard refuses, also when a processor asked it."""
+    """An answer by which the guard refuses, also when a processor called the guard."""
 
     __slots__ = ()
 
 
 class _HeartBeat(NamedTuple):
-    """The last heartbeat of a connection: who signed it, and the rules by which it was let through."""
+    """The last heartbeat of a connection: its signer, and the rules by which it was allowed."""
 
     signed: RemotingCommand
     rules: object
@@ -40,7 +40,7 @@ class Guard:
         self.audit = Audit(clock)
 
     def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        """Judge a request. Returns the refusal, or None to let it through."""
+        """Judge a request. Returns the refusal, or None to allow it."""
         session = self.session(connection)
         refused = self._judge.judge(command, session)
         if refused is not None:
@@ -52,7 +52,7 @@ class Guard:
         return None
 
     def outcome(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Note what became of a request that was let through; `RemotingServer.on_outcome`."""
+        """Record the outcome of an allowed request; `RemotingServer.on_outcome`."""
         if not isinstance(response, _Refusal):  # that is written down
             self.audit.note_outcome(connection, command, response)
 
@@ -89,7 +89,7 @@ class Guard:
 
     def client_may(self, connection: Connection, sent_to: str) -> bool:
         """Return whether the client behind `connection` may see a half message which was sent to this topic, judged by
-        who signed its last heartbeat."""
+        the signer of its last heartbeat."""
         beat = self._heart_beat(connection)
         if beat is None or not self.client_counts(connection):
             return False
@@ -97,8 +97,8 @@ class Guard:
         return self._judge.judge_also(beat.signed, self.session(connection), need) is None
 
     def client_counts(self, connection: Connection) -> bool:
-        """Return whether the client behind `connection` may be told what is for it. It may not if the account that
-        signed its last heartbeat is gone, is disabled, or has another secret."""
+        """Return whether the client behind `connection` may get notices for its groups. It may not if the account that
+        signed its last heartbeat was deleted, is disabled, or has another secret."""
         beat = self._heart_beat(connection)
         if beat is None or beat.rules is self.rules:
             return beat is not None
@@ -131,5 +131,5 @@ class Guard:
         return session
 
     def is_super(self, command: RemotingCommand) -> bool:
-        """Return whether this request, which was let through, comes from a user whom no rule binds."""
+        """Return whether this request, which was allowed, comes from a user to whom no rule applies."""
         return self._judge.is_super(command)

@@ -45,8 +45,8 @@ class PlainAclAdmin:
         }
 
     async def update_account(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_CREATE_ACL_CONFIG (50). What the request does not name stays as it is; `admin` it always
-        names."""
+        """Answer UPDATE_AND_CREATE_ACL_CONFIG (50). Fields that the request does not name stay unchanged; it always
+        names `admin`."""
         ext = request.ext
         values: dict[str, object] = {"accessKey": ext.get("accessKey", "")}
         values |= {name: ext[name] for name in _TEXTS if name in ext}
@@ -70,7 +70,7 @@ class PlainAclAdmin:
         return request.reply(_DELETE_FAILED, remark)
 
     def get_versions(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_BROKER_CLUSTER_ACL_INFO (52). How often each file was changed on request."""
+        """Answer GET_BROKER_CLUSTER_ACL_INFO (52) with the number of changes to each file by requests."""
         versions = {name: version.to_json() for name, version in self._files.versions.items()}
         main = versions.get(self._files.main_file, {})
         return request.reply(
@@ -82,7 +82,8 @@ class PlainAclAdmin:
         )
 
     async def update_global_white(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53). Only in a file already in use: the request names a path."""
+        """Answer UPDATE_GLOBAL_WHITE_ADDRS_CONFIG (53). Changes only a file already in use, because the request names a
+        path."""
         addresses = _split(request.ext.get("globalWhiteAddrs", ""))
         try:
             await self._files.update_global_white(addresses, request.ext.get("aclFileFullPath", ""))

@@ -114,7 +114,7 @@ class PlainAclFiles:
                 log.error("the files of ACL 1.0 changed and cannot be used, the old rules stay: %s", error)
 
     def _fingerprint(self) -> _Seen:
-        """Name, length and time of all files; those of the folder first, as Java reads them."""
+        """Return name, length and time of all files; those of the folder first, as Java reads them."""
         found: list[tuple[str, int, int]] = []
         self._look_into(self._folder, found, depth=4)
         if self._disk.exists(self._main):
@@ -133,7 +133,7 @@ class PlainAclFiles:
 
     @property
     def versions(self) -> dict[str, DataVersion]:
-        """Return how often each file was changed on request."""
+        """Return how often each file was changed by requests."""
         return {str(path): _version(tree) for path, tree in self._trees.items()}
 
     @property
@@ -142,7 +142,7 @@ class PlainAclFiles:
         return str(self._main)
 
     async def update_account(self, values: Mapping[str, Any]) -> None:
-        """Create an account, or replace what is given of it, in the file where it stands.
+        """Create an account, or replace the given fields of it, in the file that has it.
 
         Raises:
             ConfigError: an account cannot look so.

@@ -55,7 +55,8 @@ class TableFile:
         )
 
     def persist(self) -> None:
-        """Write the file; blocks until it is durable. OSError if the disk refuses: the old content is still there."""
+        """Write the file; blocks until it is durable. Raises OSError if the disk refuses: the file keeps its old
+        content."""
         self._disk.replace(self._path, self.encode(), private=True)
 
     async def save(self) -> None:
@@ -65,7 +66,7 @@ class TableFile:
 
 
 def decode_tables(data: bytes, tables: AccessTables) -> None:
-    """Put what a file says into the tables.
+    """Fill the tables from a file's content.
 
     Raises:
         RemoteProtocolError: it is no such file.

@@ -23,7 +23,7 @@ _EVERYBODY: Final = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 
 
 def address_pattern(text: str) -> AddressPattern:
-    """Returns the test for addresses that a pattern text describes.
+    """Return the test for addresses that a pattern text describes.
 
     Raises:
         ConfigError: it means none.

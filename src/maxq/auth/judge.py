@@ -63,7 +63,7 @@ class Signed(Protocol):
 
 
 class Session:
-    """What one connection has been found to be allowed, until the rules change.
+    """What one connection has been allowed, until the rules change.
 
     Names stand behind each other with a zero byte between them, so a request that has one inside a name is never
     remembered: it could be taken for another with other names.
@@ -79,7 +79,7 @@ class Session:
     __slots__ = ("read", "repeated", "rules", "sends", "source_ip", "verified")
 
     def __init__(self, source_ip: str, rules: object) -> None:
-        """`rules` is replaced by another object when the rules change."""
+        """`rules` is another object after each change of the rules."""
         self.source_ip = source_ip
         self.rules = rules
         self.sends: dict[bytes, SigningKey | None] = {}
@@ -88,7 +88,7 @@ class Session:
         self.verified: set[str] = set()
 
     def remember(self, command: RemotingCommand, key: SigningKey | None) -> None:
-        """Remember that this request was let through, signed with `key` if a signature was asked for."""
+        """Remember that this request was allowed, signed with `key` if a signature was required."""
         code, ext = command.code, command.ext
         fields = _FIELDS.get(code)
         if fields is None:
@@ -146,7 +146,7 @@ class Judge(Protocol):
         ...
 
     def judge(self, command: RemotingCommand, session: Session) -> Refused | None:
-        """Judge a request. Returns None to let it through, else the refusal."""
+        """Judge a request. Returns None to allow it, else the refusal."""
         ...
 
     def judge_again(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
@@ -155,7 +155,7 @@ class Judge(Protocol):
         ...
 
     def judge_sender(self, command: RemotingCommand, session: Session, since: object) -> Refused | None:
-        """Return why the account no longer counts that signed a request which was let through when the rules were
+        """Return why the account that signed an allowed request no longer counts, when the rules then had version
         `since`: it must still exist, with the same secret. None if it does."""
         ...
 
@@ -164,5 +164,5 @@ class Judge(Protocol):
         ...
 
     def is_super(self, command: RemotingCommand) -> bool:
-        """Return whether this request, which was let through, comes from a user whom no rule binds."""
+        """Return whether this request, which was allowed, comes from a user to whom no rule applies."""
         ...

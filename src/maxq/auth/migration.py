@@ -12,7 +12,7 @@ from maxq.auth.user import User, UserType
 
 
 def migrated(account: PlainAccount) -> tuple[User, tuple[Policy, ...]]:
-    """Returns the user of an ACL 1.0 account and its policies: explicit permissions as custom ones, the defaults as
+    """Return the user of an ACL 1.0 account and its policies: explicit permissions as custom ones, the defaults as
     default ones."""
     user = User(account.access_key, account.secret_key, UserType.SUPER if account.admin else UserType.NORMAL)
     policies = (

@@ -98,7 +98,7 @@ def needs_of(
 
 
 def need_of_record(code: int, sent_to: str) -> Need:
-    """Return what a request of this code needs when it turns out to mean a record that was sent to this topic."""
+    """Return what a request of this code needs when it turns out to concern a record that was sent to this topic."""
     return Need(group(sent_to) if is_retry_topic(sent_to) else topic(sent_to), NEEDS[code].of_record)
 
 
@@ -106,7 +106,7 @@ def need_of_record(code: int, sent_to: str) -> Need:
 
 
 def _nothing(asked: _Asked) -> list[Need]:
-    """Require nothing beyond a valid signature."""
+    """Require only a valid signature."""
     return []
 
 
@@ -176,7 +176,7 @@ def _send(field: str, properties: str) -> Rule:
 
 
 def _reply(field: str, properties: str) -> Rule:
-    """Require what a send needs, except to the topic in which the cluster's replies wait for who asked."""
+    """Require what a send needs, except for the topic in which the cluster's replies wait for requesters."""
     send = _send(field, properties)
 
     def rule(asked: _Asked) -> list[Need]:
@@ -241,7 +241,7 @@ def _lock(asked: _Asked) -> list[Need]:
 
 
 def _batch_ack(asked: _Asked) -> list[Need]:
-    """Require what the rows need: each names group and topic, and is read as by the processor of acks."""
+    """Require what the rows need: each names group and topic, and is read as the processor of acks reads it."""
     _, acks = decode_batch_acks(asked.body)
     return _needs(asked, [ack.topic for ack in acks], [ack.group for ack in acks], _SUB)
 
@@ -253,7 +253,8 @@ def _need_to_send(asked: _Asked, name: str) -> Need:
 
 
 def _needs(asked: _Asked, topics: Iterable[str], groups: Iterable[str], actions: tuple[Action, ...]) -> list[Need]:
-    """Return one need a resource, topics first; a retry topic is what its own group may read."""
+    """Return one need for each resource, topics first; a retry topic is needed with the permissions that its own group
+    has."""
     of_topics = [
         Need(group(name), actions) if is_retry_topic(name) else _need_of_topic(asked, name, actions) for name in topics
     ]

@@ -68,13 +68,13 @@ class PlainNeed(NamedTuple):
 
 
 class PlainNeeds(NamedTuple):
-    """What an account must have."""
+    """The needs of one request."""
 
     admin: bool
     permissions: tuple[PlainNeed, ...] = ()
 
     def refusal(self, account: PlainAccount, code: int) -> str | None:
-        """Return why this account may not; None if it may."""
+        """Return why this account may not make the request; None if it may."""
         if account.admin:
             return None
         if self.admin:

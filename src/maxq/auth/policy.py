@@ -50,7 +50,7 @@ class Decision(Enum):
 
 
 class PolicyType(Enum):
-    """CUSTOM entries are looked at before DEFAULT ones."""
+    """The kind of a policy. CUSTOM entries are examined before DEFAULT ones."""
 
     CUSTOM = "Custom"
     DEFAULT = "Default"
@@ -130,7 +130,7 @@ class Acl:
         return replace(self, policies=tuple(policy for policy in left if policy.entries))
 
     def refusal(self, need: Need, source_ip: str) -> str | None:
-        """Return why the policies do not allow it, as Java ends its sentence; None if they do."""
+        """Return why the policies do not allow it, in Java's words; None if they do."""
         for policy_type in PolicyType:
             policy = self.policy(policy_type)
             found = [entry for entry in policy.entries if entry.matches(need, source_ip)] if policy else []
@@ -149,8 +149,9 @@ def _narrowness(entry: PolicyEntry) -> tuple[bool, int, int, bool]:
 
 
 def is_in_range(address: str, wanted: str) -> bool:
-    """Return whether the address is the wanted one, however that is written, or in the wanted network (`10.0.0.0/8`).
-    False for what is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) is that IPv4 address."""
+    """Return whether the address equals the wanted one, in any spelling, or lies in the wanted network (`10.0.0.0/8`).
+    False for a text that is no address. An IPv4 address within IPv6 (`::ffff:10.0.0.1`) counts as that IPv4
+    address."""
     try:
         peer = ipaddress.ip_address(address)
         plain = getattr(peer, "ipv4_mapped", None) or peer

@@ -74,7 +74,7 @@ class Resource(NamedTuple):
         return f"{_NAMES[self.type]}:{name}"
 
     def matches(self, asked: "Resource") -> bool:
-        """Return whether this pattern covers the resource that is asked for."""
+        """Return whether this pattern covers the requested resource."""
         if self.type is ResourceType.ANY:
             return True
         if self.type is not asked.type:

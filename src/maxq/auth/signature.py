@@ -33,8 +33,8 @@ class Credentials:
 
 
 def signed_content(ext: Mapping[str, str], *, version: int = MQVersion.V5_0_0) -> bytes:
-    """Return the values of the header fields in the order of their keys, without the signature: what comes before the
-    body in what is signed.
+    """Return the values of the header fields in the order of their keys, without the signature: the first part of the
+    signed content; the body follows.
 
     Args:
         version: of the client. Those up to 4.9.3 do not sign `_UNIQUE_KEY_QUERY`.

@@ -180,8 +180,8 @@ def _is_signed(
     body: cython.Py_ssize_t,
     body_size: cython.Py_ssize_t,
 ) -> cython.int:
-    """Return 1 if the request of this row (columns S_…) carries the key's signature; takes the same time wherever a
-    wrong one differs."""
+    """Return 1 if the request of this row (columns S_…) carries the key's signature; the time does not depend on where
+    a wrong signature differs."""
     if mark[sr.S_SIGNATURE_SIZE] != 28:
         return 0
     if not cython.compiled:

@@ -20,7 +20,7 @@ from maxq.errors import RequestRefusedError
 
 
 class Version:
-    """Stands for the rules of a moment.
+    """The version of the rules at one moment.
 
     Attributes:
         number: how many changes there were before it.
@@ -52,7 +52,7 @@ class AccessTables:
         self.version = Version(self.version.number + 1)
 
     def has_same_secret(self, username: str, since: Version) -> bool:
-        """Return whether the user still has the password that it had when the rules were `since`."""
+        """Return whether the user still has the password that it had when the rules had version `since`."""
         return self._secret_since.get(username, since.number + 1) <= since.number
 
     # --- users --------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class AccessTables:
     def update_user(
         self, username: str, password: str | None, user_type: UserType | None, user_status: UserStatus | None
     ) -> None:
-        """Change what is given. Raises RequestRefusedError: there is no such user."""
+        """Change the given fields. Raises RequestRefusedError if there is no such user."""
         old = self.users.get(username)
         if old is None:
             raise _refused("The user is not exist")
@@ -93,7 +93,7 @@ class AccessTables:
     # --- policies -----------------------------------------------------------------------------------------------------
 
     def update_acl(self, subject: str, policies: tuple[Policy, ...]) -> None:
-        """Add entries, or put them in the place of those for the same resources (createAcl and updateAcl).
+        """Add entries, or replace those for the same resources (createAcl and updateAcl).
 
         Raises:
             RequestRefusedError: the subject is no user of ours, or an entry is wrong.
@@ -127,7 +127,7 @@ class AccessTables:
         return self.acls.get(self._known(subject))
 
     def list_acls(self, subject_text: str | None, resource_text: str | None) -> list[Acl]:
-        """Return, of the subjects that contain the first text, the entries whose resource contains the second."""
+        """Return, for the subjects that contain the first text, the entries whose resource contains the second."""
         found = []
         for subject in sorted(self.acls):
             if (subject_text or "").strip() not in subject:

@@ -35,7 +35,7 @@ from maxq.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What every part of a broker runs with.
+    """The surroundings of every part of a broker.
 
     Attributes:
         own: name and address of this broker; the port is 0 until it listens.

@@ -477,7 +477,7 @@ class BrokerController:
     # ---- who hears of what --------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        """Tell every part whom it calls. Those of a list are called in this order."""
+        """Connect the parts: tell each which functions it calls. Those of a list are called in this order."""
         for topics_hear in (
             self._clients.subscriptions,
             self.deleted_names,
@@ -578,8 +578,8 @@ class BrokerController:
             server.add_listener(listener)
 
     def _register(self) -> None:
-        """Say who answers which request. What stands before others comes behind them: static topics, and the relay of a
-        DLedger member before everything that sends meet."""
+        """Register the processors of request codes. Wrappers come after the processors that they wrap: static topics,
+        and last the relay of a DLedger member, which wraps every processor of sends."""
         env = self.env
         processors: tuple[Registers, ...] = (
             self.failover.processor,
@@ -622,14 +622,15 @@ class BrokerController:
         self._failure_listener = listener
 
     def _not_ready(self) -> list[str]:
-        """Returns why clients cannot use this broker; None if they can."""
+        """Return why clients cannot use this broker; None if they can."""
         if not self._running:
             return ["the broker is starting or ending"]
         return [self.store.flags.why()] if not self.store.flags.writable else []
 
     async def _tables_copied(self) -> bool:
-        """Return whether those have the present tables for whom a send waits: of a DLedger group a majority, in the
-        log; of a SYNC_MASTER the slaves that ask for topics and groups, or are linked and will ask in a moment."""
+        """Return whether the tables have been copied to the brokers that a send waits for: in a DLedger group a
+        majority, by the log; for a SYNC_MASTER the slaves that fetch topics and groups, or are linked and will fetch
+        them soon."""
         if self.table_records is not None:
             return await self.table_records.are_safe()
         store = self._settings.store
@@ -652,12 +653,12 @@ class BrokerController:
         self.transactions.metrics.forget(topics)
 
     def refresh_name_servers(self) -> None:
-        """Ask those that the settings name now."""
+        """Take over the name servers that the settings name at present."""
         addresses = self._settings.broker.namesrv_addr.split(";")
         self.client.update_name_servers([address.strip() for address in addresses if address.strip()])
 
     def service_failed(self, service: str, error: BaseException) -> None:
-        """Tell the failure listener that a service which the broker cannot do without has ended by `error`."""
+        """Tell the failure listener that a service which the broker cannot work without has ended by `error`."""
         self._failure_listener(service, error)
 
     def _stop_after_failure(self, service: str, error: BaseException) -> None:
@@ -831,9 +832,9 @@ class BrokerController:
     # ---- stopping ---------------------------------------------------------------------------------------------
 
     async def shutdown(self) -> None:
-        """Leave the name servers, finish what is under way, and put everything on the disk. What was acknowledged is
-        durable on return, and the next start is a clean one. A start that is under way fails, and who is not the first
-        to call this waits, too."""
+        """Leave the name servers, finish requests under way, and write everything to the disk. On return everything
+        acknowledged is durable, and the next start is a clean one. A start that is under way fails; a second caller
+        waits for the first."""
         if not self._running:
             self._why_not = self._why_not or BrokerEndedError("the broker was told to end while it started")
             if self._closed is not None:
@@ -848,7 +849,7 @@ class BrokerController:
         log.info("broker %s has ended", self.address.broker_name)
 
     async def _leave(self) -> None:
-        """Leave the group, the name servers and the clients, and end what works."""
+        """Leave the group, the name servers and the clients, and stop the services."""
         if self._registering is not None:
             self._registering.cancel()
         if self.dledger is not None:

@@ -24,7 +24,7 @@ Tls = Annotated[
 
 
 def use_credentials(access_key: str | None, secret_key: str | None, tls: str | None) -> None:
-    """Have all clients of this process sign with these and speak TLS so, if they are given.
+    """Make all clients of this process sign with these credentials and use TLS accordingly, where they are given.
 
     Raises:
         ConfigError: a key without its secret, wherever they come from.

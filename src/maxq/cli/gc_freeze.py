@@ -17,10 +17,10 @@ _USUAL_THRESHOLDS: Final = (700, 10, 10)  # Python's, which the start of a progr
 
 
 class SurvivorFreeze:
-    """Sets survivors aside from `start` to `stop`. It is of the process: only programs have one."""
+    """Sets surviving objects aside from `start` to `stop`. It affects the whole process: only programs have one."""
 
     def __init__(self, least: int = _LEAST) -> None:
-        """`least`: how many objects are set aside at least before all are examined again."""
+        """`least` is the number of objects that are set aside at least before all are examined again."""
         self._least = least
         self._set_aside = 0  # since all were looked at
         self._limit = least

@@ -61,7 +61,7 @@ class LazyGroup(NearGroup):
         elsewhere: Callable[[], Iterable[str]] = lambda: (),
         **options: Any,
     ) -> None:
-        """`elsewhere`: what the method of this name returns."""
+        """`elsewhere` is the result of the method of this name."""
         super().__init__(name=name, help=summary, no_args_is_help=True, rich_markup_mode=None, **options)
         self._entries = entries
         self._elsewhere = elsewhere

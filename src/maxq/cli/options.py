@@ -89,7 +89,7 @@ OptionalNamesrv = Annotated[
 
 
 def usual_name_servers() -> str:
-    """Return the name servers for commands that are given none."""
+    """Return the default name servers for commands."""
     return os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
 
 

@@ -42,7 +42,7 @@ def config_of(kind: type[T], settings: Mapping[str, Any]) -> T:
 
 
 def check_config(config: Any, bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Hold each field of a dataclass against its annotation, and numbers against their bounds.
+    """Check each field of a dataclass against its annotation, and numbers against their bounds.
 
     Args:
         bounds: name of a field → smallest and largest number, both included.
@@ -74,7 +74,7 @@ def check_address(address: str) -> None:
 
 
 def check_number(name: str, value: int | None, low: int = 0, high: int = INT_MAX) -> None:
-    """Check a whole number from `low` to `high`, or None for the value of the settings.
+    """Check a whole number from `low` to `high`, or None for the default of the settings.
 
     Raises:
         WrongArgumentError: another value.
@@ -131,7 +131,7 @@ def check_offsets(offsets: Mapping[MessageQueue, int]) -> None:
 
 
 def check_messages(messages: object) -> None:
-    """Check what `send_many` is given.
+    """Check the argument of `send_many`.
 
     Raises:
         WrongArgumentError: it cannot be gone through, or is a text.

@@ -85,7 +85,7 @@ _BOUNDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ClientEnvironment:
-    """What one client process uses of its machine. `maxq.api.system_environment()` makes the real one.
+    """The parts of its machine that a client process uses. `maxq.api.system_environment()` makes the real one.
 
     Attributes:
         host_ip: this machine's address, part of client and message ids.
@@ -155,7 +155,7 @@ class ClientConfig:
         return [part.strip().removeprefix("http://") for part in self.namesrv_addr.split(";") if part.strip()]
 
     def credentials(self) -> Credentials | None:
-        """Return what requests are signed with; None: they are not.
+        """Return the credentials that sign requests; None if requests are unsigned.
 
         Raises:
             ClientError: an access key without its secret, or the reverse.

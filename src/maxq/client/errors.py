@@ -4,7 +4,7 @@ from maxq.errors import ClientError
 
 
 class NameIllegalError(ClientError):
-    """A topic or group name that cannot be used. The message says which rule it breaks."""
+    """A topic or group name that cannot be used. The message names the rule that it breaks."""
 
     response_code = 13
     is_wrong_value = True
@@ -28,7 +28,8 @@ class MessageRefusedError(ClientError):
 
 
 class NoMasterError(ClientError):
-    """The route of a topic names no master that takes messages: one may be elected, or starting, just now."""
+    """The route of a topic has no master that accepts messages: one may be starting, or an election may be under
+    way."""
 
     retriable = True
     refresh_route = True

@@ -18,7 +18,7 @@ OnFailure = Callable[[Exception], object]
 
 
 class Failures:
-    """Reports the faults of one client.
+    """Reports the failures of one client.
 
     Args:
         on_failure: called with each of them; None: they are in the log only.

@@ -42,7 +42,7 @@ class CommunicationMode(Enum):
 
 @dataclass(slots=True)
 class SendMessageContext:
-    """One try to send. Properties that a hook gives a single message before the send travel with it.
+    """One attempt to send. Properties that a hook gives a single message before the send travel with it.
 
     Attributes:
         messages: one, or those of a batch.
@@ -64,7 +64,7 @@ class SendMessageContext:
 
 
 class SendMessageHook(Protocol):
-    """Called before and after every try to send."""
+    """Called before and after every attempt to send."""
 
     def send_message_before(self, context: SendMessageContext) -> None: ...
 
@@ -89,14 +89,14 @@ class SendHooks:
         return bool(self._hooks or self._forbidding)
 
     def before(self, context: SendMessageContext) -> None:
-        """Call the hooks before a try. Raises what a CheckForbiddenHook raises."""
+        """Call the hooks before an attempt. Raises what a CheckForbiddenHook raises."""
         for forbidding in self._forbidding:
             forbidding.check_forbidden(context)
         for hook in self._hooks:
             _call(hook.send_message_before, context)
 
     def after(self, context: SendMessageContext) -> None:
-        """Call the hooks after a try. `context` has the result or the exception."""
+        """Call the hooks after an attempt. `context` has the result or the exception."""
         for hook in self._hooks:
             _call(hook.send_message_after, context)
 
@@ -106,7 +106,7 @@ class SendHooks:
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionContext:
-    """The end of a local transaction, of which a broker is about to be told.
+    """The end of a local transaction that is about to be reported to a broker.
 
     Attributes:
         from_transaction_check: the broker asked for it.
@@ -122,7 +122,7 @@ class EndTransactionContext:
 
 
 class EndTransactionHook(Protocol):
-    """Called before a broker is told how a transaction ended."""
+    """Called before the end of a transaction is reported to a broker."""
 
     def end_transaction(self, context: EndTransactionContext) -> None: ...
 
@@ -199,7 +199,7 @@ class ConsumeHooks:
         self._timeout_ms = timeout_ms
 
     def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext | None:
-        """Call the hooks before a listener call. Returns what to give to `after`; None without hooks."""
+        """Call the hooks before a listener call. Returns the argument for `after`; None without hooks."""
         if not self._hooks:
             return None
         now_ms = self._clock.monotonic_ms()
@@ -209,7 +209,8 @@ class ConsumeHooks:
         return context
 
     def after(self, context: ConsumeMessageContext, result: ConsumeResult, *, raised: bool) -> None:
-        """Call the hooks after a listener call. `raised`: it ended by an exception, for which `result` stands."""
+        """Call the hooks after a listener call. `raised` means that it ended by an exception, which `result` stands
+        for."""
         context.status = result
         context.success = result is ConsumeResult.SUCCESS
         if raised:
@@ -227,7 +228,8 @@ class ConsumeHooks:
 
 @dataclass(slots=True)
 class FilterMessageContext:
-    """What one pull brought. A hook takes messages away by replacing `messages`; the consumer passes over them."""
+    """The messages of one pull. A hook removes messages by replacing `messages`; the consumer skips the removed
+    ones."""
 
     consumer_group: str
     messages: list[MessageExt]
@@ -242,7 +244,7 @@ class FilterMessageHook(Protocol):
 
 
 def filtered(hooks: Sequence[FilterMessageHook], context: FilterMessageContext) -> list[MessageExt]:
-    """Return the messages that the hooks leave."""
+    """Return the messages that the hooks have not removed."""
     for hook in hooks:
         _call(hook.filter_message, context)
     return context.messages

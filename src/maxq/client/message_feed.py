@@ -56,7 +56,7 @@ class MessageFeed:
         return not self._is_closed
 
     def end(self) -> None:
-        """Say that no more messages come."""
+        """Note that no more messages come."""
         self._is_ended = True
         self._wake_soon()
 
@@ -78,7 +78,7 @@ class MessageFeed:
                 count -= 1
 
     async def take(self) -> Numbered | None:
-        """Return the next message and its number; None: there are no more."""
+        """Return the next message and its number; None if there are no more."""
         while not self._messages and not self._is_closed:
             if self._is_ended and not self._messages:
                 return None
@@ -105,7 +105,7 @@ class MessageFeed:
         self._make_room()
 
     def close(self) -> None:
-        """Take no more messages. Called on the loop."""
+        """Accept no more messages. Called on the loop."""
         self.give_up()
         for turn in self._waiting:
             if not turn.done():

@@ -16,8 +16,8 @@ class MessageSelector:
 
     @classmethod
     def by_sql(cls, sql: str) -> Self:
-        """Messages whose properties an SQL92 expression is true of, as `price BETWEEN 10 AND 20 AND color = 'red'`.
-        The broker needs enablePropertyFilter. An expression that is wrong is refused when it is subscribed to."""
+        """Select messages for whose properties an SQL92 expression is true, such as `price BETWEEN 10 AND 20 AND color
+        = 'red'`. The broker needs enablePropertyFilter. A wrong expression is refused at the subscription."""
         return cls(SQL92, sql)
 
     @classmethod
@@ -27,7 +27,7 @@ class MessageSelector:
 
 
 def expression_of(selection: str | MessageSelector, expression_type: str) -> tuple[str, str]:
-    """Return expression and language of what a caller of `subscribe` gave: a selector, or a text in `expression_type`.
+    """Return expression and language of an argument of `subscribe`: a selector, or a text in `expression_type`.
 
     Raises:
         WrongArgumentError: it gave something else.

@@ -40,12 +40,12 @@ FORBIDDEN_TOPICS = frozenset(
 
 
 def is_system_topic(topic: str) -> bool:
-    """Tell whether a topic is one of the system's (TopicValidator.isSystemTopic)."""
+    """Return whether a topic is one of the system's (TopicValidator.isSystemTopic)."""
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
 def is_system_group(group: str) -> bool:
-    """Tell whether a group is one of the system's (MixAll.isSysConsumerGroup)."""
+    """Return whether a group is one of the system's (MixAll.isSysConsumerGroup)."""
     return group.startswith("CID_RMQ_SYS_")
 
 
@@ -55,7 +55,7 @@ def retry_topic(group: str) -> str:
 
 
 def dlq_topic(group: str) -> str:
-    """Return the topic to which messages of `group` go that failed too often."""
+    """Return the topic for messages of `group` that failed too often."""
     return DLQ_PREFIX + group
 
 

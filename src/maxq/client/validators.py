@@ -28,7 +28,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_send_topic(topic: str) -> None:
-    """Check the name of a topic that is sent to.
+    """Check the name of a topic to send to.
 
     Raises:
         NameIllegalError: illegal, or one of the broker's own topics.

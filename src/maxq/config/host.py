@@ -20,8 +20,9 @@ _LEFT_TO_FILES: Final = 512
 
 @dataclass(frozen=True)
 class Host:
-    """What a server must know of its machine: its name, the address others reach it at, the user's home folder, the
-    environment's ROCKETMQ_HOME, and how many files and connections the process may open (0: any number)."""
+    """The facts about a server's machine that its settings need: its name, the address by which others reach it, the
+    user's home folder, the environment's ROCKETMQ_HOME, and how many files and connections the process may open (0:
+    any number)."""
 
     name: str
     address: str
@@ -87,7 +88,7 @@ def listening(server: NettyServerConfig, is_guarded: bool) -> NettyServerConfig:
 
 
 def _leaving_descriptors(server: NettyServerConfig, host: Host) -> NettyServerConfig:
-    """Return the settings with the number of descriptors that connections leave to files."""
+    """Return the settings with a number of descriptors that is left to files."""
     return replace(server, highest_descriptor=server.highest_descriptor or left_to_connections(host.open_files))
 
 
@@ -102,8 +103,8 @@ def is_loopback(address: str) -> bool:
 
 
 def where_it_listens(address: str, is_guarded: bool) -> dict[str, str]:
-    """Return what a server prints when it is ready about who reaches it without access control; empty where there is
-    access control."""
+    """Return the sentence, for a server's ready line, about who can reach it without access control; empty with access
+    control."""
     if is_guarded:
         return {}
     if is_loopback(address):

@@ -166,7 +166,7 @@ class Setting:
         return value
 
     def check(self, value: Value, source: str) -> None:
-        """Hold a value of the right type against bounds, choices and form; ConfigError as `parse`."""
+        """Check a value of the right type against bounds, choices and form; raises ConfigError as `parse` does."""
         if self.unsupported and value != self.default:
             raise ConfigError(
                 f"{source}: {self.name}={self.format(value)} is not supported: {self.unsupported}; "
@@ -232,7 +232,7 @@ def wire_name(attribute: str) -> str:
 @dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class SettingsTable:
     """Base of the settings classes: the methods that dataclasses would compile for hundreds of fields at every start.
-    Values are given by name; what is not given has its default."""
+    Values are given by name; missing ones have their default."""
 
     #: By RocketMQ's name the values of settings that are accepted and have no effect, where they are not the default.
     accepted: Mapping[str, Value] = field(default_factory=dict)
@@ -266,7 +266,7 @@ class SettingsTable:
         return hash(tuple(given.values()))
 
     def __repr__(self) -> str:
-        """Show only what differs from the default, and no secret."""
+        """Show only the values that differ from the default, and no secret."""
         given = (
             f"{row.attribute or row.name}={'***' if row.secret else repr(value)}"
             for row in settings_of(type(self))

@@ -69,7 +69,7 @@ class Property(Operand):
 
 @cython.cclass
 class Truth(Operand):
-    """A boolean expression as a value; `is_lost`: under a minus sign, which leaves null of it."""
+    """A boolean expression as a value. With `is_lost` it stands under a minus sign, which turns it into null."""
 
     _node = cython.declare(Node)
     _is_lost = cython.declare(cython.bint)

@@ -38,7 +38,7 @@ _FLIPPED: Final = {relation: relation & EQUAL | relation >> 2 & 1 | relation << 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal. `outcome`: what TRUE, FALSE and NULL are as boolean expressions; None for others."""
+    """A literal. `outcome` is the value of TRUE, FALSE and NULL as boolean expressions; None for others."""
 
     value: Value
     outcome: int | None = None
@@ -68,7 +68,7 @@ class BooleanExpression:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A minus sign before what is no number: null, once `of` has been evaluated."""
+    """A minus sign before an operand that is no number: the result is null, after `of` was evaluated."""
 
     of: BooleanExpression | None
 
@@ -77,7 +77,7 @@ Operand = Literal | Negative | Name | BooleanExpression | Lost
 
 
 class ExpressionBuilder:
-    """Builds one expression. Its methods are what the grammar's rules mean; they raise FilterExpressionError."""
+    """Builds one expression. Its methods implement the grammar's rules; they raise FilterExpressionError."""
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
@@ -128,7 +128,7 @@ class ExpressionBuilder:
     # --- logic ---
 
     def as_truth(self, operand: Operand) -> BooleanExpression:
-        """Return an operand where a boolean expression is wanted."""
+        """Return an operand as a boolean expression."""
         if isinstance(operand, BooleanExpression):
             return operand
         if isinstance(operand, Name):
@@ -219,8 +219,8 @@ class ExpressionBuilder:
         return BooleanExpression(nodes.Negation(node), 2) if negated else BooleanExpression(node, 1)
 
     def text_test(self, operand: Operand, kind: int, text: Literal, *, negated: bool) -> BooleanExpression:
-        """Build CONTAINS, STARTSWITH or ENDSWITH. It is false, negated or not, for what is no text, and with an empty
-        text."""
+        """Build CONTAINS, STARTSWITH or ENDSWITH. It is false, negated or not, for an operand that is no text, and for
+        an empty text."""
         assert isinstance(text.value, str), "the grammar takes a text only"
         if not text.value:
             return BooleanExpression(nodes.Fixed(FALSE), 1)

@@ -93,7 +93,7 @@ class PropertyScan:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _slot(self, buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-        """Return which name this is; -1 if it is not wanted."""
+        """Return the index of this name among the wanted ones; -1 if it is not wanted."""
         spans: cython.longlong[::1] = self._spans
         slot: cython.int
         at: cython.longlong
@@ -268,7 +268,7 @@ class Absent(Node):
 
 @cython.cclass
 class Cast(Node):
-    """A property where a boolean is wanted: a text is none."""
+    """A property used as a boolean: a text is never true."""
 
     _slot = cython.declare(cython.int)
 

@@ -109,7 +109,7 @@ def forget_outcomes() -> None:
 
 @lru_cache(_CACHED_EXPRESSIONS)
 def _outcome(expression: str) -> Predicate | str:
-    """Return the predicate, or what is wrong, which is cached as well: who sends a wrong expression sends it again and
+    """Return the predicate, or the error, which is cached as well: clients repeat a wrong expression again and
     again."""
     try:
         return _compile(expression)
@@ -175,7 +175,8 @@ def _promote(token: Token) -> Token:
 
 
 class _Sql92ToNodes(Transformer[Token, Operand]):
-    """Each rule's meaning is a call of the builder. The parser calls it while it reads: nothing here is recursive."""
+    """Turns each rule of the grammar into a call of the builder. The parser calls it while it reads: nothing here is
+    recursive."""
 
     builder: ExpressionBuilder
 

@@ -53,7 +53,7 @@ class ClientRequestProcessor:
         self._started_ms = clock.monotonic_ms()
 
     def process(self, _connection: object, request: RemotingCommand) -> RemotingCommand:
-        """Answer the route of a topic; 17 if there is none, on which clients fall back to the topic TBW102."""
+        """Answer with the route of a topic; code 17 if there is none, upon which clients use the topic TBW102."""
         if not self._is_ready():
             return request.reply(ResponseCode.SYSTEM_ERROR, "name server not ready")
         topic = GetRouteInfoRequestHeader.decode(request.ext).topic

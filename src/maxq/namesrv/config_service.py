@@ -22,7 +22,7 @@ class ConfigService:
     """The settings of a name server, and the file to which they are written back."""
 
     def __init__(self, settings: NamesrvSettings, disk: Disk, path: PurePath | None) -> None:
-        """`path` None: changes last until the process ends."""
+        """With `path` None, changes last until the process ends."""
         self._settings = settings
         self._disk = disk
         self._path = path

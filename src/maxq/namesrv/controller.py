@@ -136,7 +136,7 @@ class NamesrvController:
                 connection.close(f"broker {broker.broker_addr} gave no sign of life")
 
     def _work_off_later(self) -> None:
-        """Process a broker with many topics that is gone: its topics are removed in turns of the loop."""
+        """Remove the topics of a broker that has left, in several turns of the loop."""
         if self._working_off is None or self._working_off.done():
             self._working_off = asyncio.ensure_future(self._server.holds.watch("route tables", self._work_off()))
 

@@ -179,8 +179,8 @@ class DefaultRequestProcessor:
     async def _register_later(
         self, connection: Connection, request: RemotingCommand, header: RegisterBrokerRequestHeader, digest: bytes
     ) -> RemotingCommand:
-        """Decode a registration in a thread, if it is long or tells its length only when it is decompressed. What the
-        broker, or its connection, sends meanwhile is newer."""
+        """Decode a registration in a thread, if it is long or tells its length only after decompression. Later messages
+        of the broker, or of its connection, are newer and win."""
         broker = header.cluster_name, header.broker_addr
         self._decoding[broker] = request
         try:
@@ -224,7 +224,7 @@ class DefaultRequestProcessor:
         return request.reply()
 
     async def _worked_off(self) -> None:
-        """Answer a request that concerns all topics of a broker when all of them have been changed."""
+        """Answer a request that concerns all topics of a broker once all of them have been changed."""
         turns = Turns()
         while self._routes.work_off():
             await turns.rest()

@@ -25,7 +25,7 @@ class KVConfigManager:
     """The table and its file `kvConfig.json`. A change is on disk before it is seen or answered."""
 
     def __init__(self, disk: Disk, path: PurePath | None) -> None:
-        """`path` None: the table lives in memory only."""
+        """With `path` None, the table lives in memory only."""
         self._disk = disk
         self._path = path
         self._tables: KVTables = {}
@@ -58,7 +58,7 @@ class KVConfigManager:
         return self._tables.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Return all of one namespace; None if it was never written to."""
+        """Return all values of one namespace; None if it was never written to."""
         return self._tables.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
@@ -67,7 +67,7 @@ class KVConfigManager:
             await self._replace({**self._tables, namespace: {**self._tables.get(namespace, {}), key: value}})
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Forget one value; as `put`. Nothing if it is not there."""
+        """Remove one value; raises as `put`. Does nothing if there is none."""
         async with self._writing:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is not None:
@@ -80,7 +80,7 @@ class KVConfigManager:
         self._tables = tables
 
     def log_all(self) -> None:
-        """Say what the table holds, as operators of RocketMQ find it in the log."""
+        """Log the content of the table, as operators of RocketMQ find it in the log."""
         for namespace, table in self._tables.items():
             for key, value in table.items():
                 _log.info("configTable NS: %s Key: %s Value: %s", namespace, key, value)

@@ -94,8 +94,9 @@ class RouteInfoManager:
     def registering(
         self, new: RegistrationRequest, *, now_ms: int
     ) -> Generator[None, None, RegisterBrokerResult | None]:
-        """Take one registration into all tables. It yields after each _TOPICS_OF_A_STEP topics, when the tables are
-        sound and others may be served; if the broker is forgotten or registers anew meanwhile it ends there.
+        """Apply one registration to all tables. It yields after each _TOPICS_OF_A_STEP topics, when the tables are
+        consistent and other requests may be served; if the broker is removed or registers anew meanwhile it ends
+        there.
 
         Args:
             now_ms: monotonic clock.
@@ -143,8 +144,8 @@ class RouteInfoManager:
     def register_again(
         self, cluster_name: str, broker_addr: str, connection: object, digest: bytes, *, now_ms: int
     ) -> RegisterBrokerResult | None:
-        """Take a registration that equals the last one, as brokers send every 30 s with all their topics, for a sign of
-        life, and return the same answer. None: it must be processed as a new one.
+        """Treat a registration that equals the last one, as brokers send it every 30 s with all their topics, as a
+        heartbeat, and return the same answer. None: it must be processed as a new one.
 
         Args:
             digest: of all that the request says.
@@ -158,7 +159,7 @@ class RouteInfoManager:
         return live.result
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Enter one topic (217). A queue list that names an unknown broker is ignored from there on."""
+        """Add one topic (217). From the first queue of an unknown broker on, the queue list is ignored."""
         for queue in queues:
             if queue.broker_name not in self._groups:
                 _log.warning("topic %s names the unknown broker %s", topic, queue.broker_name)
@@ -166,7 +167,7 @@ class RouteInfoManager:
             self._announce(topic, queue)
 
     def touch(self, cluster_name: str, broker_addr: str, *, now_ms: int) -> None:
-        """Note a sign of life (322, 904); does nothing if the broker is not known."""
+        """Record a heartbeat (322, 904); does nothing if the broker is not known."""
         live = self._live.get(BrokerAddrInfo(cluster_name, broker_addr))
         if live is not None:
             live.last_update_ms = now_ms
@@ -243,7 +244,7 @@ class RouteInfoManager:
         return is_alone
 
     def _entries(self, new: RegistrationRequest, *, changed: bool, read_only: bool) -> Iterator[None]:
-        """Enter what a registration says, one topic between two yields."""
+        """Apply a registration's topics, one topic between two yields."""
         known = self._announced.setdefault(new.broker_name, {})
         if self._settings.namesrv.delete_topic_with_broker_registration and not new.mappings:
             for topic in [topic for topic in known if topic not in new.topics]:
@@ -289,7 +290,7 @@ class RouteInfoManager:
     # --- brokers go ---------------------------------------------------------------------------------------------
 
     def unregister_broker(self, cluster_name: str, broker_addr: str, broker_name: str) -> MinBrokerIdChange | None:
-        """Forget one broker; with the last of its name, the name and all its queues, of many topics by `work_off`.
+        """Remove one broker; with the last of its name, the name and all its queues, of many topics by `work_off`.
 
         Returns:
             Whom to tell of the group's new smallest id, if the setting asks for it.
@@ -314,7 +315,7 @@ class RouteInfoManager:
         return _min_broker_id_change(group.broker_addrs, offline=broker_addr, ha=None)
 
     def on_connection_closed(self, connection: object) -> list[MinBrokerIdChange]:
-        """Forget the brokers that last registered over this connection."""
+        """Remove the brokers that last registered over this connection."""
         return self._forget([key for key, live in self._live.items() if live.connection is connection])
 
     def expired(self, now_ms: int) -> list[tuple[BrokerAddrInfo, object]]:
@@ -322,7 +323,7 @@ class RouteInfoManager:
         return [(key, live.connection) for key, live in self._live.items() if live.is_expired(now_ms)]
 
     def scan_not_active_broker(self, now_ms: int) -> list[MinBrokerIdChange]:
-        """Forget the expired brokers."""
+        """Remove the expired brokers."""
         gone = [key for key, _ in self.expired(now_ms)]
         for key in gone:
             _log.warning("broker %s gave no sign of life for %d ms", key, self._live[key].timeout_ms)
@@ -383,7 +384,7 @@ class RouteInfoManager:
     # --- what takes several steps -------------------------------------------------------------------------------
 
     def work_off(self) -> bool:
-        """Do one step of what was begun. Returns whether anything is left to do."""
+        """Do one step of the work begun. Returns whether any is left."""
         if self._unfinished:
             self._revision += 1
             try:
@@ -393,7 +394,7 @@ class RouteInfoManager:
         return bool(self._unfinished)
 
     def _begin(self, entries: Iterator[None]) -> None:
-        """Process `entries` behind everything that was begun before; if that is nothing, do the first step at once."""
+        """Process `entries` after all work begun before; if there is none, do the first step at once."""
         self._unfinished.append(_in_steps(entries))
         if len(self._unfinished) > 1 or self.work_off():
             self.when_unfinished()
@@ -401,13 +402,13 @@ class RouteInfoManager:
     # --- topics -------------------------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
-        """Forget a topic, or what the brokers of one cluster have of it."""
+        """Remove a topic, or the queues that the brokers of one cluster have of it."""
         for name in list(self._topics.get(topic, ())):
             if not cluster_name or name in self._clusters.get(cluster_name, ()):
                 self._remove_queue(topic, name)
 
     def wipe_write_perm_of_broker(self, broker_name: str) -> int:
-        """Take the write permission from all topics of a broker, of many by `work_off`; returns how many it has."""
+        """Remove the write permission from all topics of a broker, of many by `work_off`; returns how many it has."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_perm_of_broker(self, broker_name: str) -> int:
@@ -431,8 +432,8 @@ class RouteInfoManager:
                 self._topics[topic][broker_name] = replace(queue, perm=change(queue.perm))
 
     def _announce(self, topic: str, queue: QueueData) -> None:
-        """Enter a queue. Each topic of `_announced[b]` has an entry for b in `_topics`. The reverse holds, except for
-        what is left of a broker name that is gone until it is removed."""
+        """Add a queue. Each topic of `_announced[b]` has an entry for b in `_topics`. The reverse holds, except for the
+        rest of a broker name that was removed."""
         self._revision += 1
         self._announced.setdefault(queue.broker_name, {})[topic] = queue
         self._topics.setdefault(topic, {})[queue.broker_name] = queue
@@ -454,8 +455,7 @@ class RouteInfoManager:
     # --- answers ------------------------------------------------------------------------------------------------
 
     def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """Return queues and brokers of a topic, ready to be sent and changed by the caller; None if nothing is
-        known."""
+        """Return queues and brokers of a topic, in objects that the caller may change; None if the topic is unknown."""
         queues = self._topics.get(topic)
         if not queues:
             return None

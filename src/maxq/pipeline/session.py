@@ -185,7 +185,7 @@ def _is_local(master: str | None) -> bool:
 
 
 def _is_submitted() -> bool:
-    """Whether spark-submit, pyspark or a cluster's launcher started this process."""
+    """Return whether spark-submit, pyspark or a cluster's launcher started this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ConsumeType(IntEnum):
-    """How a group consumes."""
+    """Whether a group's broker pushes or its members pull."""
 
     CONSUME_ACTIVELY = 0
     CONSUME_PASSIVELY = 1
@@ -36,7 +36,7 @@ class ConsumeFromWhere(IntEnum):
 
 
 class TopicFilterType(IntEnum):
-    """One tag a message, or several."""
+    """Whether a message has one tag or several."""
 
     SINGLE_TAG = 0
     MULTI_TAG = 1

@@ -74,11 +74,12 @@ class BatchedReads:
                 one.join_batched_reads()
 
     def withdraw(self, connection: Connection) -> None:
-        """Forget a connection that was offered: it ends."""
+        """Forget an offered connection, because it ends."""
         self._offered.pop(connection, None)
 
     def adopt(self, connection: Connection, fd: int) -> bool:
-        """Read this connection, whose transport has stopped, from its socket `fd`. False: the system has no epoll."""
+        """Read this connection, whose transport has stopped, from its socket `fd`. Returns False if the system has no
+        epoll."""
         if self._epoll is None:
             if not hasattr(select, "epoll"):
                 return False
@@ -117,7 +118,7 @@ class BatchedReads:
         self._resting = loop.call_later(_REST_S, self._rested)
 
     def _go_on(self) -> None:
-        """End a rest."""
+        """Continue after a rest."""
         if self._resting is not None:
             self._resting.cancel()
             self._rested()

@@ -234,7 +234,8 @@ class RemotingClient(RemotingEndpoint):
         return connection
 
     def _forget(self, address: str, connection: Connection) -> None:
-        """Send no more requests on this connection. It stays open until its answers have come and it has been idle."""
+        """Send no more requests on this connection. It stays open until its answers have arrived and it has been
+        idle."""
         if self._by_address.get(address) is connection:
             del self._by_address[address]
 
@@ -247,11 +248,11 @@ class RemotingClient(RemotingEndpoint):
             self.on_lost(address)
 
     def open_connections(self) -> list[tuple[str, Connection]]:
-        """Return address and connection of every server that there is a connection to."""
+        """Return address and connection of every server to which a connection is open."""
         return list(self._by_address.items())
 
     def open_attempts(self) -> list[str]:
-        """Return the address of every server that is being connected to."""
+        """Return the address of every server to which a connection is being made."""
         return list(self._connecting)
 
     def give_up_attempt(self, address: str, reason: str) -> None:
@@ -281,7 +282,7 @@ class RemotingClient(RemotingEndpoint):
 
     @property
     def name_servers(self) -> list[str]:
-        """The addresses of the name servers, in the order in which they are tried."""
+        """Return the addresses of the name servers, in the order in which they are tried."""
         return list(self._name_servers)
 
     def update_name_servers(self, addresses: Sequence[str]) -> None:

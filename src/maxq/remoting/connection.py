@@ -70,7 +70,8 @@ class Reader(Protocol):
         ...
 
     def adopt(self, connection: "Connection", fd: int) -> bool:
-        """Read this connection, whose transport has stopped, from its socket `fd`. False: that is not possible."""
+        """Read this connection, whose transport has stopped, from its socket `fd`. Returns False if that is not
+        possible."""
         ...
 
     def drop(self, fd: int) -> None:
@@ -118,13 +119,13 @@ class Endpoint(Protocol):
 
     @property
     def batched_reads(self) -> Reader:
-        """Return the reader for connections that bring only requests which the fast path takes."""
+        """Return the reader for connections that bring only requests for the fast path."""
         ...
 
     def next_opaque(self) -> int: ...
 
     def server_tls(self) -> ssl.SSLContext | None:
-        """Return what to answer TLS with; None: TLS is disabled."""
+        """Return the TLS settings for clients that begin TLS; None: TLS is disabled."""
         ...
 
     def plain_allowed(self) -> bool:
@@ -132,7 +133,7 @@ class Endpoint(Protocol):
         ...
 
     def trusts_balancer(self, address: str) -> bool:
-        """Tell whether a peer at this IP address may say in a PROXY line who is behind it."""
+        """Return whether a peer at this IP address may name another client in a PROXY line."""
         ...
 
     def connected(self, connection: "Connection") -> None: ...
@@ -217,7 +218,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def remote_host(self) -> bytes:
-        """The peer's address as records have it: the packed IP address and the int32 port; 8 bytes, or 20 for IPv6."""
+        """Return the peer's address in the form of records: the packed IP address and the int32 port; 8 bytes, or 20
+        for IPv6."""
         if self._remote_host is None:
             host, _, port = self.remote_address.rpartition(":")
             self._remote_host = encode_host(host, int(port))
@@ -225,13 +227,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_ip(self) -> str:
-        """The IP address from which the connection comes; behind a load balancer that is trusted and says so, that of
-        its client."""
+        """Return the IP address from which the connection comes; behind a trusted load balancer, that of its client."""
         return self.remote_address.rpartition(":")[0].strip("[]")
 
     @property
     def is_held_back(self) -> bool:
-        """Whether requests of the peer wait because it does not read its answers, or is gone."""
+        """Return whether requests of the peer wait because it does not read its answers, or is gone."""
         return self._paused or self.is_closed
 
     @property
@@ -247,8 +248,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._out_size + (0 if transport is None or self.is_closed else transport.get_write_buffer_size())
 
     def stalls(self, least: int) -> int:
-        """Count the looks in a row, this one included, at which the peer had taken less than `least` bytes since the
-        last look though more waited for it."""
+        """Return the number of checks in a row, this one included, at which the peer had taken less than `least` bytes
+        since the last check although more waited for it."""
         transport = self._transport
         unsent = 0 if transport is None else transport.get_write_buffer_size()
         queued = unacknowledged(self.descriptor) if unsent else 0
@@ -298,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def answer_limit(self) -> int:
-        """Return the bytes of the longest frame that the peer takes as an answer, as far as this side knows."""
+        """Return the largest frame, in bytes, that the peer accepts as an answer, as far as this side knows."""
         return self._endpoint.answer_limit
 
     def send(self, command: RemotingCommand) -> None:
@@ -369,7 +370,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shut(abort=True)
 
     def kill(self) -> None:
-        """Drop what `close` still waits to send, and close at once."""
+        """Drop the data that `close` still waits to send, and close at once."""
         if self._transport is not None:
             reset(self._transport)
 
@@ -531,7 +532,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def _window(self) -> memoryview:
-        """Return the memory that the next bytes of the stream of frames go to, behind those that are kept."""
+        """Return the memory for the next bytes of the stream of frames, behind those that are kept."""
         own = self.own_buffer
         if own is None:
             kept = len(self.partial)
@@ -628,8 +629,8 @@ class Connection(asyncio.BufferedProtocol):
         return position
 
     def _turn_is_over(self, turn_ends: float) -> bool:
-        """Tell whether this connection has had its time, and let it rest if so. Behind TLS all is worked off at once,
-        for the peer's end of the stream may have come already."""
+        """Return whether this connection has used up its time, and make it rest if so. Behind TLS everything is
+        processed at once, because the peer's end of the stream may have arrived already."""
         if self._tls is not None or self._loop.time() <= turn_ends:
             return False
         self._rest()
@@ -652,8 +653,8 @@ class Connection(asyncio.BufferedProtocol):
             self._release()
 
     def _hold(self, size: int) -> None:
-        """Enter `size` bytes of an unfinished frame as kept. Where that is too much, a connection is ended: this one,
-        or another."""
+        """Record `size` bytes of an unfinished frame as kept. If that is too much, a connection is ended: this one, or
+        another."""
         self.has_unfinished = True
         self._endpoint.unfinished.hold(self, size)
 
@@ -671,7 +672,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _end_for(self, cause: Cause, text: str, *, limit: str, remedy: str) -> None:
-        """Close the connection at once because of what its peer does; the log and who waits are told why."""
+        """Close the connection at once because of its peer's behaviour; the log and waiting callers get the reason."""
         reason = explain(cause, text, limit=limit, remedy=remedy)
         log.warning("%s %s", self.remote_address, reason)
         self.abort(reason)
@@ -723,7 +724,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- PROXY protocol and TLS --------------------------------------------------------------------------------------
 
     def _detect(self, count: int) -> None:
-        """Look at the first bytes of the connection for a PROXY header and TLS."""
+        """Examine the first bytes of the connection for a PROXY header and TLS."""
         end = len(self.partial) + count
         self.partial = b""
         buffer = self._endpoint.receive_buffer
@@ -758,7 +759,7 @@ class Connection(asyncio.BufferedProtocol):
             self.work(buffer, position, end)
 
     def _believe(self, header: ProxyHeader) -> None:
-        """Take the client's address that a load balancer tells.
+        """Adopt the client's address that a load balancer names.
 
         Raises:
             RemoteProtocolError: the peer is none of ours.
@@ -803,7 +804,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _time_out(future: "asyncio.Future[RemotingCommand]", address: str, timeout_ms: int) -> None:
-    """Tell who waits for an answer of `address` that it did not come within `timeout_ms`."""
+    """Tell a waiter that no answer of `address` came within `timeout_ms`."""
     if not future.done():
         text = f"wait response on the channel <{address}> timeout, {timeout_ms}(ms)"
         future.set_exception(RemotingTimeoutError(text, address=address, timeout_ms=timeout_ms))

@@ -54,7 +54,7 @@ class RequestAuthority(Protocol):
         ...
 
     async def after(self, request: RemotingCommand, response: RemotingCommand) -> RemotingCommand:
-        """Return what is answered when `response` was not there at once."""
+        """Return the response to send; called when `response` was not available at once."""
         ...
 
 
@@ -128,7 +128,7 @@ class RemotingEndpoint:
         self._processors[int(code)] = processor
 
     def processor(self, code: int) -> Processor:
-        """Return the processor of a code, for a caller that puts its own before it. KeyError if there is none."""
+        """Return the processor of a code, for a caller that wraps it. Raises KeyError if there is none."""
         return self._processors[int(code)]
 
     def codes(self) -> set[int]:
@@ -185,9 +185,9 @@ class RemotingEndpoint:
         self._idle_timer = loop.call_later(self._idle_seconds / _LOOKS_PER_IDLE_TIME, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Look at all connections. One that moved no byte between _LOOKS_PER_IDLE_TIME looks is idle, and is closed.
-        One that has taken next to nothing of what waits for it so long does not read, and is reset: closing alone would
-        wait for it."""
+        """Check all connections. One that moved no byte between _LOOKS_PER_IDLE_TIME checks is idle, and is closed. One
+        that has taken next to nothing of its waiting data for that long does not read, and is reset: closing alone
+        would wait for it."""
         self._idle_timer = None
         least = max(1, LEAST_BYTES_A_SECOND * self._idle_seconds // _LOOKS_PER_IDLE_TIME)
         for connection in list(self.connections):
@@ -218,7 +218,7 @@ class RemotingEndpoint:
         return self._clock.monotonic_ms() - connection.opened_ms >= self._idle_seconds * 1000
 
     def looked(self) -> None:
-        """Do what else is to be done periodically. Called after each check of idle connections."""
+        """Do other periodic work. Called after each check of idle connections."""
 
     async def close_all(self, reason: str) -> None:
         """Close every connection, end answers under way, and wait until all connections are closed."""
@@ -322,7 +322,7 @@ class RemotingEndpoint:
         self._end(connection, command, response)
 
     def _end(self, connection: Connection, command: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Tell listeners that a request which the guard let through has ended, and send the answer."""
+        """Tell listeners that an allowed request has ended, and send the answer."""
         if self.on_outcome is not None:
             self.on_outcome(connection, command, response)
         if response is not None:
@@ -349,7 +349,7 @@ class RemotingEndpoint:
 
 
 def failure_reply(command: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Make the answer to a request whose handling raised `error`, whether at once or after it was parked.
+    """Make the answer to a request whose processing raised `error`, whether at once or after it was parked.
 
     A MaxQError names its response code. Anything else is SYSTEM_ERROR, and is logged with its traceback, unless the
     disk is full.

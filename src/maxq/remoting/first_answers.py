@@ -11,7 +11,7 @@ SILENT_SECONDS: Final = 0.25
 
 
 async def until_answered(asked: Collection[asyncio.Task[T]]) -> list[T]:
-    """Wait until all have answered or failed. Once one has answered, wait for the others a moment only
+    """Wait until all have answered or failed. Once one has answered, wait for the others only for a moment
     (SILENT_SECONDS).
 
     Returns:

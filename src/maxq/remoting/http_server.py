@@ -37,7 +37,7 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: a whole text, or one that comes in pieces."""
+    """An answer: a whole text, or one in pieces."""
 
     body: str | Iterator[str | PackedText]
     status: int = 200
@@ -168,7 +168,7 @@ class HttpServer:
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Close a connection that may have to take the rest of its answer."""
+    """Close a connection whose peer may not have received all of its answer yet."""
     writer.close()
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -181,7 +181,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 
 
 class _HttpOptions(NamedTuple):
-    """How an answer is sent."""
+    """The form of an answer."""
 
     chunked: bool  # and the connection goes on
     gzip: bool
@@ -198,7 +198,7 @@ class HttpRequest(NamedTuple):
 
 
 def read_head(head: bytes) -> HttpRequest | None:
-    """Parse the head of a request: its lines up to the empty one. None if that is no request of HTTP/1."""
+    """Parse the head of a request: its lines up to the empty one. None if it is no request of HTTP/1."""
     request_line, *lines = head.decode("latin-1").split("\r\n")
     words = request_line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -211,7 +211,7 @@ def read_head(head: bytes) -> HttpRequest | None:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """Tell whether a client takes gzip, by its Accept-Encoding header in lower case."""
+    """Return whether a client accepts gzip, by its Accept-Encoding header in lower case."""
     for part in accepted.split(","):
         name, _, weight = part.replace(" ", "").partition(";")
         if name == "gzip":
@@ -242,7 +242,7 @@ async def compressed(pieces: AsyncIterator[bytes | PackedText]) -> AsyncIterator
 
 async def slices(pieces: Iterator[str | PackedText], clock: Clock) -> AsyncIterator[bytes | PackedText]:
     """Join `pieces` to some 64 KiB, except those that are packed already; after each quarter of a millisecond of work
-    on them the loop has a turn."""
+    on them the loop runs other tasks."""
     gathered: list[str] = []
     size = 0
     began_ns = clock.monotonic_ns()

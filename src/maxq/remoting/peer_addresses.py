@@ -36,7 +36,7 @@ class PeerAddresses:
         self.refused = 0
 
     def admits(self, address: str, port: str) -> bool:
-        """Tell whether a peer at this IP address may stay connected. A refusal is counted, and logged once in ten
+        """Return whether a peer at this IP address may stay connected. A refusal is counted, and logged once in ten
         seconds for each address.
 
         Args:

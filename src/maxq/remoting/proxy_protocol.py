@@ -21,7 +21,7 @@ _V2_LONGEST: Final = 4096  # addresses and TLVs; a balancer sends some hundred b
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
     """A PROXY header, which takes `size` bytes at the start of a connection. Addresses are (text, port); None where the
-    balancer does not tell."""
+    balancer does not name them."""
 
     size: int
     source: tuple[str, int] | None = None
@@ -29,7 +29,7 @@ class ProxyHeader:
     tlvs: dict[int, str] = field(default_factory=dict)  # type → ASCII text
 
     def attributes(self) -> dict[str, str]:
-        """Return what the header says, under RocketMQ's names."""
+        """Return the header's facts under RocketMQ's names."""
         result: dict[str, str] = {}
         if self.source is not None:
             result["proxy_protocol_addr"], result["proxy_protocol_port"] = self.source[0], str(self.source[1])
@@ -42,12 +42,12 @@ class ProxyHeader:
 
 
 def looks_like_proxy_header(start: bytes | bytearray) -> bool:
-    """Tell whether a connection that begins with these bytes may begin with a PROXY header."""
+    """Return whether a connection that begins with these bytes may begin with a PROXY header."""
     return bool(start) and (start[: len(_V1)] == _V1[: len(start)] or start[: len(_V2)] == _V2[: len(start)])
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Parse the PROXY header at the start of `data`. None if it has not come as a whole.
+    """Parse the PROXY header at the start of `data`. None if it has not arrived completely.
 
     Raises:
         RemoteProtocolError: it begins like one and is none.

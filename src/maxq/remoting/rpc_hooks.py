@@ -32,7 +32,7 @@ class RPCHook(Protocol):
 
 
 class NamespaceRPCHook:
-    """Tells with every request of a client which namespace its names are in (remoting/rpchook/NamespaceRpcHook.java).
+    """Adds the namespace of its names to every request of a client (remoting/rpchook/NamespaceRpcHook.java).
 
     Args:
         namespace: as Java's `namespaceV2`.

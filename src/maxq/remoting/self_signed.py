@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 
 def make_test_certificate() -> tuple[bytes, bytes]:
-    """(private key, certificate), both PEM. Nobody can check it: clients of test mode trust everything."""
+    """Return (private key, certificate), both PEM. Nobody can check it: clients of test mode trust everything."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "maxq test mode")])
     certificate = (

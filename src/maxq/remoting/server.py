@@ -136,7 +136,8 @@ class RemotingServer(RemotingEndpoint):
         self._is_full = connection.is_closed
 
     def request_received(self, connection: Connection, command: RemotingCommand) -> None:
-        """Refuse a body that is longer than its code may have before anything reads it, a signature included."""
+        """Refuse a body that is longer than its code may have before any other part reads it, a signature check
+        included."""
         if type(command.body) is bytes and (why := refusal_of_body(command.code, command.body)) is not None:
             self._reply(connection, command, command.reply(ResponseCode.INVALID_PARAMETER, why))
             return

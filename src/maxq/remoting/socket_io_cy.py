@@ -47,7 +47,7 @@ _LEAST_WINDOW = cython.declare(cython.Py_ssize_t, 16384)
 @cython.cfunc
 @cython.exceptval(check=False)
 def _read(fd: cython.int, buffer: cython.uchar[::1], p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the bytes that were received; 0 at the end of the stream, -1 for nothing now, -2 for an error."""
+    """Return the number of received bytes; 0 at the end of the stream, -1 if there are none now, -2 for an error."""
     count: cython.Py_ssize_t
     if cython.compiled:
         count = read(fd, cython.address(buffer[p]), end - p)
@@ -65,7 +65,7 @@ def _read(fd: cython.int, buffer: cython.uchar[::1], p: cython.Py_ssize_t, end: 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _write(fd: cython.int, data: cython.uchar[::1], p: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the bytes that the kernel took, or a negative number."""
+    """Return the number of bytes that the kernel accepted, or a negative number."""
     if cython.compiled:
         return write(fd, cython.address(data[p]), end - p)
     try:

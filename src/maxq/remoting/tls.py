@@ -31,7 +31,7 @@ class ServerTls:
     """The certificate and settings with which a server answers TLS."""
 
     def __init__(self, config: NettyServerConfig, disk: Disk) -> None:
-        """Raises ConfigError if files are configured and cannot be used; names the setting and the file."""
+        """Read the configured files. Raises ConfigError if they cannot be used; names the setting and the file."""
         self._config = config = with_tls_file(config, disk)
         self._watch = _Watch(
             disk, config.tls_server_key_path, config.tls_server_cert_path, config.tls_server_trust_cert_path
@@ -62,7 +62,7 @@ class ServerTls:
         return self._context
 
     def reload_if_changed(self) -> None:
-        """Take over new files. Files that cannot be used are logged, and the old context stays."""
+        """Use new files. Files that cannot be used are logged, and the old context stays."""
         if self._context is None or self._config.tls_test_mode_enable or not self._watch.changed():
             return
         try:
@@ -91,7 +91,7 @@ class ClientTls:
     """The settings with which a client begins TLS."""
 
     def __init__(self, config: NettyClientConfig, disk: Disk) -> None:
-        """Raises ConfigError if files are configured and cannot be used."""
+        """Read the configured files. Raises ConfigError if they cannot be used."""
         self._config = config = with_tls_file(config, disk)
         if not config.tls_client_auth_server:
             log.warning(
@@ -141,7 +141,7 @@ def tls_settings(wanted: str | bool) -> NettyClientConfig:
 
 
 def untrusted(error: ssl.SSLCertVerificationError) -> str:
-    """Return why the certificate of a server is refused, and what to do."""
+    """Return why the certificate of a server is refused, and the remedy."""
     return (
         f"the server's certificate is refused by TLS: {error.verify_message}; name the authority that signed it "
         "(tls.client.trustCertPath, --tls FILE), or connect to a name or address that it is for"

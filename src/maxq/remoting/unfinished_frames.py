@@ -16,13 +16,13 @@ COUNTED: Final = 16 * 1024
 
 
 class Holder(Protocol):
-    """What `UnfinishedFrames` asks of a connection that keeps part of a frame."""
+    """The interface of a connection that keeps part of a frame, for `UnfinishedFrames`."""
 
     is_known: bool  # a request of it was let through
 
     def end_unfinished(self, total: int, limit: int) -> None:
-        """End the connection, because all together hold `total` bytes and only `limit` are allowed. It gives its own
-        bytes back (`release`)."""
+        """End the connection, because all connections together hold `total` bytes and only `limit` are allowed. It
+        gives its own bytes back (`release`)."""
         ...
 
 

@@ -22,7 +22,7 @@ FAILURES: Final[ContextVar[Counter[str]]] = ContextVar("FAILURES")
 
 
 def count_failure(name: str) -> None:
-    """Count that the work `name` has failed once; outside a server nothing is counted."""
+    """Count a failure of the work `name`; outside a server nothing is counted."""
     counts = FAILURES.get(None)
     if counts is not None:
         counts[name if name in counts or len(counts) < _MOST_NAMES else _OTHERS] += 1

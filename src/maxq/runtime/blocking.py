@@ -29,7 +29,7 @@ class Threads:
     """Threads of a process for one kind of blocking work. Any loop may use them."""
 
     def __init__(self, name: str, most: int) -> None:
-        """`most`: the number of threads at a time; more work waits for them."""
+        """`most` is the number of threads at a time; more work waits for them."""
         self._name = name
         self._most = most
         self._executor: ThreadPoolExecutor | None = None

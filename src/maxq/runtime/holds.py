@@ -50,7 +50,8 @@ class Holds:
         self.by_cause: dict[int | str, Hold] = {}
 
     def ended(self, cause: int | str, began_ns: int) -> None:
-        """Count what ran on the event loop from `began_ns` (of `now`) until now, if that was longer than the limit."""
+        """Count work that ran on the event loop from `began_ns` (of `now`) until now, if that was longer than the
+        limit."""
         took_ns = self.now() - began_ns
         if took_ns > self.limit_ns:
             self._count(cause, took_ns)

@@ -87,15 +87,15 @@ class MappedRegion(ABC):
 
     @abstractmethod
     def write(self, position: int, data: memoryview) -> None:
-        """Put bytes where `view` shows them, as an assignment to it would, without a page fault for every page. OSError
-        if the device refuses."""
+        """Write bytes to the place that `view` shows, as an assignment to it would, without a page fault for every
+        page. Raises OSError if the device refuses."""
 
     @abstractmethod
     def write_again(self, start: int, end: int) -> None:
-        """Give the device bytes [start, end) again, as `view` shows them, at the next flush: the caller does not know
-        whether a sync of them failed once, here or in a process before, and knows that all the rest of the file is
-        durable. This forgives a failed sync. Holes stay holes. Nobody else may write there meanwhile. Blocks. Raises
-        OSError if the device refuses."""
+        """Write bytes [start, end), as `view` shows them, to the device again at the next flush: the caller does not
+        know whether a sync of them failed once, here or in an earlier process, and knows that the rest of the file
+        is durable. This forgives a failed sync. Holes stay holes. No other caller may write there meanwhile. Blocks.
+        Raises OSError if the device refuses."""
 
     def populate(self, start: int, end: int) -> None:
         """Back [start, end) with real pages ahead of use. A hint; blocks."""
@@ -105,11 +105,12 @@ class MappedRegion(ABC):
 
     @abstractmethod
     def allocate(self, start: int, end: int) -> None:
-        """Give [start, end) blocks of the file system, so that writing there cannot fail for lack of room; contents
-        stay as they are. OSError (ENOSPC, EDQUOT) if there is no room. Milliseconds at most."""
+        """Allocate blocks of the file system for [start, end), so that writing there cannot fail for lack of room;
+        contents stay as they are. OSError (ENOSPC, EDQUOT) if there is no room. Milliseconds at most."""
 
     def discard(self, start: int, end: int) -> bool:
-        """Give the blocks of whole pages [start, end) back, which then read as zeros. False: the file system cannot."""
+        """Release the blocks of whole pages [start, end), which then read as zeros. Returns False if the file system
+        cannot."""
         return False
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -134,13 +135,13 @@ class MappedRegion(ABC):
         reads 8 MiB ahead."""
 
     def flush_at_once(self) -> bool:
-        """Make all that was written durable, here and now, if that should be a moment. False: not now; nothing was
-        done, `flush_soon` or `flush` can. OSError if the device refuses."""
+        """Make everything written durable at once, if that should take only a moment. Returns False, without an
+        attempt, otherwise: use `flush_soon` or `flush`. Raises OSError if the device refuses."""
         return False
 
     def flush_soon(self, done: Callable[[OSError | None], None]) -> bool:
-        """Begin to make all that was written durable. `done` is called on the running loop when it is, with None, or
-        with the device's refusal, and never from within. False: not now; nothing was begun, `flush` can."""
+        """Begin to make everything written durable. `done` is called on the running loop when it is, with None, or with
+        the device's refusal, and never from within. Returns False if that is not possible now: use `flush`."""
         return False
 
     @abstractmethod
@@ -183,7 +184,7 @@ class Disk(Protocol):
 
     def replace_with(self, path: PurePath, data: bytes, *, spare: PurePath) -> None:
         """Replace a file in the blocks of the file `spare`, which gets those of the old one for the next time: this
-        works on a full disk. Where names cannot be exchanged, `spare` is gone then."""
+        works on a full disk. Where names cannot be exchanged, `spare` is deleted by it."""
         ...
 
     def rename(self, source: PurePath, target: PurePath) -> None:
@@ -191,12 +192,12 @@ class Disk(Protocol):
         ...
 
     def delete(self, path: PurePath) -> None:
-        """Remove a file, durably: it does not come back after a power loss. FileNotFoundError if it is not there.
-        Mappings of it stay usable."""
+        """Delete a file, durably: it does not come back after a loss of power. Raises FileNotFoundError if it does not
+        exist. Mappings of it stay usable."""
         ...
 
     def delete_tree(self, path: PurePath) -> None:
-        """Remove a folder and all below, durably; nothing if it is not there. Not atomic."""
+        """Delete a folder and everything below, durably; does nothing if it does not exist. Not atomic."""
         ...
 
     def make_dirs(self, path: PurePath) -> None: ...

@@ -54,7 +54,7 @@ class LogThrottle:
         return None
 
     def _has_room(self, now: int) -> bool:
-        """Return whether there is room for one more kind; kinds without a message for an interval give way."""
+        """Return whether there is room for one more kind; kinds without a message for an interval are dropped."""
         if len(self._kinds) >= _MOST_KINDS and now >= self._full_until_ms:
             self._kinds = {kind: kept for kind, kept in self._kinds.items() if now - kept[0] < INTERVAL_MS}
             self._full_until_ms = min((kept[0] for kept in self._kinds.values()), default=now) + INTERVAL_MS
@@ -62,7 +62,7 @@ class LogThrottle:
 
 
 def and_more(left_out: int) -> str:
-    """Return what is added to a line before which others were left out."""
+    """Return the text added to a line before which others were left out."""
     return f" ({left_out} more since the last line)" if left_out else ""
 
 

@@ -31,7 +31,7 @@ class PeriodicTasks:
         return list(self._tasks)
 
     async def stop(self) -> None:
-        """Stop: what runs is cancelled and has ended on return."""
+        """Stop: running tasks are cancelled and have ended on return."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:

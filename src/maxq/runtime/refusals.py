@@ -99,7 +99,7 @@ class Refusals:
         return sum(self.by_cause.values())
 
     def report(self) -> None:
-        """Log what is new since the last report, a line a cause; called every second."""
+        """Log the refusals since the last report, a line a cause; called every second."""
         if self.by_cause == self._reported:
             return
         for cause, total in self.by_cause.items():

@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 
 
 class Turns:
-    """The turns of one piece of work. On a loop of virtual time, which stands still while code runs, there is one
+    """The turns of one piece of work. On a loop of virtual time, which does not advance while code runs, there is one
     turn."""
 
     __slots__ = ("_ends", "_time")

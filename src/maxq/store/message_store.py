@@ -110,32 +110,32 @@ class MessageStore:
         return self._context.config
 
     def update_config(self, config: MessageStoreConfig) -> None:
-        """Take live settings, and the role: a slave takes its master's bytes only, a master messages."""
+        """Apply live settings and the role: a slave appends only its master's bytes, a master only messages."""
         self._context.config = config
         if self._life.is_loaded:
             self._life.take_role()
 
     @property
     def time(self) -> TrustedTime:
-        """The clock by which retention goes: it does not follow a jump of the wall clock by more than a day at once."""
+        """Return the clock for retention. It follows a jump of the wall clock by at most a day at once."""
         return self._context.time
 
     def set_store_host(self, store_host: bytes) -> None:
-        """Set the address that records carry from now on: a broker on port 0 learns its port after `load`."""
+        """Set the address that future records carry: a broker on port 0 learns its port after `load`."""
         self._context.identity = replace(self._context.identity, store_host=store_host)
 
     @property
     def flags(self) -> RunningFlags:
-        """The reasons why nothing may be stored or read now."""
+        """Return the reasons why nothing may be stored or read now."""
         return self._context.flags
 
     @property
     def topics(self) -> dict[bytes, TopicWriteState]:
-        """Return what the compiled modules know of each topic, by name."""
+        """Return what the compiled modules keep of each topic, by name."""
         return self.queues.topics
 
     def load(self) -> RecoveryReport:
-        """Lock the folder, find everything, recover. Blocks.
+        """Lock the folder, find the files and recover. Blocks.
 
         Raises:
             StoreRefusedError: the store is another process's, of a kind that MaxQ cannot read, on a disk that cannot
@@ -152,7 +152,7 @@ class MessageStore:
         return self._life.report
 
     def start(self) -> None:
-        """Begin the services; needs a running loop."""
+        """Start the services; needs a running loop."""
         self._life.start()
 
     def set_service_failed(self, callback: Callable[[str, BaseException], None]) -> None:
@@ -184,20 +184,20 @@ class MessageStore:
         return self._writer.put_batch(message)
 
     def appended(self) -> None:
-        """Publish records that `fast_path_writer.append_final` and `append_copy` stored: to queues, readers and
+        """Publish records that `fast_path_writer.append_final` and `append_copy` stored to queues, readers and
         slaves."""
         self._parts.propagation.appended()
 
     async def flush(self) -> None:
-        """Wait until everything that is in the log now is durable and dispatched, as far as readers may see it, or
-        flushing has failed: compare `flushed_offset`."""
+        """Wait until everything that is in the log now is durable and, as far as readers may see it, dispatched, or
+        until flushing has failed: compare `flushed_offset`."""
         await self.flusher.flush_all()
         await self.dispatch.finish_turns()
 
     async def wait_for_dispatch(self) -> None:
-        """Wait until the queues have everything that is in the log now; of a DLedger log, what is committed. While the
-        disk has no room for a queue, or there is much to dispatch, they lack what the log and tables tell of already.
-        """
+        """Wait until the queues have everything that is in the log now, or for a DLedger log everything committed.
+        While the disk has no room for a queue, or much is to be dispatched, queues lag behind the log and the
+        tables."""
         end = self.max_physical_offset
         while self.confirm_offset < min(end, self.max_physical_offset):  # noqa: ASYNC110 - the disk is tried again
             await asyncio.sleep(_DISPATCH_LOOK)
@@ -231,8 +231,8 @@ class MessageStore:
 
     @property
     def damaged_from_master(self) -> int:
-        """Return the number of records that a slave took although their CRC is wrong, because the master's log has them
-        so."""
+        """Return the number of records that a slave accepted although their CRC is wrong, because the master's log has
+        the same bytes."""
         replica = self._life.replica
         return 0 if replica is None else replica.damaged_from_master
 
@@ -243,8 +243,8 @@ class MessageStore:
         return -1 if replica is None else replica.last_record_offset
 
     def restore_places(self, physical_offset: int, size: int) -> int:
-        """A range that a start had filled as damaged holds its records again: give them their places in the queues, and
-        index their keys. Compacted queues copy them in the next round.
+        """Dispatch a range again that a start had filled as damaged and that was restored: write its queue units and
+        index its keys. Compacted queues copy the messages in the next round.
 
         Returns:
             How many queue units were written.
@@ -274,12 +274,12 @@ class MessageStore:
             raise
 
     def log_bytes(self, offset: int, limit: int) -> memoryview | None:
-        """At most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the log
-        has nothing there (compare with `min_physical_offset` and `max_physical_offset` to tell why)."""
+        """Return at most `limit` bytes of the mapped log from physical offset `offset` on, within one file; None if the
+        log has nothing there (compare with `min_physical_offset` and `max_physical_offset` to tell why)."""
         return self.commit_log.bytes_from(offset, limit)
 
     def add_append_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each append to the log, before dispatch: it wakes what sends to slaves."""
+        """Call `listener` after each append to the log, before dispatch; it wakes the senders to slaves."""
         self._parts.propagation.listeners.append(listener)
 
     # --- reading ---
@@ -315,7 +315,7 @@ class MessageStore:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Returns the smallest queue offset still there; -1 for an unknown queue."""
+        """Return the smallest existing queue offset; -1 for an unknown queue."""
         return self._topic_reader.min_offset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -323,7 +323,7 @@ class MessageStore:
         return self._topic_reader.max_offset(topic, queue_id)
 
     def taken_offset(self, topic: str, queue_id: int) -> int:
-        """Return `max_offset` plus what was stored in the queue and cannot be read here yet."""
+        """Return `max_offset` plus the number of messages stored in the queue that cannot be read here yet."""
         return self._topic_reader.taken_offset(topic, queue_id)
 
     def offset_by_time(
@@ -352,7 +352,8 @@ class MessageStore:
         return self.reader.units(topic, queue_id, offset, count)
 
     def select_one_message(self, physical_offset: int) -> memoryview | None:
-        """Returns the record at `physical_offset`; None if none starts there. The offset need not be trusted."""
+        """Return the record at `physical_offset`; None if none starts there. The offset may come from outside and is
+        checked."""
         if physical_offset >= self.max_physical_offset:
             return None
         record = self.commit_log.record(physical_offset)
@@ -366,8 +367,8 @@ class MessageStore:
         return None if record is None else decode_record(record)
 
     def records_with(self, needle: bytes, start: int) -> Iterator[list[int]]:
-        """Physical offsets of the records from `start` on (where one begins) that have `needle` in their properties,
-        some thousand records a step."""
+        """Return physical offsets of the records from `start` on (where one begins) that have `needle` in their
+        properties, a step of some thousand records at a time."""
         return records_with(self.commit_log, needle, start)
 
     def query_message(
@@ -380,11 +381,11 @@ class MessageStore:
     # --- queues and topics ---
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The ConsumeQueue; None if nothing was ever stored there."""
+        """Return the ConsumeQueue; None if it was never written to."""
         return self.queues.find(topic, queue_id)
 
     def watch(self, topic: str, queue_id: int) -> None:
-        """Tell the arrival listeners once, when the queue gets its next message."""
+        """Call the arrival listeners once, when the queue gets its next message."""
         self._tail(topic, queue_id).watched = True
 
     def _tail(self, topic: str, queue_id: int) -> QueueTail:
@@ -393,15 +394,15 @@ class MessageStore:
         return self.queues.open(topic, queue_id).tail
 
     def add_arrival_listener(self, listener: Callable[[list[QueueTail]], None]) -> None:
-        """Call `listener(tails)` after each dispatch in which watched queues got messages, after those that were added
-        before it."""
+        """Call `listener(tails)` after each dispatch in which watched queues got messages, after the listeners added
+        earlier."""
         self.dispatch.arrival_listeners.append(listener)
 
     def put_deletion(self, topics: Iterable[str]) -> PutMessageResult:
-        """Store the record that deletes these topics (deletions.py): what is stored from now on is of new topics, whose
-        queues begin at 0. Readers see it when it is dispatched, as with messages; the records of the deleted topics
-        stay in the log until it is cleaned. The result says why nothing was deleted, if so; wait for it as for a
-        message's, then `finish_deletion`."""
+        """Store the record that deletes these topics (deletions.py). Messages stored later belong to new topics, whose
+        queues begin at 0. The deletion is visible when the record is dispatched, as a message is; the records of the
+        deleted topics stay in the log until retention deletes them. The result says why nothing was deleted, if so.
+        Wait for it as for a message's, then call `finish_deletion`."""
         doomed = set(topics)
         result = self._writer.put_deletion(doomed)
         if result.ok:
@@ -409,25 +410,26 @@ class MessageStore:
         return result
 
     async def finish_deletion(self, topics: Iterable[str]) -> None:
-        """Wait until nothing of these topics, which `put_deletion` deleted, can come back, and their files are gone."""
+        """Wait until no message of these topics, which `put_deletion` deleted, can come back, and their files are
+        deleted."""
         doomed = set(topics)
         await self.cleaner.finish_deletion(doomed)
         await self.compaction.delete_topics(doomed)
 
     def put_tables(self, body: bytes) -> PutMessageResult:
-        """Store a record of `TABLES_TOPIC`. Wait for it as for a message."""
+        """Store a record of `TABLES_TOPIC`. Wait for its durability as for a message's."""
         return self._writer.put_tables(body)
 
     def set_table_listener(self, listener: Callable[[MessageExt], None], persist: Callable[[], None]) -> None:
-        """Set the `listener` that gets each record of `TABLES_TOPIC` that is dispatched, during `load` in its thread.
-        `persist` is called, in any thread, before the store notes how far it has dispatched: what the listener got
-        before is not given again. It raises OSError if the disk refuses."""
+        """Set the `listener` of each dispatched record of `TABLES_TOPIC`; during `load` it is called in the loading
+        thread. `persist` is called, in any thread, before the store notes how far it has dispatched, because earlier
+        records are not passed to the listener again. It raises OSError if the disk refuses."""
         self._parts.dispatch.on_tables = listener
         self._parts.queue_flusher.before_inventory = persist
 
     async def unused_topics(self, keep: Container[str]) -> set[str]:
-        """Return the topics that have queues and are not in `keep`, without system topics and light queues. Where
-        another broker's log is copied the result is empty, because that broker decides what is deleted."""
+        """Return the topics that have queues and are not in `keep`, without system topics and light queues. On a copy
+        of another broker's log the result is empty, because that broker decides which topics are deleted."""
         is_copy = self.config.broker_role == "SLAVE" or (self.ledger is not None and self.leading_term < 0)
         return set() if is_copy else await self.cleaner.unused_topics(keep)
 
@@ -441,30 +443,31 @@ class MessageStore:
         return self.deletions.is_gone(topic, physical_offset)
 
     def set_deletion_listener(self, listener: Callable[[list[str], int], None]) -> None:
-        """Set the listener that is called as `listener(topics, incarnation)` when topics were deleted, in every copy of
-        the log, at the deletion's place between the messages."""
+        """Set the listener that is called as `listener(topics, incarnation)` when topics were deleted. In every copy of
+        the log it is called between the same two messages."""
         self._parts.on_deleted = listener
 
     # --- facts ---
 
     @property
     def min_physical_offset(self) -> int:
-        """Physical offset at which the log begins; older files were deleted."""
+        """Return the physical offset at which the log begins; older files were deleted."""
         return self.commit_log.min_offset
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset of the next record; of a DLedger log, the end of what is committed."""
+        """Return the physical offset of the next record; for a DLedger log, the committed end."""
         return self._parts.max_physical_offset
 
     @property
     def appended_offset(self) -> int:
-        """Physical offset behind the last record that was stored, whether readers see it or not."""
+        """Return the physical offset behind the last stored record, visible to readers or not."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.end_position
 
     @property
     def leading_term(self) -> int:
-        """The term in which this member of a DLedger group takes messages as its leader; -1 if it does not."""
+        """Return the term in which this member of a DLedger group accepts messages as its leader; -1 if it does not
+        lead."""
         return -1 if self.ledger is None else self.ledger.leading_term
 
     @property
@@ -480,7 +483,7 @@ class MessageStore:
 
     @property
     def confirm_offset(self) -> int:
-        """Physical offset below which readers may see everything."""
+        """Return the physical offset below which readers may see everything."""
         return self.dispatch.dispatcher.dispatched_offset
 
     @property

@@ -28,7 +28,7 @@ _LATE_MS = 3_000  # since a record was stored on the master: this slave catches 
 
 
 class StoreLife:
-    """Loads, starts and ends a store, and gives it its role. Methods are MessageStore's where they say no more.
+    """Loads, starts and ends a store, and gives it its role. A method without its own docstring is MessageStore's.
 
     Attributes:
         report: what the last `load` found and did; the record in doubt is taken out of it when it is so no more.
@@ -51,7 +51,7 @@ class StoreLife:
     # --- beginning ---
 
     def load(self) -> RecoveryReport:
-        """See MessageStore.load."""
+        """Do what `MessageStore.load` says."""
         context = self._parts.context
         with refusing(context), context.jobs.inline():  # `close` may follow at once
             return self._load()
@@ -120,7 +120,7 @@ class StoreLife:
         parts.compaction.load(clean_exit=report.clean_exit)
 
     def start(self) -> None:
-        """See MessageStore.start."""
+        """Do what `MessageStore.start` says."""
         assert self.is_loaded, "load() comes before start()"
         parts, services = self._parts, self._parts.services
         if parts.ledger is not None:
@@ -188,7 +188,7 @@ class StoreLife:
                 yield decode_record(record)
 
     def append_from_master(self, physical_offset: int, data: memoryview) -> int:
-        """See MessageStore.append_from_master."""
+        """Do what `MessageStore.append_from_master` says."""
         replica = self.replica
         assert replica is not None, "only a loaded store whose brokerRole is SLAVE takes a master's bytes"
         parts, log = self._parts, self._parts.commit_log
@@ -212,14 +212,14 @@ class StoreLife:
                 UnverifiedRecord(self._parts.context).forget()
 
     def drop_pending(self) -> None:
-        """See MessageStore.drop_pending."""
+        """Do what `MessageStore.drop_pending` says."""
         if self.replica is not None:
             self.replica.drop_pending()
 
     # --- ending ---
 
     async def shutdown(self) -> None:
-        """See MessageStore.shutdown."""
+        """Do what `MessageStore.shutdown` says."""
         if not self.is_loaded:
             return
         parts = self._parts
@@ -233,7 +233,7 @@ class StoreLife:
         parts.flusher.close()
 
     def close(self) -> None:
-        """See MessageStore.close."""
+        """Do what `MessageStore.close` says."""
         if not self.is_loaded:
             return
         parts = self._parts
@@ -266,7 +266,7 @@ class StoreLife:
         self.lock.release()
 
     def _write_last(self, end: int) -> bool:
-        """Make queues, index and checkpoint durable at shutdown; False if they are not complete."""
+        """Make queues, index and checkpoint durable at shutdown; returns False if they are not complete."""
         parts = self._parts
         flusher, checkpoint = parts.flusher, parts.checkpoint
         if parts.dispatch.dispatcher.dispatched_offset < end or not parts.context.flags.cq_writable:

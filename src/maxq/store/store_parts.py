@@ -137,7 +137,7 @@ class StoreParts:
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset of the next record; of a DLedger log, the end of what is committed."""
+        """Return the physical offset of the next record; for a DLedger log, the committed end."""
         return self.commit_log.max_offset if self.ledger is None else self.ledger.committed_position
 
     def deleted(self, topics: list[str], physical_offset: int) -> None:

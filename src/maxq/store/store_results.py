@@ -10,7 +10,7 @@ from maxq.runtime.interfaces import MappedRegion
 
 
 class PutMessageStatus(Enum):
-    """The values of PutMessageStatus.java that can occur here."""
+    """The values of PutMessageStatus.java that the store returns."""
 
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
@@ -80,7 +80,7 @@ OMIT_RECORDS: Final = 3
 
 
 class BulkRead(NamedTuple):
-    """Options of a reader that takes much at once, and perhaps not all of each record (an extension of MaxQ's).
+    """Options of a bulk reader, which may leave out parts of each record (an extension of MaxQ's).
 
     Attributes:
         max_bytes: of the answer; counts in place of the limits that a reader without it has.
@@ -122,7 +122,7 @@ class GetMessageResult:
     passed_over: list[int] = field(default_factory=list)
 
     def bring_in(self) -> None:
-        """Load all of it into memory. Blocks.
+        """Load all parts into memory. Blocks.
 
         Raises:
             OSError: the device cannot read it.

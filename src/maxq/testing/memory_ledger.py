@@ -14,7 +14,7 @@ _MIN_BLANK_LENGTH = 8
 
 
 class MemoryLedger:
-    """A Ledger in memory. What is appended counts as durable in the next turn of the loop, or at once if no loop runs.
+    """A Ledger in memory. Appended entries count as durable in the next turn of the loop, or at once if no loop runs.
 
     Attributes:
         log: the entries.

@@ -84,7 +84,7 @@ class ServerProcess:
         return self._arguments
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill the process, as a crash would."""
         assert self._process is not None, "asked to kill a server that was not started"
         self._process.kill()
         self._process.wait()
@@ -97,7 +97,7 @@ class ServerProcess:
         return self.start()
 
     def stop(self) -> int | None:
-        """End it in good order; its exit code, or None if it did not run. Files stay."""
+        """Shut it down; returns its exit code, or None if it did not run. Files stay."""
         if self._process is None:
             return None
         self._process.send_signal(signal.SIGTERM)
@@ -174,7 +174,7 @@ def _port(address: str) -> int:
 
 
 def facts_of(text: str) -> dict[str, str]:
-    """Return the facts of the server in `text` that said last that it was ready; none if no server did."""
+    """Return the facts of the server in `text` that was the last to be ready; empty if no server was."""
     facts: dict[str, str] = {}
     is_inside = False
     for line in text.splitlines():

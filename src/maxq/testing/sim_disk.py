@@ -231,7 +231,7 @@ class SimDisk:
         return sorted(path for path in self._files if fnmatch.fnmatch(path, pattern))
 
     def put(self, path: str | PurePath, data: bytes) -> None:
-        """Put a file that was always there, durable; for setting up scenes."""
+        """Add a durable file that counts as having always existed; for setting up tests."""
         inode = SimFile(bytearray(data), bytearray(data), self.clock.wall_ms())
         self._directory.put(_key(path), inode)
         self._add_folders(parent(_key(path)))
@@ -476,14 +476,14 @@ class SimDisk:
         ]
 
     def check_alive(self) -> None:
-        """Raise PowerLoss if there is no power any more."""
+        """Raise PowerLoss if the power is cut."""
         if self.is_dead:
             raise PowerLoss("power is off")
 
     # -- steps and checks --
 
     def _step(self, kind: str, path: str) -> None:
-        """Let, between two mutating steps, the power go or the kernel write back, by chance."""
+        """Cut the power or write back, by chance, between two mutating steps."""
         self.check_alive()
         self.operations += 1
         if self._write_back and self.rng.chance(self._write_back):

@@ -78,7 +78,8 @@ class SimFile:
         ]
 
     def _parts_that_differ(self, starts: range) -> list[int]:
-        """Those of `starts` up to the next of which `live` and `durable` differ; neither is copied for it."""
+        """Return those of `starts` whose ranges, up to the next start, differ between `live` and `durable`; neither is
+        copied for it."""
         live, size, length = self.live, starts.step, len(self.live)
         with memoryview(self.durable) as durable:
             return [
@@ -110,7 +111,7 @@ class SimFile:
             self.lost_pages.pop(page, None)
 
     def torn(self, rng: SimRng, *, length_in_journal: bool) -> bytearray:
-        """Return what a loss of power leaves: what was durable, and of the rest what chance decides.
+        """Return the content after a loss of power: the durable part, and of the rest what chance decides.
 
         Args:
             length_in_journal: a length that is not durable yet is lost for sure; else chance decides that too.

@@ -103,7 +103,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Due(float):
-    """The time at which a timer is due. A heap of floats needs no Python code to compare two of them."""
+    """The due time of a timer. A heap of floats needs no Python code to compare two of them."""
 
     __slots__ = ("timer",)
 
@@ -201,7 +201,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise SimTimeLimitError(f"virtual time limit reached at {self.time():.3f} s")
 
     def _run_handle(self, handle: _Callback | _Timer) -> None:
-        """Run a callback. A process that stands still keeps what comes due, and one that loses its power ends alone."""
+        """Run a callback. A paused process keeps its due callbacks, and one that loses its power ends alone."""
         process = handle.process
         if process is not None and not process.is_running:
             process.held.append(handle)
@@ -248,7 +248,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def reschedule(self, held: Sequence[asyncio.Handle]) -> None:
-        """Run, in order, what a process held back while it stood still."""
+        """Run, in order, the callbacks that a process held back while it was paused."""
         self._ready.extend(held)  # type: ignore[arg-type]  # all are this loop's
 
     def next_number(self) -> int:
@@ -333,8 +333,8 @@ class SimLoop(asyncio.BaseEventLoop):
             self.failures.append(error)
 
     def end_tasks(self) -> None:
-        """End the tasks that are left when the main task has ended: cancel them, let them clean up, and ignore what
-        they raise."""
+        """End the tasks that are left when the main task has ended: cancel them, let them clean up, and ignore their
+        errors."""
         self.is_over = True
         for process in self.processes:
             self.reschedule(process.bury())

@@ -7,7 +7,7 @@ from maxq.testing.sim_file import SimFile
 
 
 class RegionDisk(Protocol):
-    """What regions and locks need of their disk; raises PowerLoss if it is dead."""
+    """The part of a disk that regions and locks use; raises PowerLoss if it is dead."""
 
     def check_alive(self) -> None: ...
 

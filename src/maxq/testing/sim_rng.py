@@ -62,7 +62,7 @@ class SimRng:
         return items[self.below(len(items))]
 
     def fork(self, name: str) -> "SimRng":
-        """Return a generator for one part, so that what one part draws does not change another's story."""
+        """Return a generator for one part, so that the draws of one part do not change another's."""
         mixed = self.seed & _MASK
         for char in name:
             mixed = ((mixed ^ ord(char)) * 0x100000001B3) & _MASK

@@ -34,7 +34,7 @@ class SimSocket:
 
 
 class Wires(Protocol):
-    """What a connection asks of the network between its ends, in seconds and bytes."""
+    """The properties of the network between the ends of a connection, in seconds and bytes."""
 
     loop: asyncio.AbstractEventLoop
     window: int
@@ -121,7 +121,7 @@ class SimTransport(asyncio.Transport):
         self._schedule_pump()
 
     def abort(self) -> None:
-        """Drop what is buffered; the peer sees a reset."""
+        """Drop the unsent data; the peer sees a reset."""
         self._break(None)
         self._put_on_wire(_RESET, b"")
 
@@ -160,7 +160,7 @@ class SimTransport(asyncio.Transport):
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Return whether anything is under way that the peer's system has not taken."""
+        """Return whether data is under way that the peer's system has not received."""
         return self._unread_by_peer > 0
 
     # -- writing --
@@ -251,7 +251,7 @@ class SimTransport(asyncio.Transport):
             self._wire_timer = self._loop.call_at(due, self._deliver, context=self._network.context)
 
     def hasten(self) -> None:
-        """Adapt to a changed link: what is under way needs at most the time it needs on the new one."""
+        """Adapt to a changed link: data under way needs at most the time it needs on the new one."""
         if not self._wire:
             return
         last = self._loop.time() + self._network.draw_delay(self)

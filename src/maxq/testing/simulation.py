@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class SimWorld:
-    """What a simulated program is given."""
+    """The surroundings of a simulated program."""
 
     loop: SimLoop
     clock: SimClock

@@ -44,7 +44,7 @@ class EntryLog:
         files = sorted(folder.iterdir()) if folder.exists() else []
         data = b"".join(file.read_bytes() for file in files)
         start = int(files[0].name) if files else 0
-        entries = []
+        entries: list[tuple[int, int, int]] = []
         at = 0
         while at + ENTRY_HEADER.size <= len(data):
             magic, size, index, term, position, *_ = ENTRY_HEADER.unpack_from(data, at)

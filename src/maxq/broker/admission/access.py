@@ -20,7 +20,7 @@ from maxq.runtime.interfaces import Clock, Disk, Rng
 
 
 def broker_access(settings: BrokerSettings, *, disk: Disk, clock: Clock) -> AccessControl:
-    """Build the access control that a broker's settings ask for.
+    """Build the access control of a broker's settings.
 
     Raises:
         ConfigError: they contradict each other.

@@ -108,8 +108,8 @@ class FastFailure:
         return remark
 
     def refuse_send(self) -> str | None:
-        """Returns the same remark for a send that is not decoded yet. Nothing is counted, because the processor asks
-        again."""
+        """Return the remark of `gate` for a send that is not decoded yet. Nothing is counted, because the processor
+        calls `gate` again."""
         if not self._is_watched:
             now_ms = self._clock.monotonic_ms()
             # To hear of a turn's end costs a lone send a tenth of its time: one turn a millisecond is watched.
@@ -120,8 +120,8 @@ class FastFailure:
         return self._refusal(self.sends)
 
     def append_took(self, milliseconds: int) -> None:
-        """Tell how long one append held the log. Above osPageCacheBusyTimeOutMills the sends behind it in this turn are
-        refused."""
+        """Note how long one append blocked the log. Above osPageCacheBusyTimeOutMills the sends behind it in this turn
+        are refused."""
         self.put_times.took(milliseconds)
         if milliseconds == 0:
             return
@@ -137,7 +137,7 @@ class FastFailure:
         return self._clock.monotonic_ms() - self._turn_began_ms if self._is_watched else 0
 
     def unfinished(self) -> list[RequestKind]:
-        """The kinds of requests of which some are unfinished."""
+        """Return the kinds of requests of which some are unfinished."""
         return [kind for kind in (self.sends, self.pulls, self.replies) if kind.count]
 
     def report(self) -> None:

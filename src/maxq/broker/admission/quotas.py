@@ -58,7 +58,7 @@ class _TopicQuota:
         self.is_shut = False
 
     def charge_new(self, now_ms: int) -> int:
-        """Charge what was put since the last call. Returns the ms to wait now."""
+        """Charge the messages put since the last call. Returns the ms to wait now."""
         state = self.state
         nums, size = state.put_nums - self.nums, state.put_bytes - self.size
         self.nums, self.size = state.put_nums, state.put_bytes
@@ -107,7 +107,7 @@ class Quotas:
         registry.observed_counter("maxq_quota_charged_total", self._charged, labels)
 
     def load(self) -> None:
-        """Read the quotas from the tables, which are loaded."""
+        """Read the quotas from the tables, which must be loaded."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
         self.groups_changed(self._groups.subscription_group_table)
         self.users_changed()
@@ -121,7 +121,7 @@ class Quotas:
     # ---- what is limited --------------------------------------------------------------------------------------
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Take the quotas of these topics."""
+        """Read the quotas of these topics again."""
         for topic in deleted:
             self._forget_topic(topic)
         for config in changed:
@@ -142,7 +142,7 @@ class Quotas:
             self._write_states.open(topic)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Take the quotas of these groups."""
+        """Read the quotas of these groups again."""
         for group in names:
             config = self._groups.subscription_group_table.get(group)
             limits = RateLimits.of_attributes(config.attributes) if config is not None else RateLimits()
@@ -155,7 +155,7 @@ class Quotas:
         self.limits_pulls = bool(self._of_group or self._of_user)
 
     def users_changed(self) -> None:
-        """Take the quotas of users from the settings."""
+        """Read the quotas of users from the settings again."""
         quotas: dict[str, Quota] = {}
         for user, limits in parse_user_quotas(self._settings.broker.user_quotas).items():
             known = self._of_user.get(user)
@@ -228,7 +228,7 @@ class Quotas:
         return "" if quota is None else quota.remark(self._clock.monotonic_ms())
 
     def delivered(self, group: str, request: RemotingCommand, messages: int, size: int) -> None:
-        """Charge what was delivered to a reader."""
+        """Charge the messages delivered to a reader."""
         if not self.limits_pulls:
             return
         now_ms = self._clock.monotonic_ms()
@@ -243,7 +243,7 @@ class Quotas:
     # ---- users on the fast path -----------------------------------------------------------------------------
 
     def note_user(self, connection: Connection, request: RemotingCommand) -> None:
-        """Note whose connection this is, from a decoded request. Call it while `limits_users`."""
+        """Remember the user of this connection from a decoded request. Call it while `limits_users`."""
         user = request.ext.get(ACCESS_KEY)
         if user:
             connection.attributes[_USER] = user

@@ -28,14 +28,15 @@ class Feature(Protocol):
         """Register the processors of its request codes."""
 
     async def load(self) -> None:
-        """Read its files, when the store is loaded. Raises OSError or MaxQError if that fails."""
+        """Read the feature's files after the store was loaded. Raises OSError or MaxQError if that fails."""
 
     def start(self) -> None:
-        """Begin what every broker of a group does. What only one of them does, MasterOnlyServices starts."""
+        """Start the services of every broker of a group. Services of the active broker alone are started by
+        MasterOnlyServices."""
 
     async def shutdown(self) -> None:
-        """End everything and write its files; no request comes any more, the store is still open, and the special
-        services were told to stop."""
+        """Stop all services and write the files. Requests have ended, the store is still open, and the services of the
+        active broker were told to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,8 @@ class Features:
             feature.start()
 
     async def shutdown(self) -> None:
-        """End them in the reverse order. One that fails is logged: the others, and the store, are closed all the
-        same."""
+        """Stop the features in the reverse order. A failure is logged: the other features, and the store, are closed
+        all the same."""
         for feature in reversed(self.in_order):
             try:
                 await feature.shutdown()

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Operations:
-    """Metrics, quotas, and what explains slow requests; see the module's text.
+    """Metrics, quotas and the causes of slow requests; see the module's docstring.
 
     Attributes:
         failures: of background tasks, by name (runtime/background.py).
@@ -81,13 +81,14 @@ class Operations:
         server.register(RequestCode.MAXQ_WHY_SLOW, self._why_slow)
 
     def gate(self, connection: Connection, request: RemotingCommand) -> str | None:
-        """Say why a request is refused before its processor sees it; None: it is not. `RemotingServer.gate`."""
+        """Return why a request is refused before its processor gets it; None if it is not. Used as
+        `RemotingServer.gate`."""
         if self._quotas.limits_users:
             self._quotas.note_user(connection, request)
         return self._fast_failure.gate(connection, request)
 
     def answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
-        """Count a request that was answered, other than by the fast path. `RemotingServer.on_answer`."""
+        """Count an answered request, except those of the fast path. Used as `RemotingServer.on_answer`."""
         self._fast_failure.answered(request, response)
         if self._rpc_latency is not None:
             self._rpc_latency.answered(request, response, milliseconds)
@@ -96,7 +97,7 @@ class Operations:
     # ---- connections ------------------------------------------------------------------------------------------
 
     def on_close(self, connection: Connection) -> None:
-        """Count the end of a connection, which may mean that a client that did not read was dropped."""
+        """Count the end of a connection, which may be that of a client that did not read."""
         self._fast_failure.refused.heard(connection.close_reason, oneway=False)
 
     def on_connect(self, connection: Connection) -> None:
@@ -111,7 +112,8 @@ class Operations:
     # ---- life -------------------------------------------------------------------------------------------------
 
     def _why_slow(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer with the StageTimes as JSON, the refusals by cause, and what held the loop, the longest first."""
+        """Answer with the StageTimes as JSON, the refusals by cause, and what blocked the event loop, the longest
+        first."""
         refused = self._fast_failure.refused
         holds = sorted(self._holds.items(), key=lambda held: held[1].longest_ns, reverse=True)
         body = self._stages.to_json() | {
@@ -148,8 +150,8 @@ class Operations:
 
 
 def _cause_text(cause: int | str) -> str:
-    """Returns how `why-slow` names what held the event loop: a request by its name and code, a background task by its
-    name."""
+    """Return the name that `why-slow` shows for what blocked the event loop: a request by its name and code, a
+    background task by its name."""
     if isinstance(cause, str):
         return cause
     try:

@@ -31,7 +31,7 @@ _SLAVES_BEHIND = 60.0
 
 
 class BrokerSchedule:
-    """Starts the scheduled tasks and holds what little state they have."""
+    """Starts the scheduled tasks and holds their state."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class BrokerSchedule:
         self._slaves_behind_before: dict[str, int] = {}
 
     def start(self, others: Mapping[str, tuple[float, Work]]) -> None:
-        """Start every task on the running loop. `others` are the tasks of other parts: name → seconds between two
-        turns, and what is done."""
+        """Start every task on the running loop. `others` are the tasks of other parts: name → seconds between two runs,
+        and the function."""
         every = self._tasks.every
         every("statistics", MINUTE_SAMPLE_SECONDS, self._stats.sample)
         every("store statistics", _STORE_SAMPLE, self.sample_store)
@@ -104,7 +104,7 @@ class BrokerSchedule:
                 log.warning("%s", why)
 
     def print_water_mark(self) -> None:
-        """Log what is unfinished and what was refused; nothing while there is neither."""
+        """Log unfinished and refused requests; nothing if there are neither."""
         fast_failure, held = self._fast_failure, self._hold_service.held_count
         unfinished = fast_failure.unfinished()
         if unfinished:
@@ -113,14 +113,14 @@ class BrokerSchedule:
         fast_failure.report()
 
     def print_dispatch_behind(self) -> None:
-        """Log how much of the log is not in the queues yet, while that is so."""
+        """Log how many bytes of the log are not dispatched yet; nothing if there are none."""
         behind = self._store.dispatch_behind_bytes
         if behind or self._behind_before:
             log.info("dispatch task is behind the log by %d bytes", behind)
         self._behind_before = behind
 
     def print_slaves_behind(self) -> None:
-        """Log which slaves lack how much of the log, while that is so (printMasterAndSlaveDiff)."""
+        """Log how many bytes each slave lags behind; nothing if none does (printMasterAndSlaveDiff)."""
         info = self._ha_service.runtime_info()
         behind = {slave.addr: slave.diff for slave in info.ha_connection_info if slave.diff > 0}
         caught_up = self._slaves_behind_before.keys() - behind.keys()

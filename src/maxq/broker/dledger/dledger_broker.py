@@ -147,22 +147,22 @@ class DLedgerBroker:
         self._on_leader_changed()
 
     def may_be_taken_for_leader(self) -> bool:
-        """Return whether a client can have a route that names this broker as the master. It can if this broker has led
-        since its start, and for 20 s after a start with entries, because it may have led before."""
+        """Return whether a client may have a route that names this broker as the master: if this broker has led since
+        its start, and for 20 s after a start with entries, because it may have led before."""
         return self._has_led or self._clock.monotonic_ms() < self._remembered_until_ms
 
     # --- what RoleService asks of replication -------------------------------------------------------------------------
 
     @property
     def is_client_connected(self) -> bool:
-        """Whether this slave is sure where the master is. A name server may name the old one for a while."""
+        """Return whether this slave is sure where the master is. A name server may name the old one for a while."""
         return self._clock.monotonic_ms() - self._leader_changed_ms > _ASK_MS
 
     def update_master_ha_address(self, address: str) -> None:
         """Does nothing: the group knows its members."""
 
     def rule(self) -> str:
-        """Returns what sends wait for, as a sentence."""
+        """Return what sends wait for, as a sentence."""
         facts = self.facts()
         return f"{facts['role']} ({facts['members']}): sends {facts['sends']}"
 

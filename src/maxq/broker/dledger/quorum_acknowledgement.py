@@ -75,7 +75,7 @@ class QuorumAcknowledgement(Acknowledgement):
         return f"[{code.name}] {reason}; send it again"
 
     def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:
-        """Call back when a put is acknowledged (see the table of the module)."""
+        """Call back when a put is acknowledged (see the table in the module's docstring)."""
         assert self._quorum is not None, "nothing was stored before"
 
         def heard(code: DLedgerResponseCode) -> None:

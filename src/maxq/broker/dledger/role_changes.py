@@ -90,7 +90,7 @@ class DLedgerRoleChangeHandler:
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._woken.set)
 
     def _may_lead(self, term: int) -> bool:
-        """Returns whether everything that was in the log when this member was elected is committed."""
+        """Return whether all entries that the log had when this member was elected are committed."""
         store = self._member.store
         committed = store.committed_index
         return committed >= max(store.begin_index, 0) and store.term_of(committed) == term

@@ -88,7 +88,7 @@ class SendRelay:
             server.register(code, self)
 
     def keeps(self, request: RemotingCommand) -> bool:
-        """Returns whether this send is kept for the next leader instead of being refused."""
+        """Return whether this send is kept for the next leader instead of being refused."""
         return (
             request.code in self._behind
             and request.language != LanguageCode.PYTHON
@@ -136,9 +136,9 @@ class SendRelay:
         return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
 
     async def _pass_on(self, leader: str, request: RemotingCommand, deadline_ms: int) -> RemotingCommand | None:
-        """Send the request on to `leader` and return the answer for the producer; None if `leader` has not taken it.
-        This broker does not sign the request: who may send is judged by the producer's own signature, there as
-        here."""
+        """Send the request on to `leader` and return the answer for the producer; None if `leader` has not accepted it.
+        This broker does not sign the request: the leader checks the producer's own signature, as this broker
+        does."""
         copy = replace(request, remark=RELAYED, flag=0)
         try:
             link = await self._client.connect(leader, max(1, deadline_ms - self._clock.monotonic_ms()))
@@ -161,7 +161,7 @@ class SendRelay:
             self._leader = ""
 
     async def _find(self, most_ms: int) -> None:
-        """Returns when the search that is under way has ended, or after `most_ms`."""
+        """Wait until the search under way has ended, but at most `most_ms`."""
         if self._search is None or self._search.done():
             self._search = asyncio.get_running_loop().create_task(self._find_leader(), name="SendRelay")
         with contextlib.suppress(TimeoutError):
@@ -169,8 +169,8 @@ class SendRelay:
                 await asyncio.shield(self._search)
 
     async def _find_leader(self) -> None:
-        """Ask the name servers until they name a master that is another broker, or this one leads; gives up when no
-        send that began it is kept any more."""
+        """Ask the name servers until they name another broker as master, or this one leads; give up when all sends that
+        wait for the search have timed out."""
         end_ms = self._clock.monotonic_ms() + _PATIENCE_MS
         while not self._leads() and self._clock.monotonic_ms() < end_ms:
             await asyncio.sleep(_PAUSE_SECONDS)

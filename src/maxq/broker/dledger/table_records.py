@@ -68,7 +68,7 @@ class TableRecords:
         self._took_offsets = False  # such offsets from the log, which are not on the disk yet
 
     def start(self) -> None:
-        """Apply the records read while the store was loaded, and begin."""
+        """Apply the records read while the store was loaded, and start."""
         offsets = self._tables.offsets
         log_end = self._store.commit_log.max_offset  # a loss of power may have taken what lay behind it
         offsets.set_up_to = min(offsets.set_up_to, log_end - 1)
@@ -84,7 +84,7 @@ class TableRecords:
     # --- a leader -----------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Write what changed in the tables to the log. Does nothing on a member that does not lead."""
+        """Write changes of the tables to the log. Does nothing on a member that does not lead."""
         term = self._store.leading_term
         if term < 0 or self._waiting is not None or self._acknowledgement.refusal() is not None:
             return
@@ -111,12 +111,12 @@ class TableRecords:
         return outcome is None or await outcome is ResponseCode.SUCCESS
 
     def table_changed(self) -> None:
-        """Write what changed in a table to the log, on the member that leads."""
+        """Write changes of a table to the log, on the member that leads."""
         self._is_unsaid = True
         self.write()
 
     def offsets_set(self, key: str, queue_ids: Collection[int]) -> None:
-        """Note them for the next record: that they are asked for one queue at a time makes no record for each."""
+        """Note the queues for the next record, so that offsets set one queue at a time do not make a record each."""
         self._set_offsets.setdefault(key, set()).update(queue_ids)
         self._is_unsaid = True
 
@@ -155,7 +155,7 @@ class TableRecords:
         return zlib.compress(json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode(), 1)
 
     def _remember(self) -> None:
-        """Keep the tables as they are in the log now, to find later what has changed since."""
+        """Keep a copy of the tables as the log has them, to find later changes."""
         tables = self._tables
         self._topics = dict(tables.topics.topic_config_table)
         self._groups = dict(tables.groups.subscription_group_table)
@@ -215,7 +215,7 @@ class TableRecords:
             self._took_offsets = True
 
     def persist(self) -> None:
-        """Make everything that was taken durable. Blocks."""
+        """Make all applied records durable. Blocks."""
         tables = self._tables
         for table in (tables.mappings, tables.topics, tables.groups, tables.request_modes):
             table.persist_changes()

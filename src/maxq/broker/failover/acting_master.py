@@ -97,19 +97,19 @@ class ActingMasterService:
         self.is_ending = False
 
     def loaded(self) -> None:
-        """Note that the store was just loaded: nothing is registered from here on until this broker has prepared."""
+        """Note that the store was just loaded: this broker registers nothing until it has prepared to go online."""
         self._flush_offset.loaded()
         self._looked_ms = self._clock.monotonic_ms()
         self._registration.set_isolated(self._prepares())
 
     @property
     def is_isolated(self) -> bool:
-        """Whether this broker is still preparing to go online; it registers nowhere meanwhile."""
+        """Return whether this broker is still preparing to go online; it registers nowhere meanwhile."""
         return self._registration.is_isolated
 
     @property
     def is_acting_master(self) -> bool:
-        """Whether this slave stands in for its master."""
+        """Return whether this slave acts as its group's master."""
         return self.group.own_id != MASTER_ID and self._services.is_running
 
     @property
@@ -164,7 +164,7 @@ class ActingMasterService:
         await self._registration.register_now()
 
     def start(self) -> None:
-        """Begin to watch the group and to give signs of life, where enableSlaveActingMaster asks for it."""
+        """Start watching the group and sending heartbeats, if enableSlaveActingMaster is set."""
         broker = self._settings.broker
         if not broker.enable_slave_acting_master:
             return
@@ -174,7 +174,7 @@ class ActingMasterService:
         every("master", broker.broker_heartbeat_interval / 1000, self.watch_master)
 
     async def shutdown(self) -> None:
-        """Stop watching, and stop answering for the group."""
+        """Stop watching the group and acting for it."""
         await self._tasks.stop()
         for sign in self._signs.values():
             sign.cancel()
@@ -182,14 +182,14 @@ class ActingMasterService:
         self._services.change(False)
 
     def role_changed(self) -> None:
-        """Follow a change of this broker's role, master or slave, while it runs."""
+        """Follow a change of this broker's role between master and slave."""
         self._services.change(self.group.own_id == MASTER_ID)
 
     # --- signs of life ----------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """Send a heartbeat to the name servers. If this process was paused for long, first find out which broker of
-        the group is active."""
+        """Send a heartbeat to the name servers. If this process was paused for long, find out first which broker of the
+        group is active."""
         began_ms = self._clock.monotonic_ms()
         why = self.doubt()
         if why is not None and not self.is_isolated:
@@ -212,8 +212,8 @@ class ActingMasterService:
         self._services.change(self.group.own_id == MASTER_ID)
 
     async def send_heartbeat(self) -> None:
-        """Tell every name server that this broker lives, at the same time. One that has not answered the last sign of
-        life yet gets no other, and when one has answered, the others are not waited for: it may hang."""
+        """Send a heartbeat to every name server at the same time. A name server that has not answered the last one gets
+        none, and once one has answered, the others are not waited for, because one may hang."""
         if self.is_isolated:
             return
         compatible = self._settings.broker.compatible_with_old_name_srv
@@ -231,9 +231,9 @@ class ActingMasterService:
             sign.exception()  # it is logged
 
     async def _ask_for_change(self, name_server: str) -> None:
-        """Ask a name server who lives (322, which counts as a sign of life too). The answer also shows a name server
-        that was restarted and does not know this broker: the others of the group would take it for dead until the
-        next registration."""
+        """Ask a name server which brokers live (322, which counts as a heartbeat, too). The answer also shows a name
+        server that was restarted and does not know this broker: the others of the group would consider it dead until
+        the next registration."""
         if await self._registration.is_outdated(name_server, self._settings.broker.send_heartbeat_timeout_millis):
             self._registration.register_all()
 
@@ -252,7 +252,7 @@ class ActingMasterService:
     # --- which broker is active -----------------------------------------------------------------------------------
 
     async def sync_member_group(self) -> bool:
-        """Fetch the living members of the group, and follow a change. Returns whether a name server told them."""
+        """Fetch the living members of the group and apply changes. Returns whether a name server answered."""
         try:
             members = await self._api.member_group(compatible=self._settings.broker.compatible_with_old_name_srv)
         except MaxQError as error:
@@ -274,9 +274,8 @@ class ActingMasterService:
             )
 
     async def _follow(self, news: Callable[[], MinBrokerChange | None], *, has_master: bool) -> None:
-        """Carry out what `news` changes, after what was told before has been carried out. If it changes nothing,
-        contact a master that could not be asked the last time. `has_master`: the name server counts the master among
-        the living."""
+        """Apply the change `news`, after earlier changes were applied. If it changes nothing, retry a master that could
+        not be asked last time. `has_master` is whether the name server counts the master among the living."""
         async with self._changing:
             before = self.group.smallest
             change = news()
@@ -307,7 +306,8 @@ class ActingMasterService:
             self._pre_online.hear_slave(broker_id, address)
 
     async def watch_master(self) -> None:
-        """Hear the master; and look who lives, if that is in doubt: name servers may have told it for the last time."""
+        """Ask the master whether it lives; if that is in doubt, ask the name servers for the living members, because
+        their last notice may have been missed."""
         await self.hear_master()
         untold_ms = self._clock.monotonic_ms() - self._told_ms
         is_told = untold_ms < SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
@@ -316,8 +316,8 @@ class ActingMasterService:
             await self.sync_member_group()
 
     async def hear_master(self) -> Sign:
-        """Ask the master that this broker copies from for a sign of life. If none is known it is GONE; to a slave that
-        has just started, SILENT."""
+        """Ask the master that this broker copies from whether it lives. Without a known master the result is GONE; for
+        a slave that has just started, SILENT."""
         master, began_ms = self._sync.master_address, self._clock.monotonic_ms()
         if not master or self.group.own_id == MASTER_ID:
             return Sign.GONE if self._knows_group else Sign.SILENT

@@ -19,7 +19,7 @@ from maxq.protocol.body.route import MASTER_ID
 
 
 class MinBrokerChange(NamedTuple):
-    """Another broker is the group's active one now.
+    """The news that another broker is the group's active one.
 
     `ha_address` is where it replicates from, if it is a master and was named together with it; else None.
     """
@@ -34,7 +34,7 @@ class MinBrokerChange(NamedTuple):
 
 
 class BrokerGroup:
-    """What the broker `own`, whose id may change with its role, knows of its group.
+    """The knowledge of the broker `own`, whose id may change with its role, about its group.
 
     Attributes:
         members: id → address of the last fetch; empty before the first.
@@ -68,7 +68,7 @@ class BrokerGroup:
         self.min_broker_id, self.min_broker_addr = min_broker_id, min_broker_addr
 
     def on_members(self, members: Mapping[int, str]) -> MinBrokerChange | None:
-        """Take a name server's list of members. An empty list is ignored: it comes from a name server that was just
+        """Apply a name server's list of members. An empty list is ignored: it comes from a name server that was just
         started."""
         if not members:
             return None
@@ -77,15 +77,15 @@ class BrokerGroup:
         return self._on_smallest(MinBrokerChange(smallest, members[smallest]))
 
     def on_notice(self, min_broker_id: int, min_broker_addr: str, ha_address: str | None) -> MinBrokerChange | None:
-        """Take a name server's notice that the smallest id changed."""
+        """Apply a name server's notice that the smallest id changed."""
         return self._on_smallest(MinBrokerChange(min_broker_id, min_broker_addr, ha_address or None))
 
     def pass_over(self, before: tuple[int, str]) -> None:
-        """Ignore the last change: what was known `before` stands, and the next news reports the change again."""
+        """Ignore the last change: the state `before` is restored, and the next news reports the change again."""
         self.min_broker_id, self.min_broker_addr = before
 
     def _on_smallest(self, change: MinBrokerChange) -> MinBrokerChange | None:
-        """Follow a new smallest id. A master never gives way to another broker."""
+        """Apply a new smallest id. A master never gives way to another broker."""
         if self.own_id == MASTER_ID:
             return None
         if change[:2] == self.smallest:

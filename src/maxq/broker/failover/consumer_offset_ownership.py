@@ -28,7 +28,7 @@ VERSION_JUMP: Final = 10_000
 
 
 class ConsumerOffsetOwnership:
-    """Makes the consumer offsets of a broker the group's own while it is the active broker."""
+    """Makes the consumer offsets of a broker valid for the group while it is the active broker."""
 
     def __init__(self, offsets: ConsumerOffsetManager, own: BrokerAddress, clock: Clock) -> None:
         self._offsets = offsets
@@ -36,7 +36,7 @@ class ConsumerOffsetOwnership:
         self._clock = clock
 
     def start(self) -> None:
-        """Make this slave's offsets the group's, from now on."""
+        """Make this slave's offsets valid for the group from now on."""
         self._offsets.owns_offsets = True
         if self._own.broker_id != MASTER_ID:
             version = self._offsets.data_version

@@ -66,7 +66,7 @@ _STATUS_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteQueue:
-    """A writable queue of another group; of a static topic the number of the global queue."""
+    """A writable queue of another group; for a static topic the number of the global queue."""
 
     broker_name: str
     address: str
@@ -113,15 +113,15 @@ class EscapeBridge:
         self.keeps: Callable[[MessageExtBrokerInner], PutMessageResult | None] = lambda message: None
 
     async def wait_idle(self) -> None:
-        """Return when nothing is under way to another group, a second later at the latest."""
+        """Wait until no message is under way to another group, at most a second."""
         for _ in range(_LOOKS):
             if not self._under_way:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Store a message here if this is a master and its queue is here, else at another group. Never raises for what
-        went wrong there: the result says it (QUEUE_HAS_MOVED, PUT_TO_REMOTE_BROKER_FAIL, SERVICE_NOT_AVAILABLE) with a
+        """Store a message here if this is a master and has the queue, else at another group. Never raises on a failure
+        there: the result has the code (QUEUE_HAS_MOVED, PUT_TO_REMOTE_BROKER_FAIL, SERVICE_NOT_AVAILABLE) and a
         remark."""
         home = self._mappings.home_of(message.topic, message.queue_id)
         if self._own.broker_id == MASTER_ID:
@@ -173,7 +173,7 @@ class EscapeBridge:
         return PutMessageResult(status, queue_offset=stored.queue_offset, msg_id=stored.msg_id, message_count=1)
 
     async def _select(self, topic: str, global_id: int | None) -> RemoteQueue:
-        """Returns the queue that is wanted, else the next in turn."""
+        """Return the requested queue, or else the next one in turn."""
         now_ms = self._clock.monotonic_ms()
         route = self._routes.get(topic)
         if route is None or now_ms - route.read_ms > self._settings.broker.load_balance_poll_name_server_interval:
@@ -218,7 +218,7 @@ class EscapeBridge:
 
 
 class _NotTakenError(MaxQError):
-    """Raised when no other group took the message."""
+    """Raised when no other group accepted the message."""
 
 
 def remote_queues(topic: str, route: TopicRouteData, own_broker_name: str) -> list[RemoteQueue]:

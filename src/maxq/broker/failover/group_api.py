@@ -105,7 +105,7 @@ class GroupApi:
     # --- one another --------------------------------------------------------------------------------------------
 
     async def retrieve_ha_info(self, master: str) -> ExchangeHAInfoHeader:
-        """Ask a master where it replicates from (906 without an address)."""
+        """Ask a master for its HA address (906 without an address)."""
         request = RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader().encode())
         return ExchangeHAInfoHeader.decode((await self._invoke(master, request)).ext)
 
@@ -131,11 +131,11 @@ class GroupApi:
             return Sign.SILENT
 
     async def send_ha_info(self, slave: str, info: ExchangeHAInfoHeader) -> None:
-        """Tell a slave where its master replicates from (906 with an address)."""
+        """Tell a slave its master's HA address (906 with an address)."""
         await self._invoke(slave, RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO, info.encode()))
 
     def drop_connection(self, address: str) -> None:
-        """Drop the connection to a master that is gone; its unanswered requests fail now."""
+        """Drop the connection to a lost master; its unanswered requests fail at once."""
         self._client.close_connection(address, "the master of this group is gone")
 
     async def _invoke(self, address: str, request: RemotingCommand) -> RemotingCommand:
@@ -146,8 +146,8 @@ class GroupApi:
 
 
 def _sign_in(answer: RemotingCommand) -> Sign:
-    """Derive the sign from an answer of the master. A slave, which may have taken over its address, names no master; a
-    master that refuses, because it is busy or lacks permission, is alive."""
+    """Derive the sign from an answer of the master. A slave that has taken over the address names no master; a master
+    that refuses, because it is busy or denies permission, is alive."""
     if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
         return Sign.GONE
     if answer.code == ResponseCode.SUCCESS and not ExchangeHAInfoHeader.decode(answer.ext).master_address:

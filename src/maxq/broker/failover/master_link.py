@@ -27,8 +27,8 @@ class HALink(Protocol):
         """Copy from `host:port` from now on; an empty text stops the copying."""
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
-        """Wait up to that time: on a master until the slave at `host` copies, on a slave until this broker itself
-        copies. Returns whether it does."""
+        """Wait up to that time for a connection: on a master until the slave at `host` copies, on a slave until this
+        broker itself copies. Returns whether it does."""
 
 
 class MetadataSync(Protocol):
@@ -36,7 +36,7 @@ class MetadataSync(Protocol):
 
     @property
     def master_address(self) -> str:
-        """`host:port`; empty while none is known."""
+        """Return `host:port`; empty while no master is known."""
 
     def set_master_address(self, address: str) -> None:
         """Copy from `host:port` from now on; an empty text stops the copying."""
@@ -56,16 +56,16 @@ class MasterFlushOffset:
         self._settings = settings
 
     def loaded(self) -> None:
-        """Remember where the log ended when the store was loaded; call it once the store is."""
+        """Remember where the log ended; call this after the store was loaded."""
         self.own = self._store.max_physical_offset
 
     @property
     def is_wanted(self) -> bool:
-        """Returns whether this slave should have the number and has not."""
+        """Return whether this slave should have the offset and lacks it."""
         return self._settings.store.sync_master_flush_offset_when_startup and not self._checkpoint.master_flushed_offset
 
     def adopt(self, offset: int | None) -> None:
-        """Take the `offset` that a master names, if `is_wanted`."""
+        """Adopt the master's `offset`, if `is_wanted`."""
         if self.is_wanted and offset is not None:
             self.reset(offset)
 

@@ -43,8 +43,8 @@ class MasterOnlyServices:
         self._apply(name, service)
 
     def change(self, should_run: bool) -> None:
-        """Follow whether this broker is its group's active one. The failure of one service is logged and keeps no other
-        from following."""
+        """Start or stop the services as this broker becomes or ceases to be its group's active one. The failure of one
+        service is logged and does not affect the others."""
         if should_run == self.is_running:
             return
         self.is_running = should_run

@@ -40,10 +40,10 @@ SIGNS_TO_REGISTER: Final = 3
 
 
 class MetadataRestorer(Protocol):
-    """What PreOnline needs of SlaveToMasterSync."""
+    """The part of SlaveToMasterSync that PreOnline uses."""
 
     async def take_back(self, address: str, return_id: str) -> None:
-        """Take what the slave at `address` kept for this master, whose return has a name.
+        """Take back the tables that the slave at `address` kept for this master. `return_id` names the master's return.
 
         Raises:
             MaxQError: it does not give it.
@@ -150,8 +150,8 @@ class PreOnline:
                         broker_id, address, GIVE_UP_MS)  # fmt: skip
 
     async def _take_back(self, broker_id: int, address: str, return_id: str) -> None:
-        """Take the tables back from one slave after the other: each slave's offsets are merged with those of the slaves
-        before. A slave that is not sure of its role, or whose answer does not arrive, is asked again."""
+        """Take the tables back from one slave after the other: each slave's offsets are merged with those of the
+        earlier ones. A slave that is not sure of its role, or whose answer does not arrive, is asked again."""
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:
             try:
@@ -164,7 +164,7 @@ class PreOnline:
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _copies(self, broker_id: int, address: str, info: ExchangeHAInfoHeader) -> bool:
-        """Tell the slave to copy, again while it cannot be reached, and wait until it copies."""
+        """Tell the slave to copy, repeatedly while it cannot be reached, and wait until it copies."""
         host, _ = split_address(address)
         deadline = self._clock.monotonic_ms() + GIVE_UP_MS
         while True:

@@ -65,13 +65,13 @@ class SlaveToMasterSync:
         self._pops: list[bytes] = []
 
     def take_pops(self) -> list[bytes]:
-        """Returns, once, what slaves reported of popped messages. Pop consumption takes it over when it starts."""
+        """Return, once, what slaves reported of popped messages. Pop consumption adopts it when it starts."""
         taken, self._pops = self._pops, []
         return taken
 
     async def take_back(self, address: str, return_id: str) -> None:
-        """Take everything that the slave at `address` has. `return_id` names this return of the master: it is asked
-        again, if it is, under the same one.
+        """Take back everything that the slave at `address` has. `return_id` names this return of the master: a repeated
+        request has the same one.
 
         Raises:
             MaxQError: it did not answer, or not as it should.
@@ -166,7 +166,7 @@ def _delivered_by_either(
 
 
 def _waits(table: DelayOffsetSerializeWrapper, level: int, offset: int) -> bool:
-    """Returns whether a table has this message of a level as undelivered."""
+    """Return whether a table has this message of a level as undelivered."""
     return offset >= table.offset_table.get(level, 0) or offset in (table.postponed or {}).get(level, ())
 
 

@@ -147,8 +147,8 @@ class AckPath:
         return opaque
 
     def _those(self, body: Any) -> list[tuple[LiveCheckPoint, int]] | None:
-        """Returns the check points that a batch names, with bits for the distances of its messages; None if one is not
-        in memory, or a message of one is in another since its time was changed."""
+        """Return the check points that a batch names, with bits for the distances of its messages; None if one is not
+        in memory, or if a message of one has a new check point since its invisible time was changed."""
         found = []
         try:
             broker_name = body.get("brokerName") or self._own.broker_name

@@ -13,8 +13,8 @@ from maxq.remoting.server import Connection
 
 class BatchPath:
     """Answers batches of requests; `RemotingServer.batch_path` of a broker. It tries all paths in turn as long as one
-    of them makes progress. A broker that is not sure of its role takes nothing here: each request is then judged by
-    Authority, which knows what its success promises."""
+    of them makes progress. A broker that is not sure of its role answers nothing here: Authority then judges each
+    request by what its success would promise."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class BatchPath:
         self._acks = acks
 
     def take(self, arrivals: BatchedReads) -> None:
-        """`BatchedReads.path` of a broker: the leading fast-path sends of all arrivals of a turn together, then
-        pulls."""
+        """Process the leading fast-path sends of all arrivals of a turn together, then the pulls. Used as
+        `BatchedReads.path` of a broker."""
         if self._authority.doubt() is None:
             self._sends.take(arrivals)
             self._pulls.take(arrivals)

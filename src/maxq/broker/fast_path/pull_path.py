@@ -46,7 +46,7 @@ class PullPath:
         hold_service: PullRequestHoldService,
         replay: Replay,
     ) -> None:
-        """`replay` is the processor's function that answers a parked pull, for pulls that this path does not answer."""
+        """`replay` is the processor's function that answers a parked pull, for pulls that this path cannot answer."""
         self._store = messages.store
         self._offsets = tables.offsets
         self._stats = env.stats
@@ -87,7 +87,7 @@ class PullPath:
         return position
 
     def take(self, arrivals: BatchedReads) -> None:
-        """Answer the pulls in what is left of all arrivals of a turn, as `__call__` does for one arrival."""
+        """Answer the pulls in the rest of all arrivals of a turn, as `__call__` does for one arrival."""
         table, connections = arrivals.table, arrivals.connections
         for number in untaken(table, len(connections)):
             row = number * ARRIVAL_WIDTH
@@ -118,7 +118,7 @@ class PullPath:
         return self._read_further(connection, plan)
 
     def _read_further(self, connection: Connection, plan: PullPlan) -> bool:
-        """Answer with what MessageStore.get_message finds."""
+        """Answer with the result of MessageStore.get_message."""
         scanner = self._scanner
         began_ms = self._clock.monotonic_ms()
         result = self._store.get_message(
@@ -186,7 +186,7 @@ class PullPath:
         return True
 
     def replay(self, held: HeldPull, last: bool) -> bool:
-        """Try again to answer a parked pull; returns True when it was answered."""
+        """Try again to answer a parked pull; returns True if it was answered."""
         plan = held.plan
         if plan is not None and not last and not self._quotas.limits_pulls and self._answers.holds(plan):
             if self._answers.answer(held.connection, plan, held.offset, 0, held.opaque, held.began_ms):

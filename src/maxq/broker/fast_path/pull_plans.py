@@ -56,16 +56,16 @@ class PullPlans:
         return self._plans.get(key)
 
     def forget_all(self) -> None:
-        """Forget all plans: they may be wrong now (a topic has become static)."""
+        """Drop all plans, because they may be wrong (a topic has become static)."""
         self._plans.clear()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Forget the plans of deleted topics."""
+        """Drop the plans of deleted topics."""
         if gone := frozenset(deleted):
             self._plans.forget(lambda _, plan: plan.topic_name in gone)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Forget the plans of deleted groups."""
+        """Drop the plans of deleted groups."""
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._plans.forget(lambda _, plan: plan.group_name in gone)
 

@@ -98,7 +98,7 @@ class SendBackPath:
         return done
 
     def _may_append(self, connection: Connection) -> bool:
-        """Returns whether sends can be stored now. The processor makes all refusals, with their remarks."""
+        """Return whether sends can be stored now. Otherwise the processor makes the refusals, with their remarks."""
         return (
             self._own.broker_id == MASTER_ID
             and bool(self._settings.broker.broker_permission & PERM_WRITE)
@@ -165,7 +165,7 @@ class SendBackPath:
             later(ResponseCode.SUCCESS)
 
     def _answer(self, connection: Connection, opaques: list[tuple[int, bool]], code: ResponseCode) -> None:
-        """Answer as the processor does."""
+        """Answer these requests as the processor does."""
         answers, remark = bytearray(), unsafe_remark(code)
         for opaque, binary in opaques:
             if not remark and not binary:

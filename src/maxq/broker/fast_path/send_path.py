@@ -141,8 +141,8 @@ class SendPath:
             self._answered(appended.rows, appended.took_ms, sample)
 
     def _verify(self, guard: Guard, connection: Connection, buffer: bytearray, taken: int) -> int:
-        """Leave out, from the first on, the rows that are not signed by one who may: the guard knows why. The position
-        behind what is left, `taken` if that is all."""
+        """Remove rows without a valid signature of an authorized user, from the first such row on; the guard knows why.
+        Returns the position behind the remaining rows, `taken` if all remain."""
         scanner = self._scanner
         sends = guard.session(connection).sends
         count = scanner.count
@@ -176,7 +176,8 @@ class SendPath:
             sample.finish(rows)
 
     def _may_append(self) -> bool:
-        """Returns whether sends can be stored now. SendMessageProcessor makes all refusals, with their remarks."""
+        """Return whether sends can be stored now. Otherwise SendMessageProcessor makes the refusals, with their
+        remarks."""
         begins_ms = self._settings.broker.start_accept_send_request_time_stamp
         return (
             self._store.admission.refusal() is None
@@ -227,7 +228,7 @@ class SendPath:
                 self._half_stored(buffer[topic : topic + rows[row + R_TOPIC_SIZE]].decode())
 
     def _somebody_waits(self, first: int, count: int) -> bool:
-        """Returns whether a row does not have WAIT=false; nearly always the first one."""
+        """Return whether a row lacks WAIT=false, so that its sender waits; nearly always the first one does."""
         rows = self._scanner.rows
         for row in range(first, first + count):  # noqa: SIM110 a generator costs more than the row, nearly always the first
             if not rows[row * ROW_WIDTH + R_FLAGS] & F_NO_WAIT:
@@ -266,7 +267,7 @@ class _Wait(NamedTuple):
 
 
 def with_code(answers: bytearray, code: ResponseCode) -> bytearray:
-    """Returns the same answers with `code`: stored, but the disk or the replicas did not confirm it in time."""
+    """Return the same answers with `code`: stored, but the disk or the replicas did not confirm in time."""
     changed = bytearray()
     position = 0
     while position < len(answers):

@@ -224,8 +224,8 @@ class Authority:
         self._copied = copied
 
     def doubt(self) -> str | None:
-        """Why this broker, which takes itself for its group's active one, cannot be sure of it. None: it is
-        sure, or a slave that takes itself for nothing else."""
+        """Return why this broker, which considers itself its group's active one, cannot be sure of it. None if it is
+        sure, or if it is a slave that does not act."""
         return self._why_not(self._doubt) or self._why_not(self._gives_way)
 
     def _why_not(self, ask: Callable[[], str | None]) -> str | None:

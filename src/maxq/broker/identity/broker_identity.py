@@ -32,7 +32,7 @@ class BrokerAddress:
 
     @property
     def is_master(self) -> bool:
-        """Whether this broker has the id of its group's master and stores messages into its own log."""
+        """Return whether this broker has the id of its group's master and stores messages into its own log."""
         return self.broker_id == MASTER_ID
 
     @property

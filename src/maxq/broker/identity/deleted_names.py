@@ -7,7 +7,7 @@ from maxq.protocol.body.topic_config import TopicConfig
 
 
 class DeletedNames:
-    """Hears of deleted topics and groups, and removes them from tables, clients and statistics."""
+    """Listens for deleted topics and groups, and removes them from tables, clients and statistics."""
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients) -> None:
         self._settings = env.settings
@@ -18,7 +18,7 @@ class DeletedNames:
         self._silent = clients.consumers.silent
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Forget what is remembered of deleted topics."""
+        """Remove all state of deleted topics."""
         if gone := frozenset(deleted):
             self._request_modes.forget(topics=gone)
             self._filters.forget(topics=gone)
@@ -27,7 +27,7 @@ class DeletedNames:
                 self._stats.on_topics_deleted(gone)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Forget what is remembered of groups that are in the table no longer."""
+        """Remove all state of deleted groups."""
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._request_modes.forget(groups=gone)
             self._filters.forget(groups=gone)

@@ -108,7 +108,7 @@ class BrokerOuterApi:
     async def needs_registration(
         self, address: str, broker: BrokerAddress, data_version: DataVersion, *, timeout_ms: int
     ) -> bool:
-        """Whether the name server's copy of our topics is another one (322); asking is a sign of life too."""
+        """Ask whether the name server's copy of our topics differs (322); the request is a heartbeat, too."""
         header = QueryDataVersionRequestHeader(broker.broker_name, broker.address, broker.cluster, broker.broker_id)
         request = RemotingCommand(RequestCode.QUERY_DATA_VERSION, header.encode(), data_version.encode())
         answer = await self._invoke(address, request, timeout_ms)

@@ -102,8 +102,8 @@ class BrokerRegistration:
         return self._is_isolated
 
     def set_isolated(self, isolated: bool) -> None:
-        """Set whether this broker is isolated. While it is, nothing is registered; what changes meanwhile goes out with
-        the next registration after."""
+        """Set whether this broker is isolated. While it is, nothing is registered; changes made meanwhile go out with
+        the next registration."""
         self._is_isolated = isolated
 
     def set_result_listener(self, listener: Callable[[RegisterResult], None]) -> None:
@@ -112,7 +112,7 @@ class BrokerRegistration:
         self._on_result = listener
 
     async def is_outdated(self, name_server: str, timeout_ms: int) -> bool:
-        """Ask a name server whether it has another copy of our topics (322); asking is a sign of life, too."""
+        """Ask a name server whether its copy of our topics differs (322); the request is a heartbeat, too."""
         return await self._api.needs_registration(
             name_server, self._broker, self._topics.data_version, timeout_ms=timeout_ms
         )
@@ -128,12 +128,12 @@ class BrokerRegistration:
         return [server.address for server in self._servers.values() if not server.registered]
 
     async def known(self) -> None:
-        """Wait until one name server knows this broker and the others have had a moment to answer."""
+        """Wait until one name server knows this broker, and a moment longer for the others."""
         await self._is_known.wait()
         await asyncio.sleep(SILENT_SECONDS)
 
     def topics_changed(self, changed: Iterable[TopicConfig], deleted: Iterable[str] = ()) -> None:
-        """Tell every name server of these topics now; returns at once.
+        """Send these topics to every name server now; returns at once.
 
         A deleted topic is not told: mqadmin removes it from the name servers (216), and a registration cannot.
         """
@@ -145,7 +145,7 @@ class BrokerRegistration:
             self._run(self._register(server))
 
     def register_all(self) -> None:
-        """Tell every name server of everything now; returns at once (a permission changed)."""
+        """Send the whole registration to every name server now, because a permission changed; returns at once."""
         if self._stopped:
             return
         for server in self._current_servers():
@@ -164,8 +164,8 @@ class BrokerRegistration:
             self._tell_other_holder(next(filter(None, holders), ""))
 
     async def refuse_taken_name(self) -> None:
-        """Refuse to start if another broker has this broker's name and id. Name servers that are silent when another
-        one has answered are not waited for.
+        """Refuse to start if another broker has this broker's name and id. Once a name server has answered, silent ones
+        are not waited for.
 
         Raises:
             ConfigError: another broker that answers has this broker's name and id.
@@ -186,7 +186,8 @@ class BrokerRegistration:
             )
 
     async def _look_and_register(self, server: _NameServer) -> str:
-        """Returns who else has this broker's name and id there: seen before this broker's own takes its place."""
+        """Return which other broker has this broker's name and id there; it is asked before this broker's registration
+        replaces that one."""
         holder = "" if self._is_isolated else await self._other_holder_at(server.address)
         await self._register(server, ask_first=True)
         return holder
@@ -217,7 +218,7 @@ class BrokerRegistration:
         return await self._api.holder(name_server, self._broker, timeout_ms=_ASK_HOLDER_MS)
 
     async def _if_called(self, holder: str) -> str:
-        """Returns `holder` if another broker answers there with this name and id; None also if it does not answer."""
+        """Return `holder` if a broker with this name and id answers there; None also if none answers."""
         if holder in ("", self._broker.address):
             return ""
         try:
@@ -228,7 +229,7 @@ class BrokerRegistration:
         return holder if is_called else ""
 
     async def ask_master(self) -> None:
-        """Hear again where the master is. The answer to any registration says so, and one of a single topic is small:
+        """Ask for the master's address. The answer to any registration contains it, and one of a single topic is small:
         a slave without its master may ask every few seconds."""
         topic = next(iter(self._topics.topic_config_table), None)
         await until_answered([self._run(self._ask_master_of(server, topic)) for server in self._current_servers()])
@@ -242,7 +243,7 @@ class BrokerRegistration:
             await self._repeat(server, topic)
 
     def connection_lost(self, address: str) -> None:
-        """Note that the connection to a name server broke: a name server that ends forgets this broker."""
+        """Note that the connection to a name server broke: a name server that has ended forgets this broker."""
         server = self._servers.get(address)
         if server is not None and server.registered:
             server.everything = True
@@ -309,8 +310,8 @@ class BrokerRegistration:
         return task
 
     async def _register(self, server: _NameServer, ask_first: bool = False) -> None:
-        """Bring one name server up to date. Registrations with one name server never overtake each other, and while one
-        is under way one waits: it tells what all have to tell that come meanwhile."""
+        """Bring one name server up to date. Registrations with one name server never overtake each other; while one is
+        under way a single further one waits, which carries all changes that come meanwhile."""
         if server.is_awaited:
             return
         server.is_awaited = True
@@ -405,8 +406,8 @@ class BrokerRegistration:
         return result
 
     def _parts(self, table: dict[str, TopicConfig], config: BrokerConfig) -> Iterable[dict[str, TopicConfig]]:
-        """Split the table into parts of the size that is sent. Each part needs a data version of its own, or name
-        servers ignore it."""
+        """Split the table into parts of the maximum size. Each part needs a data version of its own, or name servers
+        ignore it."""
         size = config.split_registration_size
         if not config.enable_split_registration or len(table) <= size:
             yield table

@@ -42,7 +42,7 @@ class StoreOwner:
         self.was_slave = False
 
     def check(self, role: str) -> None:
-        """Check the owner before anything in the store is touched.
+        """Check the owner before the store is touched.
 
         Raises:
             StoreRefusedError: a slave would go on with the log of another cluster or broker group.
@@ -90,7 +90,7 @@ class StoreOwner:
                 log.warning("%s does not say that this broker is %s: %s", self._root / FILE_NAME, role, error)
 
     def _owner(self) -> tuple[str, tuple[str, str] | None]:
-        """Returns the file that names the owner, and its (cluster, broker name)."""
+        """Return the file that names the owner, and the owner's (cluster, broker name)."""
         data = self._read(FILE_NAME)
         if data is not None:
             try:

@@ -48,7 +48,7 @@ class PollingResult(Enum):
 
 @dataclass(eq=False, slots=True)
 class PopRequest:
-    """A request that waits.
+    """A parked request.
 
     Attributes:
         again: tries it; True: it was answered. Its second argument: answer with whatever there is.
@@ -150,7 +150,7 @@ class PopLongPollingService:
     # --- waking ------------------------------------------------------------------------------------------------------
 
     def messages_arrived(self, queues: Iterable[ArrivingQueue]) -> None:
-        """Wake the requests that wait for queues which grew; the store calls this within the append."""
+        """Wake the requests that wait for queues that grew; the store calls this within the append."""
         for queue in queues:
             self._watched.discard((queue.topic, queue.queue_id))
             for group in self._groups.get(queue.topic, ()):
@@ -184,7 +184,7 @@ class PopLongPollingService:
                     self._watch(topic, (queue_id,))
 
     def _try_all(self, key: WaitKey) -> int:
-        """Try who waits under `key`; how many were tried."""
+        """Try the requests parked under `key`; returns how many were tried."""
         tries = 0
         for request in list(self._parked.get(key, ())):
             if not self._is_parked(request):
@@ -195,7 +195,7 @@ class PopLongPollingService:
         return tries
 
     def _try(self, request: PopRequest, *, last: bool) -> bool:
-        """Try to answer a request. Returns True if it waits no longer."""
+        """Try to answer a request. Returns True if it need not wait longer."""
         if request.connection.is_closed:
             self._forget(request)
             return True
@@ -226,8 +226,7 @@ class PopLongPollingService:
             self._try(request, last=True)
 
     def watch_again(self) -> None:
-        """Try all waiting requests again, and watch their queues anew, because a queue that was deleted and made again
-        is another object."""
+        """Drop all parked requests; their clients notice when the connection closes."""
         self._watched.clear()
         for topic, group, queue_id in list(self._parked):
             self._watch(topic, range(self._queue_count(topic)) if queue_id == ANY_QUEUE else (queue_id,))

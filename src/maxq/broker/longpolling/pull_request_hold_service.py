@@ -53,7 +53,7 @@ class ArrivingQueue(Protocol):
 
 
 class ArrivalStore(Protocol):
-    """The part of MessageStore that tells of arrivals."""
+    """The part of MessageStore that reports arrivals."""
 
     def watch(self, topic: str, queue_id: int) -> None:
         """Notify once when the queue grows."""
@@ -61,14 +61,14 @@ class ArrivalStore(Protocol):
 
 
 class WatchedStore(ArrivalStore, Protocol):
-    """The part of MessageStore that pulls are held by."""
+    """The part of MessageStore that parked pulls use."""
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...
 
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits. `offset` is where it continues reading: `first_offset` or later.
+    """A parked pull. `offset` is where it continues reading: `first_offset` or later.
 
     `again` tries to answer it. One that was not decoded has its frame, and what is remembered of its like, in place of
     request and header.
@@ -108,7 +108,7 @@ class PullRequestHoldService:
     def __init__(
         self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool], guard: Guard | None = None
     ) -> None:
-        """`guard` judges waiting pulls again when rules have changed; None: there is no access control."""
+        """`guard` judges parked pulls again when rules have changed; None: there is no access control."""
         self._guard = guard
         self._store = store
         self._clock = clock
@@ -127,7 +127,7 @@ class PullRequestHoldService:
         self._tasks = [loop.create_task(self._check_forever()), loop.create_task(self._expire_forever())]
 
     async def stop(self) -> None:
-        """Forget every parked pull; their clients notice when the connection closes."""
+        """Drop every parked pull; their clients notice when the connection closes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -173,12 +173,12 @@ class PullRequestHoldService:
         self._try_turn(pulls, 0, lambda: None, last=True)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the pulls of a connection that is gone."""
+        """Drop the pulls of a closed connection."""
         for held in list(self._by_connection.get(connection, ())):
             self._forget(held)
 
     def held_on(self, topic: str, queue_id: int) -> int:
-        """How many pulls wait for this queue."""
+        """Return how many pulls wait for this queue."""
         return len(self._by_queue.get((topic, queue_id), ()))
 
     # ---- answering --------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class PullRequestHoldService:
             await _survive(self.check, "looking at the parked pulls")
 
     async def check(self) -> None:
-        """Compare every queue that is waited for with the store, in case a notification was missed."""
+        """Compare every queue with parked pulls with the store, in case a notification was missed."""
         done, turns = 0, Turns()
         for key in list(self._by_queue):
             parked = self._by_queue.get(key)
@@ -301,7 +301,7 @@ class PullRequestHoldService:
 
 
 async def _survive(round_: Callable[[], Awaitable[None]], what: str) -> None:
-    """Run one round of a loop and log its failure: without the loop parked pulls would never be answered."""
+    """Run one round of a loop and log its failure: if the loop ended, parked pulls would never be answered."""
     try:
         await round_()
     except Exception:

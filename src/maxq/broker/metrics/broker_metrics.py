@@ -76,7 +76,7 @@ class BrokerMetrics:
                 register()
 
     def answered(self, request: RemotingCommand, response: RemotingCommand, milliseconds: int) -> None:
-        """Take note of a request that was answered, other than by the fast path."""
+        """Record an answered request, except those of the fast path."""
         creation = self._creations.get(request.code)
         if creation is not None:
             status = "success" if response.code == ResponseCode.SUCCESS else "failure"
@@ -180,7 +180,7 @@ def register_own(
     hold_service: PullRequestHoldService,
     ha_service: HAService,
 ) -> None:
-    """Show what RocketMQ has no metrics for."""
+    """Register the metrics that RocketMQ does not have."""
     if env.settings.broker.metrics_exporter_type == DISABLE:
         return
 

@@ -17,7 +17,8 @@ _Numbers = dict[_Key, list[float]]
 
 
 class Growth:
-    """Remembers the last number of each label set; for a histogram one for each bucket, and their sum."""
+    """Keeps the last number of each label set; for a histogram one for each bucket, and their sum. Its differences are
+    what an exporter with delta temporality sends."""
 
     def __init__(self) -> None:
         self._last: _Numbers = {}
@@ -25,16 +26,16 @@ class Growth:
         self._part: _Numbers = {}
 
     def of(self, part: Iterable[Family]) -> list[Family]:
-        """Return the same families, less what earlier rounds have taken."""
+        """Return the same families, minus what earlier rounds have sent."""
         self._part = {}
         return [self._family(family) for family in part]
 
     def taken(self) -> None:
-        """Note that the collector has the part that `of` returned last."""
+        """Note that the collector has received the part that `of` returned last."""
         self._round |= self._part
 
     def end_round(self, *, complete: bool) -> None:
-        """End a round. `complete`: everything was taken, so label sets that did not occur are gone."""
+        """End a round. `complete` means that everything was sent, so label sets that did not occur are dropped."""
         self._last = self._round if complete else self._last | self._round
         self._round = {}
 

@@ -27,7 +27,7 @@ LOG: Final = "LOG"
 
 
 class MetricsExport:
-    """Does nothing with other exporter types."""
+    """Exports the broker's metrics by OTLP; with another exporter type it does nothing."""
 
     def __init__(self, broker: BrokerConfig, registry: MetricsRegistry, clock: Clock) -> None:
         self._broker = broker
@@ -50,7 +50,7 @@ class MetricsExport:
             self._tasks.every("metrics export", broker.metric_grpc_exporter_interval_in_mills / 1000, self._send)
 
     async def shutdown(self) -> None:
-        """Stop, and give up what is being sent."""
+        """Stop, and abandon an export under way."""
         if self._otlp is not None:
             await TOOLS.run(self._otlp.shutdown)
         await self._tasks.stop()

@@ -45,7 +45,7 @@ _DELTA: Final = AggregationTemporality.DELTA
 
 
 class _LastWords(logging.Filter):
-    """Keeps what the library says of each failure and each new try; it is told once, by who asked for the export.
+    """Keeps the library's messages about each failure and retry for the caller of the export, which logs them once.
 
     It goes before the library's own filter, which drops what it takes for said already, be it by another exporter.
     """
@@ -93,8 +93,8 @@ class OtlpExporter:
         _LIBRARY_LOG.propagate = False
 
     def export(self, found: list[Family], now_ms: int) -> str | None:
-        """Send the numbers of a registry. Returns None if all of it was taken; else why not: what comes behind the
-        request that was not taken is not sent either."""
+        """Send the metrics of a registry. Returns None if all was accepted, else why not: the requests behind the first
+        refused one are not sent."""
         now_ns = now_ms * 1_000_000
         for part in portions([family for family in found if family.name != _NOT_SENT], self._most_points):
             if not self._sent(part, now_ns):
@@ -120,7 +120,7 @@ class OtlpExporter:
             self._began_ns = now_ns
 
     def shutdown(self) -> None:
-        """End what is under way."""
+        """Abort the request under way."""
         self._exporter.shutdown()
         _LIBRARY_LOG.removeFilter(self._words)
 
@@ -128,7 +128,7 @@ class OtlpExporter:
 def metrics_data(
     found: Iterable[Family], began_ns: int, now_ns: int, temporality: AggregationTemporality
 ) -> MetricsData:
-    """Build the data that OpenTelemetry's SDK would have gathered."""
+    """Build the data that OpenTelemetry's SDK would have collected."""
     scope = ""
     metrics = []
     for family in found:

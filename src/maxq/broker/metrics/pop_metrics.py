@@ -53,7 +53,7 @@ class PopMetrics:
         )  # fmt: skip
 
     def _behind(self, which: int) -> Iterator[Sample]:
-        """Yield samples of what pops are behind by. `which` 0: messages, though the metric's name says milliseconds, as
+        """Yield samples of how far pops are behind. `which` 0: messages, though the metric's name says milliseconds, as
         in Java; 1: milliseconds."""
         for queue_id in range(self._settings.broker.revive_queue_num):
             yield (str(queue_id),), self._revive.behind(queue_id)[which]

@@ -53,7 +53,7 @@ class RpcLatency:
         )
 
     def sends(self, milliseconds: int, count: int) -> None:
-        """Fast-path sends of one arrival were answered with success."""
+        """Record fast-path sends of one arrival that were answered with success."""
         self._sends.add(milliseconds, count)
 
     def pull(self, milliseconds: int) -> None:
@@ -67,7 +67,7 @@ class RpcLatency:
     def answered(
         self, request: RemotingCommand, response: RemotingCommand, milliseconds: int, *, long_polling: bool = False
     ) -> None:
-        """Record any other request when it was answered or, if it is one-way, handled."""
+        """Record any other request when it was answered or, if it is oneway, processed."""
         result = "oneway" if request.is_oneway else "success"
         if response.code == ResponseCode.SYSTEM_ERROR:
             result = "process_request_failed"

@@ -45,7 +45,7 @@ class StatusPages:
         self.port = 0
 
     async def start(self) -> None:
-        """Serve them, if the settings say so. ConfigError if the port is in use."""
+        """Start serving the pages, if the settings say so. ConfigError if the port is in use."""
         broker = self._settings.broker
         if broker.metrics_exporter_type != _PROMETHEUS:
             return
@@ -71,7 +71,7 @@ class StatusPages:
         self.port = 0
 
     def metrics(self) -> Page:
-        """Returns the metrics, rendered in slices."""
+        """Return the metrics as text, rendered in slices."""
         return Page(self._registry.lines(), content_type=_METRICS_TYPE)
 
     def health(self) -> Page:

@@ -111,7 +111,7 @@ class TimerMetricsView:
 
     @staticmethod
     def _dequeue_lag(timer: TimerMessageStore) -> int:
-        """Count the messages of slots that are over, among the first thousand."""
+        """Count the messages of slots whose time is over, among the first thousand."""
         end = min(timer.write_time_ms, timer.read_time_ms + _SLOTS_LOOKED_AT * timer.precision_ms)
         return sum(timer.slot_count(due_ms) for due_ms in range(timer.read_time_ms, end, timer.precision_ms))
 
@@ -124,7 +124,8 @@ class TimerMetricsView:
                 yield (topic,), count
 
     def _sample(self) -> Iterator[None]:
-        """Count what is due within a day, in turns; once a minute, for that is 86 400 slots."""
+        """Count the messages due within a day, in several turns of the loop; once a minute, because a day has 86 400
+        slots."""
         now_ms = self._clock.monotonic_ms()
         if not self._service.is_loaded or (self._looked_ms is not None and now_ms - self._looked_ms < _LOOK_AGAIN_MS):
             return

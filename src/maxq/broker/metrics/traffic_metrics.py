@@ -145,8 +145,8 @@ class TrafficMetrics:
                 block.sizes.append((labels, tuple(sizes.counts), float(put_bytes)))
 
     def _got(self, name: str, which: int) -> Iterator[Sample]:
-        """Yield samples of column `which` of what `BrokerStatsManager.popped` tells. Pops are told apart; those of
-        retry topics count under the topic that was asked for, in whichever topic the messages stood."""
+        """Yield samples of column `which` of `BrokerStatsManager.popped`. Pops are labelled separately; messages from
+        retry topics count under the topic that was requested."""
         retried: dict[tuple[str, ...], int] = {}
         for key, value in self._stats.totals(name):
             topic, _, group = key.partition("@")
@@ -188,8 +188,8 @@ class _MessageSizes:
         self._seen: dict[int, int] = {}  # by queue: the queue offset up to which sizes were looked at
 
     def look(self, put_nums: int, put_bytes: int) -> Iterator[None]:
-        """Count new messages until the sum of `counts` is `put_nums`. The loop may have a turn after each queue that
-        has new messages."""
+        """Count new messages until the sum of `counts` is `put_nums`. The loop may run other tasks after each queue
+        with new messages."""
         new = put_nums - sum(self.counts)
         if new == 0:
             return

@@ -44,8 +44,8 @@ class AckMessageProcessor(RequestProcessor):
         records: ReviveRecordWriter,
         ready: Callable[[], Awaitable[None]],
     ) -> None:
-        """`ready` returns when this broker knows what was popped; it raises RequestRefusedError if that cannot be
-        known."""
+        """`ready` returns when this broker knows which messages were popped; it raises RequestRefusedError if that
+        cannot be known."""
         self._ready = ready
         self._own = env.own
         self._store = messages.store
@@ -121,7 +121,7 @@ class AckMessageProcessor(RequestProcessor):
         return await self._ack(ack, batch.revive_queue_id, batch.pop_time + batch.invisible_time)
 
     async def _ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
-        """Handle one ack. Returns the physical offset that must be safe before the client is answered; 0: none;
+        """Process one ack. Returns the physical offset that must be safe before the client is answered; 0: none;
         NOT_NOTED: the client cannot be answered.
 
         The check point of an ack that is repeated may have ended by the first one. That one is in the log before this
@@ -140,7 +140,7 @@ class AckMessageProcessor(RequestProcessor):
         return NOT_NOTED if NOT_NOTED in ends else max(ends)
 
     async def _ack_elsewhere(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> int:
-        """`_ack` of messages whose check point is not in memory."""
+        """Process an ack, as `_ack` does, of a message whose check point is not in memory."""
         if self._buffer.noted_end() == NOT_NOTED:
             return NOT_NOTED
         result = await self._records.put_ack(ack, revive_qid, revive_time_ms)

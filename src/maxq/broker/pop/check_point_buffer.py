@@ -94,7 +94,7 @@ class LiveCheckPoint:
 
     @property
     def has_twins(self) -> bool:
-        """Returns whether another open check point holds some of its messages."""
+        """Return whether another open check point has some of its messages."""
         return any(not twin.ended for twin in self.twins)
 
 
@@ -107,7 +107,7 @@ class Acked(NamedTuple):
 
 
 class LateAck(NamedTuple):
-    """Acks for a check point that has ended here, which a slave was given.
+    """Acks for a check point that has ended here; they were given to a slave.
 
     Attributes:
         offsets: queue offsets of the messages that were acknowledged.
@@ -162,8 +162,8 @@ class CheckPointBuffer:
         return max((cursor[-1].next_begin if cursor else -1, *moves))
 
     def is_known(self, point: PopCheckPoint) -> bool:
-        """Return whether there is a check point with the same key (two pops of one queue in the same ms, from the same
-        offset)."""
+        """Return whether there is a check point with the same key, as of two pops of one queue in the same ms, from the
+        same offset."""
         return point.key in self._live
 
     def add(self, points: list[tuple[PopCheckPoint, int, int]]) -> int:
@@ -182,17 +182,17 @@ class CheckPointBuffer:
         return self.journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:
-        """Note the outcome of a journal write: what the store did not take now comes behind everything that the journal
-        has."""
+        """Note the outcome of a journal write: a record that the store refused is written behind everything that the
+        journal has."""
         for live in added:
             live.journal_offset = offset if offset >= 0 else self.journal.end
 
     def replace(
         self, point: PopCheckPoint, revive_qid: int, old: LiveCheckPoint, queue_offset: int, *, by: PointKey
     ) -> Acked:
-        """One message of `old` gets a check point of its own, and is acknowledged there; one record of the journal, so
-        that a kill leaves one of both. Whoever else holds the message has it together with the new one. A message that
-        was acknowledged is done, and gets none. `by`: key of the receipt of who asks."""
+        """Give one message of `old` a check point of its own and acknowledge it in `old`, in one journal record, so
+        that a kill leaves exactly one of both. Other check points that have the message share it with the new one.
+        An acknowledged message is done and gets none. `by` is the key of the requester's receipt."""
         index = old.point.index_of(queue_offset)
         bit = 1 << index if index >= 0 else 0
         if not bit & ~old.point.bit_map:
@@ -239,7 +239,7 @@ class CheckPointBuffer:
             self._renewed.setdefault(key, {})[live.point.start_offset] = live
 
     def move_cursor(self, queue: QueueKey, next_begin: int) -> None:
-        """Move the group's position to `next_begin`; nothing before it is for the group."""
+        """Move the group's position to `next_begin`, because no message before it matches the group's filter."""
         cursor = self._cursors.get(queue)
         if not cursor:
             self._offsets.commit_offset(_NOBODY, queue[1], queue[0], queue[2], next_begin)
@@ -253,8 +253,7 @@ class CheckPointBuffer:
         cursor.append(live)
 
     def set_cursor(self, queue: QueueKey, offset: int) -> None:
-        """Set where the group continues, on an administrator's order; what was given out before may still be
-        acknowledged."""
+        """Set the group's position by an administrator's order; messages given out before may still be acknowledged."""
         self._cursors.pop(queue, None)
         self._drop_moves({queue})
         topic, group, queue_id = queue
@@ -298,28 +297,30 @@ class CheckPointBuffer:
         return self._live.get(key) if self.is_open else None
 
     def holder(self, key: PointKey, queue_offset: int) -> LiveCheckPoint | None:
-        """Returns the check point that holds a message for who has a receipt of this key: the one that it names, or
-        that which has the message since its time was changed. None: it is not in memory."""
+        """Return the check point in which a receipt with this key can acknowledge a message: the one that it names, or
+        the newer one that the message has since its invisible time was changed. None if it is not in memory."""
         if self._renewed and self.is_open and (renewed := self._renewed.get(key)) and queue_offset in renewed:
             return renewed[queue_offset]
         return self.find(key)
 
     def is_renewed(self, key: PointKey) -> bool:
-        """Has the time of any message that a receipt of this key names been changed, and is it not over?"""
+        """Return whether the invisible time of any message that a receipt with this key names was changed and is not
+        over."""
         return key in self._renewed
 
     def has_ended(self, pop_time: int) -> bool:
-        """Has a check point of that pop time ended if it is not in memory? Its messages are acknowledged, or come
-        again. Else it may be in the revive topic, or another broker of the group may know it."""
+        """Return whether a check point of that pop time that is not in memory has ended. Its messages are then
+        acknowledged, or will be delivered again. Otherwise it may be in the revive topic, or another broker of the
+        group may know it."""
         return self.is_open and self._ended_here is None and pop_time > self._handed_over_until
 
     def those(self, keys: Iterable[PointKey]) -> list[LiveCheckPoint]:
-        """Returns those of these check points that are in memory."""
+        """Return those of these check points that are in memory."""
         return [live for key in keys if (live := self._live.get(key)) is not None]
 
     def mark(self, live: LiveCheckPoint, queue_offset: int) -> int:
-        """Acknowledge one message; its bit, 0 if it was acknowledged before or is none of this check point's. Tell the
-        journal with `acked`."""
+        """Acknowledge one message and return its bit; 0 if it was acknowledged before or is not in this check point.
+        Write it to the journal with `acked`."""
         point = live.point
         index = point.index_of(queue_offset)
         bit = 1 << index if index >= 0 else 0
@@ -329,8 +330,8 @@ class CheckPointBuffer:
         return bit
 
     def mark_those(self, live: LiveCheckPoint, distances: int) -> int:
-        """Do `mark` for many: bit n of `distances` stands for the message at the check point's start offset + n.
-        Returns the bits that were marked."""
+        """Acknowledge many messages, as `mark` does: bit n of `distances` stands for the message at the check point's
+        start offset + n. Returns the bits that were marked."""
         point = live.point
         diffs = point.diffs
         if diffs == _NEIGHBOURS[: len(diffs)]:  # mostly; old ones have none
@@ -343,7 +344,7 @@ class CheckPointBuffer:
         return mask
 
     def _mark(self, live: LiveCheckPoint, bits: int) -> None:
-        """Mark `bits`, which were not marked before."""
+        """Mark `bits`, none of which was marked before."""
         if live.twins and (of_twins := self._mark_twins(live, bits)):
             self.journal.write({"l": of_twins})  # a start may need them, and know nothing of `live`, which has ended
         self._mark_alone(live, bits)
@@ -356,7 +357,7 @@ class CheckPointBuffer:
             self._end(live)
 
     def _mark_twins(self, live: LiveCheckPoint, bits: int) -> list[list[int]]:
-        """Acknowledge the same messages in all other check points that hold them. Returns numbers and bits, as the
+        """Acknowledge the same messages in all other check points that have them. Returns numbers and bits, as the
         journal has them."""
         marked: list[list[int]] = []
         offsets = _offsets_of(live.point, bits)
@@ -380,7 +381,7 @@ class CheckPointBuffer:
             self.journal.write({"l": [[live.number, left]]})
 
     def acked(self, bits: dict[LiveCheckPoint, int]) -> int:
-        """Write to the journal what was marked. Returns the physical offset behind the record. Acks that mark nothing
+        """Write marked messages to the journal. Returns the physical offset behind the record. Acks that mark nothing
         were marked before, and are as safe as everything noted so far (`noted_end`)."""
         if not bits:
             return self.journal.noted_end()
@@ -501,15 +502,15 @@ class CheckPointBuffer:
     # --- journal -----------------------------------------------------------------------------------------------------
 
     def oldest_needed(self) -> int:
-        """Queue offset of the first journal record that tells of a live check point, of what stands behind one, or of
-        one whose end may be lost yet; -1: there is none."""
+        """Return the queue offset of the first journal record that concerns a live check point, one behind a live one,
+        or one whose end may still be lost; -1 if there is none."""
         self._late = [live for live in self._late if not live.ended]
         first = next((live.journal_offset for live in self._live.values() if live.journal_offset >= 0), -1)
         others = (*(live.needed_from for live in self._late), *(live.journal_offset for live in self._resting))
         return min((at for at in (first, *others) if at >= 0), default=-1)
 
     def clear(self) -> None:
-        """Forget everything, because another broker of the group is active now."""
+        """Drop everything, because another broker of the group is active."""
         for table in (self._live, self._by_number, self._slots, self._cursors, self._renewed, self.in_flight):
             table.clear()
         self._handed_over_until = self._clock.wall_ms()
@@ -520,7 +521,7 @@ class CheckPointBuffer:
         self._passed_on = []
 
     def forget(self, queues: Iterator[QueueKey] | list[QueueKey]) -> None:
-        """Forget the check points of a deleted topic or group."""
+        """Drop the check points of a deleted topic or group."""
         gone = set(queues)
         self._drop_moves(gone)
         for queue in gone:
@@ -535,7 +536,7 @@ class CheckPointBuffer:
         return {live.queue for live in self._live.values()} | set(self._cursors)
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        """Take in a record of the journal, in their order.
+        """Apply a journal record. Records must be applied in order.
 
         Args:
             offset: queue offset of the record.
@@ -579,12 +580,12 @@ class CheckPointBuffer:
     # --- a slave that acted as master --------------------------------------------------------------------------------
 
     def keep_ended(self) -> None:
-        """Keep in mind from now on which messages are done here, because this broker is a slave that acts as master."""
+        """Remember from now on which messages are done here, because this broker is a slave that acts as master."""
         self._ended_here = {}
 
     def keep_for_master(self, late: LateAck) -> None:
-        """Keep what was acknowledged, or delivered to another broker group, of a check point that the master had handed
-        over before this slave began to act."""
+        """Keep the acks, and the deliveries to another broker group, of a check point that the master had handed over
+        before this slave began to act."""
         point = late.point
         if not point.diffs:
             point = replace(point, diffs=list(range(point.num)))
@@ -592,7 +593,7 @@ class CheckPointBuffer:
         self._passed_on.append([*_entry(LiveCheckPoint(_NO_NUMBER, point, late.revive_qid, -1, 0)), bits])
 
     def kept_for_master(self) -> dict[PointKey, set[int]]:
-        """Return the queue offsets of `keep_for_master`, by check point."""
+        """Return the queue offsets kept by `keep_for_master`, by check point."""
         kept: dict[PointKey, set[int]] = {}
         for row in self._passed_on:
             point = point_of(row)
@@ -600,10 +601,10 @@ class CheckPointBuffer:
         return kept
 
     def hand_back(self) -> list[list[Any]]:
-        """Return the journal's rows of all check points that have not ended, with the bits of acknowledged messages at
-        the end. Behind them come those that have ended and stand behind an open one in their queue, with all bits: the
-        group's offset is not beyond them, and whoever did not know them would give their messages again. Last come
-        those that the master had handed over, and of which acks came here."""
+        """Return the journal rows of all check points that have not ended, with the bits of acknowledged messages at
+        the end. Then come those that have ended behind an open one of their queue, with all bits set: the group's
+        offset is not beyond them, so a broker that did not know them would deliver their messages again. Last come
+        those that the master had handed over, and whose acks came here."""
         ended = [live for cursor in self._cursors.values() for live in cursor if live.ended and live.full]
         return [
             *([*_entry(live), live.point.bit_map] for live in self._live.values()),
@@ -612,11 +613,11 @@ class CheckPointBuffer:
         ]
 
     def earlier_receipts(self) -> list[list[Any]]:
-        """Return the journal's rows of receipts that messages had before their time was changed."""
+        """Return the journal rows of receipts that messages had before their invisible time was changed."""
         return [row for live in self._live.values() for row in _earlier(live)]
 
     def pairs_of_twins(self) -> list[list[int]]:
-        """Return numbers of two check points each that hold the same message."""
+        """Return pairs of numbers of check points that have the same message."""
         return [
             [live.number, twin.number]
             for live in self._live.values()
@@ -631,9 +632,9 @@ class CheckPointBuffer:
         return noted + [row[0] for row in self._passed_on]
 
     def done_here(self) -> list[list[Any]]:
-        """Return, of a slave that acts as master, [topic, group, queue id, committed offset, bounds]: the offset of
-        each queue of which something was given away or has ended, and start and end of each range of queue offsets
-        whose messages are done (Spans)."""
+        """Return what a slave that acts as master has done, as [topic, group, queue id, committed offset, bounds]: the
+        offset of each queue from which messages were given out or were done, and start and end of each range of
+        queue offsets whose messages are done (Spans)."""
         done = self._ended_here or {}
         return [
             [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), spans.bounds()]
@@ -650,7 +651,7 @@ class CheckPointBuffer:
         earlier: list[list[Any]],
         pairs: list[list[int]],
     ) -> list[LateAck]:
-        """Take in what `hand_back` of a slave said.
+        """Adopt a slave's answer of `hand_back`.
 
         Args:
             known_end: the slave had read the journal before this queue offset. Check points told of there that it does
@@ -732,7 +733,7 @@ class CheckPointBuffer:
     def _take_receipts(
         self, by_number: dict[int, LiveCheckPoint], added: set[LiveCheckPoint], earlier: list[list[Any]]
     ) -> None:
-        """`by_number`: a slave's numbers of check points."""
+        """Adopt receipts. `by_number` are a slave's numbers of check points."""
         for number, *receipt in earlier:
             live = by_number.get(number)
             if live is not None and live in added:
@@ -763,8 +764,9 @@ def _bits_of(point: PopCheckPoint, offsets: Iterable[int]) -> int:
 
 
 def _held(rows: Iterable[list[Any]]) -> dict[QueueKey, set[int]]:
-    """The queue offsets of messages that are open in a check point of a slave. They may count as done in another one of
-    the slave, which had them before their time was changed, or left them to its twin: they were passed on."""
+    """Return the queue offsets of messages that are open in a check point of a slave. They may count as done in another
+    one of the slave, which had them before their invisible time was changed, or left them to the newer one: they
+    were passed on."""
     held: dict[QueueKey, set[int]] = {}
     for row in rows:
         point = point_of(row)
@@ -776,7 +778,7 @@ def _held(rows: Iterable[list[Any]]) -> dict[QueueKey, set[int]]:
 def _twins(
     unknown: list[LiveCheckPoint], given: list[LiveCheckPoint], bits: dict[LiveCheckPoint, int]
 ) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
-    """Return pairs of check points that hold the same message, which is open in both when `bits` are marked."""
+    """Return pairs of check points that have the same message, open in both when `bits` are marked."""
     queues = {live.queue for live in unknown}
     holders: dict[tuple[QueueKey, int], list[LiveCheckPoint]] = {}
     for live in given:
@@ -795,7 +797,7 @@ def _twins(
 def _pairs(
     by_number: dict[int, LiveCheckPoint], numbers: list[list[int]]
 ) -> list[tuple[LiveCheckPoint, LiveCheckPoint]]:
-    """Those of the pairs that are not twins yet."""
+    """Return the pairs that are not linked yet."""
     found = [(by_number.get(one), by_number.get(other)) for one, other in numbers]
     return [(one, other) for one, other in found if one and other and other not in one.twins]
 
@@ -819,7 +821,7 @@ def point_of(row: list[Any]) -> PopCheckPoint:
 
 
 def _entry(live: LiveCheckPoint) -> list[Any]:
-    """Make the journal's row of a check point; see PopJournal."""
+    """Make the journal row of a check point; see PopJournal."""
     point = live.point
     return [
         live.number, point.topic, point.group, point.queue_id, point.pop_time, point.invisible_time, live.revive_qid,
@@ -828,7 +830,8 @@ def _entry(live: LiveCheckPoint) -> list[Any]:
 
 
 def _earlier(live: LiveCheckPoint) -> list[list[Any]]:
-    """The journal's rows of the receipts that the message of a check point had before its time was changed."""
+    """Return the journal rows of the receipts that the message of a check point had before its invisible time was
+    changed."""
     return [[live.number, start_offset, pop_time, name] for *_, start_offset, pop_time, name in live.earlier]
 
 

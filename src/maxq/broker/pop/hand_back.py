@@ -118,7 +118,7 @@ def take_in(
 
 
 def _living(told: dict[str, Any], name: str, topic_at: int, deletions: Deletions) -> list[list[Any]]:
-    """Return the rows whose topic was not deleted since; a topic of that name that was made since begins anew."""
+    """Return the rows whose topic was not deleted since; a topic of the same name that was made later begins anew."""
     end = told.get("log")
     rows: list[list[Any]] = told.get(name, [])
     return rows if end is None else [row for row in rows if not deletions.is_deleted_since(row[topic_at], end)]
@@ -145,7 +145,8 @@ def _cut_done(row: list[Any], end: int) -> None:
 
 
 def known_end(body: bytes) -> int | None:
-    """How far the slave that gave an answer had read the journal, by queue offset; None: the answer is malformed."""
+    """Return the queue offset before which the slave of an answer had read the journal; None if the answer is
+    malformed."""
     try:
         end = orjson.loads(body)["end"]
     except (ValueError, TypeError, KeyError):
@@ -154,7 +155,7 @@ def known_end(body: bytes) -> int | None:
 
 
 def without(body: bytes, ended: Container[Key]) -> bytes:
-    """An answer of `encode` without these check points; one that is malformed as it is."""
+    """Return an answer of `encode` without these check points; a malformed one is returned unchanged."""
     told: dict[str, Any] = orjson.loads(body)
     try:
         _check(told)
@@ -165,7 +166,8 @@ def without(body: bytes, ended: Container[Key]) -> bytes:
 
 
 def _check(told: dict[str, Any]) -> None:
-    """Raise TypeError, ValueError, KeyError or RemoteProtocolError if an answer is not as the module says."""
+    """Raise TypeError, ValueError, KeyError or RemoteProtocolError if an answer has not the form that the module
+    describes."""
     if not isinstance(told["end"], int):
         raise TypeError(f"end is {told['end']!r:.80}")
     if not all(isinstance(number, int) for number in told.get("noted", ())):
@@ -185,7 +187,7 @@ def _check(told: dict[str, Any]) -> None:
 
 
 class HandBackProcessor(RequestProcessor):
-    """Answers the master's questions at a slave."""
+    """Answers the master's questions on a slave."""
 
     def __init__(
         self, give_way: Callable[[], None], hand_back: Callable[[str], bytes], rest: Callable[[], Awaitable[None]]

@@ -40,7 +40,7 @@ class NotificationProcessor(RequestProcessor):
         notified: PopLongPollingService,
         popping: PopLongPollingService,
     ) -> None:
-        """`notified` keeps the notifications that wait, `popping` the pops."""
+        """`notified` has the parked notifications, `popping` the parked pops."""
         self._settings = env.settings
         self._store = messages.store
         self._topics = tables.topics

@@ -56,8 +56,8 @@ class OrderInfo:
         return self.next_visible.get(offset, self.pop_time + self.invisible_time)
 
     def blocked_until(self, now_ms: int) -> int:
-        """Return when the first message that is still invisible may be seen again; 0 if none is invisible. If the clock
-        was set far back since they were given out, all may be seen one invisible time from now."""
+        """Return when the first message that is still invisible becomes visible; 0 if none is invisible. If the clock
+        was set far back since they were given out, all become visible one invisible time from now."""
         if self.pop_time - now_ms > self.invisible_time:
             soon_ms = now_ms + self.invisible_time
             self.next_visible |= {at: min(self.visible_again(at), soon_ms) for at in self.offsets}
@@ -119,7 +119,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         clock: Clock,
         is_there: Callable[[str, str], int],
     ) -> None:
-        """`is_there(topic, group)` returns how many queues the topic has, 0 if it or the group is gone."""
+        """`is_there(topic, group)` returns how many queues the topic has, 0 if it or the group was deleted."""
         super().__init__(disk, path)
         self._clock = clock
         self._is_there = is_there
@@ -131,7 +131,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         return None if table is None else table.get(queue_id)
 
     def rows(self) -> Iterator[tuple[str, str, int, OrderInfo]]:
-        """Every delivery with its topic, group and queue id."""
+        """Yield every delivery with its topic, group and queue id."""
         for name, queues in self._table.items():
             topic, _, group = name.partition("@")
             for queue_id, info in queues.items():
@@ -195,7 +195,7 @@ class ConsumerOrderInfoManager(PersistentManager):
     def change_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
     ) -> bool:
-        """Set when the message may be seen again. Returns False if it is not of the last delivery."""
+        """Set when the message becomes visible. Returns False if it is not of the last delivery."""
         info = self.get(topic, group, queue_id)
         if info is None or info.pop_time != pop_time:
             return False
@@ -204,7 +204,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         return True
 
     def put(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        """Take a delivery from the journal."""
+        """Apply a delivery from the journal."""
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = info
         self.is_dirty = True
 
@@ -271,7 +271,8 @@ def _split(key: str) -> tuple[str, str]:
 
 
 def _counts(before: OrderInfo, now: OrderInfo) -> dict[int, int]:
-    """Return how often each message of `now` was given out before; the same attempt asking again does not count."""
+    """Return how often each message of `now` was given out before; a repeated request of the same attempt does not
+    count."""
     if before.attempt_id is not None and before.attempt_id == now.attempt_id:
         return before.counts
     again = set(before.offsets)

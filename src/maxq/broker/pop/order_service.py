@@ -75,8 +75,8 @@ class OrderService:
         return entries, self._note(topic, group, queue_id)
 
     def ack(self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, remote: str) -> tuple[bool, int]:
-        """One message is acknowledged. Returns whether it was one that was given out, and the physical offset that must
-        be safe before the client is told (0: none; NOT_NOTED: it cannot be told)."""
+        """Acknowledge one message. Returns whether it was given out, and the physical offset that must be safe before
+        the client is told (0: none; NOT_NOTED: it cannot be told)."""
         committed = self._offsets.query_offset(group, topic, queue_id)
         if offset < committed:
             return True, self._journal.noted_end()
@@ -95,8 +95,7 @@ class OrderService:
     def change_visible_time(
         self, topic: str, group: str, queue_id: int, offset: int, pop_time: int, visible_ms: int
     ) -> int:
-        """Set when a message may be seen again, if it is not acknowledged. Returns the physical offset as `ack`
-        does."""
+        """Set when a message becomes visible, unless it is acknowledged. Returns the physical offset as `ack` does."""
         if offset < self._offsets.query_offset(group, topic, queue_id):
             return self._journal.noted_end()
         if not self.table.change_visible_time(topic, group, queue_id, offset, pop_time, visible_ms):
@@ -118,8 +117,8 @@ class OrderService:
         return end
 
     def note_blocks(self) -> None:
-        """Say again, at the end of the journal, what is blocked now: all that is before is not needed any more, when
-        the file has been written."""
+        """Write the present blocks to the end of the journal again: earlier records are not needed once the file is
+        written."""
         self.unsaved = -1
         now_ms = self._clock.wall_ms()
         rows = [self._row(*of_queue) for of_queue in self.table.rows() if of_queue[3].blocked_until(now_ms)]
@@ -130,7 +129,7 @@ class OrderService:
         return [topic, group, queue_id, self._offsets.query_offset(group, topic, queue_id), info.to_json()]
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        """Take in a record of the journal, at queue offset `offset` of it."""
+        """Apply a journal record, which has queue offset `offset`."""
         for topic, group, queue_id, committed, row in entries.get("o", ()):
             try:
                 self.table.put(topic, group, queue_id, OrderInfo.from_json(row))

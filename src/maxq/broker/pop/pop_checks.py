@@ -29,7 +29,7 @@ class Allowed(NamedTuple):
 
 
 class PopFilters:
-    """Builds the filters that pop requests carry, and keeps each for the requests that repeat it."""
+    """Builds the filters of pop requests, and keeps each for repeated requests."""
 
     def __init__(self, settings: BrokerSettings, subscriptions: PullSubscriptions) -> None:
         self._settings = settings
@@ -42,7 +42,7 @@ class PopFilters:
         self, topic: str, expression: str | None, kind: str | None
     ) -> tuple[SubscriptionData, PropertyFilter | None]:
         """Return the subscription, and the filter on properties unless the expression selects tags. Raises
-        RequestRefusedError if it is wrong, or if property filters are off."""
+        RequestRefusedError if the expression is wrong, or if property filters are disabled."""
         found = self._subscriptions.from_header(topic, expression or "*", kind or "TAG")
         if isinstance(found, Refusal):
             raise RequestRefusedError(found.code, found.remark)
@@ -120,7 +120,7 @@ class PopChecks:
         return Allowed(config, found)
 
     def topic(self, topic: str) -> TopicConfig:
-        """Returns the topic."""
+        """Check the topic and return it."""
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise RequestRefusedError(

@@ -30,12 +30,12 @@ class PopCounts:
         self.scan_ms = 0
 
     def forget(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Drop what was counted where `is_gone(topic, group)`."""
+        """Drop the counts for which `is_gone(topic, group)`."""
         for table in (self.put, self.got, self.retried):
             for key in [key for key in table if is_gone(key[1], key[0])]:
                 del table[key]
 
     def scanned(self, took_ms: int) -> None:
-        """Note how long one look at all check points in memory took."""
+        """Note how long a scan of all check points in memory took."""
         self.scans[bisect_left(SCAN_BOUNDS_MS, took_ms)] += 1
         self.scan_ms += took_ms

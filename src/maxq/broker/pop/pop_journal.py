@@ -117,29 +117,30 @@ class PopJournal:
         return first, self._written_end
 
     def noted_end(self) -> int:
-        """Return the physical offset below which everything lies that was noted so far (0: nothing was), or NOT_NOTED
-        if the store has not taken all of it."""
+        """Return the physical offset below which all noted changes lie (0: there is none), or NOT_NOTED if the store
+        has refused one of them."""
         self.catch_up()
         return NOT_NOTED if self._late else self._written_end
 
     def mark(self) -> LogMark:
-        """Return the mark of all that is in the log now."""
+        """Return the mark of the log's present end."""
         return self._store.marks.mark()
 
     def is_final(self, mark: LogMark) -> bool:
-        """Return whether nothing before `mark` can be lost any more."""
+        """Return whether no record before `mark` can be lost any more."""
         return self._store.marks.is_final(mark)
 
     def takes_nothing(self) -> bool:
-        """Returns whether this broker should write its journal and cannot."""
+        """Return whether this broker should write its journal and cannot."""
         return self._may_write() and (self.noted_end() == NOT_NOTED or self._store.admission.refusal() is not None)
 
     def forget_late(self) -> None:
-        """Drop what the store did not take: this broker's memory begins anew with what the log has."""
+        """Drop the records that the store refused, because this broker's memory begins anew with the content of the
+        log."""
         self._late.clear()
 
     def catch_up(self) -> None:
-        """Write what the store refused before, if it takes it now."""
+        """Write the records that the store refused before, if it accepts them now."""
         if self.may_write:
             self._write_late()
 
@@ -169,14 +170,14 @@ class PopJournal:
         return self._store.max_offset(JOURNAL_TOPIC, 0)
 
     def commit(self, offset: int) -> None:
-        """Note that everything before queue offset `offset` is not needed any more."""
+        """Note that everything before queue offset `offset` is no longer needed."""
         if offset != self._committed:
             self._committed = offset
             self._offsets.commit_offset("pop journal", JOURNAL_GROUP, JOURNAL_TOPIC, 0, offset)
 
     def read(self, begin: int | None = None) -> Iterator[list[tuple[int, dict[str, list[Any]]]]]:
-        """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of
-        those that are still needed."""
+        """Yield (queue offset, entries) of the records from queue offset `begin` on, some hundreds a step; None: of all
+        that are still needed."""
         if begin is None:
             begin = self._offsets.query_offset(JOURNAL_GROUP, JOURNAL_TOPIC, 0)
         offset = max(begin, self._store.min_offset(JOURNAL_TOPIC, 0), 0)
@@ -200,7 +201,8 @@ class PopJournal:
         return offset, self._without_deleted(value, physical_offset)
 
     def _without_deleted(self, entries: dict[str, list[Any]], physical_offset: int) -> dict[str, list[Any]]:
-        """Remove rows of topics that were deleted behind this record: a topic made again has none of their places."""
+        """Remove rows of topics that were deleted behind this record: a topic made again shares none of their
+        offsets."""
         deletions = self._store.deletions
         if physical_offset >= deletions.newest:
             return entries
@@ -224,7 +226,7 @@ def _halves(entries: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
 
 
 def check_entries(value: Any) -> None:
-    """Raise RemoteProtocolError if these are no entries of a record."""
+    """Raise RemoteProtocolError if these are not the entries of a record."""
     if not isinstance(value, dict) or not all(isinstance(rows, list) for rows in value.values()):
         raise RemoteProtocolError(f"it is no JSON object of lists: {value!r:.200}")
     for name, kinds in _ROWS.items():
@@ -237,7 +239,7 @@ def check_entries(value: Any) -> None:
 
 
 def check_point(row: Any, *more: _Kind) -> None:
-    """Raise RemoteProtocolError if this is no row of a check point, with `more` values behind it."""
+    """Raise RemoteProtocolError if this is not the row of a check point, with `more` values behind it."""
     check_row(row, (*_ROWS["p"], *more))
     if not all(isinstance(distance, int) for distance in row[_DISTANCES]):
         raise RemoteProtocolError(f"the distances of {row!r:.200} are no numbers")

@@ -66,8 +66,7 @@ class PopMessageProcessor(RequestProcessor):
         return {RequestCode.POP_MESSAGE: self.pop, RequestCode.POP_ROLLBACK: self.roll_back}
 
     def roll_back(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer mqadmin exportPopRecord: there are no check points in RocksDB that would have to be moved out of
-        it."""
+        """Answer mqadmin exportPopRecord: MaxQ has no check points in RocksDB that would have to be exported."""
         return request.reply()
 
     def pop(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -141,10 +140,10 @@ class PopMessageProcessor(RequestProcessor):
     def _when_noted(
         self, connection: Connection, request: RemotingCommand, reply: RemotingCommand, found: PopFound
     ) -> RemotingCommand | None:
-        """Return the answer when what was given out is as safe as the settings promise: after a crash or a change of
-        master, an ack of a message that nobody knows to have been given out would be in vain, and another consumer
-        may have the message. A slave that is late gets the record when it is back, unless it has acted as master
-        meanwhile; a disk that is late may have failed."""
+        """Return the answer once the record of the messages given out is as safe as the settings promise. Otherwise,
+        after a crash or a change of master, an ack would meet no check point, and another consumer might get the
+        message. A slave that lags gets the record when it is back, unless it has acted as master meanwhile; a disk
+        that lags may have failed."""
         if found.end_offset == NOT_NOTED:
             return request.reply(ResponseCode.SYSTEM_BUSY, NOTHING_NOTED)
         since, reign = self._later.rules, self._service.reign
@@ -168,8 +167,8 @@ class PopMessageProcessor(RequestProcessor):
         return reply
 
     def _may_give(self, code: ResponseCode, reign: int) -> bool:
-        """Return whether messages may be given out that were taken when the service began its `reign`th time as the
-        active one. Where a slave does not know of them, it may have given the messages to others since."""
+        """Return whether messages may be given out that were read when the service had begun its `reign`th time as the
+        active one. A slave that does not know of them may have given the messages to others since."""
         return code is ResponseCode.SUCCESS or self._service.is_as_in(reign)
 
     def _nothing(

@@ -42,7 +42,7 @@ _RECORD_FILES: Final = (".sst", ".log")
 
 
 class PopMessages:
-    """The feature of popping.
+    """The feature of pop consumption.
 
     Attributes:
         acks: the batch path of acks.
@@ -142,7 +142,7 @@ class PopMessages:
         self._tasks.every("waiting pops", _SAFETY_NET_SECONDS, self._look_again)
 
     async def shutdown(self) -> None:
-        """Shut down (see Feature), and hand what is open over to the revive topic."""
+        """Shut down (see Feature), and hand open check points over to the revive topic."""
         await self._tasks.stop()
         self.polling.stop()
         self.notified.stop()
@@ -162,16 +162,16 @@ class PopMessages:
             self._wake(normal_topic(topic, group), group, queue_id)
 
     def sends_nothing(self) -> bool:
-        """Return whether this slave leaves to its master what goes to other groups."""
+        """Return whether this slave leaves messages for other groups to its master."""
         return not self._failover.services.is_running or (self._gives_way and self.leaves_deliveries())
 
     def leaves_deliveries(self) -> bool:
-        """Return whether deliveries are left to another broker of the group that is there, or may be."""
+        """Return whether deliveries are left to another broker of the group that is active, or may be."""
         return self.service.gives_way() is not None or self._failover.acting.doubt() is not None
 
     async def _rest(self) -> None:
-        """Send nothing to other groups when a slave's master comes back, because the master would deliver it once more.
-        The timer's open slot is delivered before."""
+        """Stop sending to other groups when a slave's master comes back, because the master would deliver the same
+        messages once more. The timer's open slot is delivered first."""
         if not self._own.is_master and self._settings.broker.enable_remote_escape:
             self._gives_way = False
             await self._timer.wait_idle()
@@ -184,8 +184,8 @@ class PopMessages:
         self.notified.watch_again()
 
     def _delivered_until(self) -> int:
-        """Return the time up to which the timer has delivered (see PopReviveService). Until the timer delivers, acks
-        may wait in it."""
+        """Return the time up to which the timer has delivered (see PopReviveService). Until it delivers, acks may wait
+        in it."""
         if not self._settings.store.timer_wheel_enable:
             return self._clock.wall_ms()
         return self._timer.timer.read_time_ms if self._timer.is_dequeuing else 0
@@ -204,7 +204,8 @@ class PopMessages:
             self.buffer.forget([queue for queue in self.buffer.queues() if queue[0] in gone])
 
     async def _read_elsewhere(self, broker_name: str, topic: str, queue_id: int, offset: int) -> MessageExt | None:
-        """Read one message from another broker: what a slave gave out while it acted as master was noted here."""
+        """Read one message from another broker, for a check point whose messages a slave gave out while it acted as
+        master."""
         header = PullMessageRequestHeader(
             _READER, topic, queue_id, offset, 1, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, subscription="*",
             expression_type="TAG",

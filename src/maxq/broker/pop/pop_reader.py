@@ -75,7 +75,7 @@ class PopAsk(NamedTuple):
 
 @dataclass(slots=True)
 class PopFound:
-    """What one request was given.
+    """What one pop request gets.
 
     Attributes:
         count: messages; a batch of a BatchCQ topic is one.
@@ -101,7 +101,7 @@ class PopFound:
     end_offset: int = 0
 
     def noted(self, end_offset: int) -> None:
-        """Note that the journal has this, up to `end_offset`, or NOT_NOTED."""
+        """Note that the journal has the record of these messages, up to `end_offset`, or NOT_NOTED."""
         self.end_offset = NOT_NOTED if NOT_NOTED in (end_offset, self.end_offset) else max(end_offset, self.end_offset)
 
 
@@ -130,8 +130,8 @@ class PopReader:
         self._began_ns = 0  # the read that is under way
 
     def read(self, ask: PopAsk, *, may_wait: bool) -> PopFound:
-        """Read what there is for the group. With `may_wait` properties that are not in memory are not waited for
-        here."""
+        """Read the available messages for the group. With `may_wait` the call does not wait for properties that are not
+        in memory."""
         revive_qid = POP_ORDER_REVIVE_QUEUE
         if not ask.order:
             revive_qid = self._turn % self._settings.broker.revive_queue_num
@@ -167,7 +167,7 @@ class PopReader:
 
     def _retry_topic(self, ask: PopAsk, chance: int) -> TopicConfig | None:
         """Return the retry topic that this request reads. With enableRetryTopicV2 every second request reads the one of
-        the older spelling, which is never another group's."""
+        the older spelling, unless that is another group's."""
         broker = self._settings.broker
         topic, group = ask.topic.topic_name, ask.group.group_name
         name, newer = retry_topic_v1(topic, group), retry_topic_v2(topic, group)
@@ -184,7 +184,7 @@ class PopReader:
 
     def _left_by_another(self, name: str, topic: TopicConfig) -> TopicConfig | None:
         """Return the retry topic that is in the log but not in the table: a master made it, and died before its slaves
-        asked for its topics."""
+        fetched its topics."""
         if self._store.max_offset(name, 0) <= 0:
             return None
         queues = topic.read_queue_nums if self._settings.broker.use_separate_retry_queue else 1
@@ -308,8 +308,8 @@ class PopReader:
     def _under_own_topic(
         self, ask: PopAsk, topic: str, offset: int, result: GetMessageResult, found: PopFound
     ) -> list[memoryview]:
-        """Return records of a retry topic under the topic to which they were sent, each with its receipt handle, which
-        tells where the record really is."""
+        """Return records of a retry topic under their original topic, each with its receipt handle, which names its
+        real place."""
         encoded = []
         for view in result.buffers:
             for record in _records(view):

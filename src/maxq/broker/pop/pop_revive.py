@@ -60,7 +60,7 @@ class _Queue:
 
     @property
     def reached(self) -> int:
-        """Return the offset of the last record that is not needed any more."""
+        """Return the offset of the last record that is no longer needed."""
         oldest = next(iter(self.points.values()), None)
         return (self.position if oldest is None else oldest.revive_offset) - 1
 
@@ -127,7 +127,7 @@ class PopReviveService:
             queue.done = {at: journal for at, journal in noted.items() if at >= queue.position}
 
     def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
-        """Take in a record of the journal, at queue offset `offset` of it, before `start`."""
+        """Apply a journal record, which has queue offset `offset`. Call this before `start`."""
         for queue_id, at in entries.get("d", ()):
             self._noted.setdefault(queue_id, {})[at] = offset
 
@@ -157,7 +157,7 @@ class PopReviveService:
         return unread, max(0, self._clock.wall_ms() - oldest) if oldest else 0
 
     async def run_once(self) -> int:
-        """Read what came, and revive what is due. Returns how many records and check points that were."""
+        """Read new records and revive due check points. Returns how many records and check points that were."""
         busy = [queue for queue in self._queues if not self._is_idle(queue)]
         if not busy:
             return 0
@@ -246,9 +246,8 @@ class PopReviveService:
             del queue.points[ack.key]
 
     def keep_ack(self, message: MessageExtBrokerInner) -> PutMessageResult | None:
-        """Keep an ack that the timer of a slave which acts as master delivers for the master, if that had delivered the
-        check point here: in another group the ack would not meet it. Returns what became of it; None: it is no such
-        ack."""
+        """Keep an ack that the timer of an acting slave delivers, if the master had delivered the check point here: in
+        another group the ack would not meet it. Returns what was done with it; None if it is no such ack."""
         tag = message.properties.get(const.PROPERTY_TAGS)
         if message.topic != self.records.topic or tag not in (ACK_TAG, BATCH_ACK_TAG):
             return None
@@ -293,7 +292,7 @@ class PopReviveService:
         return len(due)
 
     async def _put_again(self, old: PopCheckPoint, offset: int, queue_id: int) -> bool:
-        """Give a message that could not be revived a check point of its own, with more time at each try."""
+        """Give a message that could not be revived a check point of its own, with more time at each attempt."""
         times = old.re_put_times
         if times >= len(_AGAIN_SECONDS) and self._settings.broker.skip_when_ck_re_put_reach_max_times:
             log.warning("message %d of %s-%d is given up after %d tries", offset, old.topic, old.queue_id, times)
@@ -307,7 +306,7 @@ class PopReviveService:
         return (await self.records.put_check_point(point, queue_id)).ok
 
     async def _commit(self, queues: list[_Queue]) -> None:
-        """Commit how far these queues are, when the copies that were made for that can be lost no more: the messages
+        """Commit the progress of these queues once the copies made on the way can no longer be lost: the messages
         themselves may have been safe for long."""
         reached = [(queue, queue.reached) for queue in queues if queue.reached > self._committed(queue)]
         marks = self._store.marks
@@ -320,7 +319,7 @@ class PopReviveService:
 
 
 def _mark(point: PopCheckPoint, queue_offsets: Iterable[int]) -> None:
-    """These messages are acknowledged, as far as they are the check point's."""
+    """Mark these messages of the check point as acknowledged."""
     for offset in queue_offsets:
         index = point.index_of(offset)
         if index >= 0:

@@ -101,7 +101,7 @@ class PopService:
         self.reign = 0
 
     def not_ready(self) -> Refusal | None:
-        """Return why this broker gives out no messages now; None if it does."""
+        """Return why this broker gives out no messages at the moment; None if it does."""
         if not self._services.is_running:
             return Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -125,8 +125,8 @@ class PopService:
         return self.reign == reign and self.not_ready() is None
 
     async def ready(self) -> None:
-        """Return when this broker knows what was popped; RequestRefusedError if it is not the one to ask, or takes too
-        long."""
+        """Return when this broker knows which messages were popped. Raises RequestRefusedError if it is not the active
+        broker, or if that takes too long."""
         if self._ready.is_set():
             return
         if self._services.is_running:
@@ -138,18 +138,18 @@ class PopService:
             raise RequestRefusedError(refusal.code, refusal.remark)
 
     def give_way(self) -> None:
-        """This slave promises nothing from now on, for its master comes back. What it knows is told when nothing is
-        under way any more (`hand_back`)."""
+        """Stop promising, because this slave's master comes back. Its state is handed back when no request is under way
+        any more (`hand_back`)."""
         if self._task is None or self._acting.is_acting_master:
             self._held_until_ms = self._clock.monotonic_ms() + hand_back.HELD_MS
             self._ready.clear()
             self._buffer.is_open = False
 
     def hand_back(self, return_id: str) -> bytes:
-        """A slave that acts as master is asked by its master, which comes back (hand_back.py). One that asks again, for
-        the answer was lost, gets it again; so does one whose return a name server told before it could ask: it stood
-        still, and its sign of life was under way. One that begins to act only now, for no name server knows its master
-        yet, promises nothing either. A master has nobody to hand anything to, whoever asks."""
+        """Answer the returning master of an acting slave with the slave's pop state (hand_back.py). A master that asks
+        again, because the answer was lost, gets it again; so does one whose return a name server reported before it
+        could ask. A slave that begins to act only now, because no name server knows its master yet, promises nothing
+        either. A master has no state to hand back."""
         self.give_way()
         if self._task is None:
             has_asked = self._asked_for is not None and self._asked_for != (return_id or None)
@@ -253,13 +253,13 @@ class PopService:
             await (asyncio.sleep(_AGAIN_MS / 1000) if turn.failed else self._pause())
 
     def _still_known(self) -> bytes:
-        """What this slave knew when it last ended to act, unless its master has led since."""
+        """Return what this slave knew when it last stopped acting, unless its master has led since."""
         is_passed = self._kept_end != self._read_end and self._clock.monotonic_ms() >= self._kept_until_ms
         return b"" if not self._stood_in or is_passed else self._kept
 
     async def _untaken(self, told: bytes) -> bytes:
-        """What a slave told, without what the master has taken over before: the journal tells of that, also where a
-        start needs it no more, for it has ended."""
+        """Return a slave's state without what the master has taken over before: the journal has that, even when a start
+        no longer needs it because it has ended."""
         begin = hand_back.known_end(told)
         if begin is None:
             return told
@@ -293,8 +293,8 @@ class PopService:
         return self._held_until_ms > 0 or self._acting.doubt() is not None
 
     async def _held_for_long(self) -> None:
-        """Act again, because the master that took over what was handed back did not register; but not while it answers:
-        it may have come while no name server does, and serve."""
+        """Act again, because the master that took the state over did not register; but not while it answers: it may
+        serve although no name server knows it."""
         if (await self._acting.hear_master()).is_answer:
             log.warning(
                 "the master that asked for what was popped here lives, and no name server says so: it is waited for"
@@ -305,8 +305,8 @@ class PopService:
             self._services.begin_again()
 
     async def _pause(self) -> None:
-        """Wait a tenth of a second while check points are open; else until one comes, or until the revive topic is to
-        be read."""
+        """Wait a tenth of a second while check points are open; otherwise until one comes, or until the revive topic
+        has new records."""
         if len(self._buffer):
             await asyncio.sleep(_TICK_SECONDS)
             return
@@ -386,7 +386,7 @@ class PopService:
             await asyncio.sleep(0)
 
     async def _revive_one(self, live: LiveCheckPoint) -> bool:
-        """Revive one check point. Returns False if that failed and is to be tried again."""
+        """Revive one check point. Returns False if that failed and must be retried."""
         failed = live.point.open_offsets()
         with self._passed_over("the check point of messages %d… of %s-%d for %s, which is tried again",
                                live.point.start_offset, *live.queue[::2], live.point.group):  # fmt: skip
@@ -437,7 +437,7 @@ class PopService:
             await asyncio.sleep(0)
 
     async def _put_acks(self, live: LiveCheckPoint, given: list[int]) -> PutMessageResult:
-        """Write acks for what was acknowledged while a slave that acts as master gave the check point to another
+        """Write acks for messages that were acknowledged while an acting slave gave the check point to another
         group."""
         point = live.point
         offsets = sorted(set(given) - set(point.open_offsets()))
@@ -448,9 +448,8 @@ class PopService:
         return await self._records.put_ack(ack, live.revive_qid, point.revive_time)
 
     def _commit_journal(self, *, at_once: bool = False) -> None:
-        """Commit the journal up to the first record that a start needs: one that concerns something open, something
-        that was revived above the committed offsets of the revive topic, or an ordered queue that is not in the file
-        yet.
+        """Commit the journal up to the first record that a start needs: one that concerns an open check point, one
+        revived above the committed offsets of the revive topic, or an ordered queue that is not in the file yet.
 
         What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
         this one newer than a group's."""
@@ -460,8 +459,8 @@ class PopService:
             self._journal.commit(self._needed if at_once else before)
 
     def _is_there(self, topic: str, group: str, queue_id: int) -> bool:
-        """Return whether topic, group and queue still exist. A topic that is in the log exists, whether or not the
-        table has it: see RetryWriter."""
+        """Return whether topic, group and queue still exist. A topic in the log exists, also if the table lacks it: see
+        RetryWriter."""
         known = self._topics.select_topic_config(topic) is not None or self._store.max_offset(topic, queue_id) > 0
         return known and group in self._groups.subscription_group_table
 
@@ -473,9 +472,9 @@ class PopService:
         self._orders.table.clean(self._store.time.now_ms())
 
     async def _save(self) -> None:
-        """Write the order infos, if they changed. Until they are on the disk the journal's records of them are needed:
-        a start that finds neither would give out again what was acknowledged. What is blocked is said in the journal
-        again, for a slave that becomes master does not have the file."""
+        """Write the order infos, if they changed. Until they are durable the journal's records of them are needed: a
+        start that finds neither would deliver acknowledged messages again. The present blocks are written to the
+        journal again, because a slave that becomes master does not have the file."""
         orders = self._orders
         if not orders.table.is_dirty and orders.unsaved < 0:
             return
@@ -493,7 +492,7 @@ class PopService:
 
 
 def _only(point: PopCheckPoint, offsets: list[int]) -> PopCheckPoint:
-    """Returns the same check point with only these messages."""
+    """Return the same check point with only these messages."""
     return PopCheckPoint(
         point.topic, point.group, point.queue_id, point.start_offset, point.pop_time, point.invisible_time,
         point.broker_name, [offset - point.start_offset for offset in offsets], len(offsets), suspend=point.suspend,

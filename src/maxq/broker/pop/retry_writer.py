@@ -67,12 +67,12 @@ class RetryWriter:
         self._passed_over = PassedOver(log)
 
     def go_on_with(self, interrupted: UnfinishedRevives) -> None:
-        """Continue with what a kill left half done, so that nothing is done twice."""
+        """Continue work that a kill interrupted, so that no part is done twice."""
         self._interrupted = interrupted
 
     async def revive(self, point: PopCheckPoint) -> list[int]:
-        """Put its messages that are not acknowledged into the retry topic. Returns the queue offsets of those that
-        could not be: try them again later.
+        """Put the unacknowledged messages of a check point into the retry topic. Returns the queue offsets of those
+        that failed and must be retried.
 
         On a master nothing else happens from the first copy on until the caller goes on, who notes at once that the
         check point has ended (see UnfinishedRevives). A topic that is in the log is there: who has just become master
@@ -203,7 +203,7 @@ def _named(point: PopCheckPoint, offset: int) -> tuple[str, int, str, int, str]:
 
 
 def _properties(point: PopCheckPoint, message: MessageExt) -> dict[str, str]:
-    """Return the properties of a copy: when its message was given out first, and to whom."""
+    """Return the properties of a copy: when its message was first given out, and to which group."""
     properties = dict(message.properties)
     if message.reconsume_times == 0 or const.PROPERTY_FIRST_POP_TIME not in properties:
         properties[const.PROPERTY_FIRST_POP_TIME] = str(point.pop_time)

@@ -19,7 +19,7 @@ ACK_INTERVAL_MS: Final = 1_000
 
 
 class ReviveRecordWriter:
-    """Writes them, here or, from a slave that acts as master, to another group.
+    """Writes check points and acks to the revive topic, here or, from an acting slave, in another group.
 
     Attributes:
         counts: what was written, for the metrics.
@@ -53,8 +53,8 @@ class ReviveRecordWriter:
         return result
 
     async def put_ack(self, ack: AckMsg, revive_qid: int, revive_time_ms: int) -> PutMessageResult:
-        """Store an ack behind its check point. A slave that acts as master cannot: in another group the ack would not
-        meet its check point."""
+        """Store an ack behind its check point. An acting slave cannot: in another group the ack would not meet its
+        check point."""
         if self._own.broker_id != MASTER_ID:
             return PutMessageResult(
                 PutMessageStatus.SERVICE_NOT_AVAILABLE,
@@ -67,7 +67,7 @@ class ReviveRecordWriter:
         return result
 
     def _latest_ms(self) -> int:
-        """Return the longest time, in ms, for which the timer keeps a message; what comes before its time waits behind
+        """Return the longest time, in ms, for which the timer keeps a message; records with a longer delay wait behind
         the revive topic."""
         return self._clock.wall_ms() + self._settings.store.timer_max_delay_sec * 1000 - ACK_INTERVAL_MS
 

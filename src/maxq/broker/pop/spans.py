@@ -8,10 +8,10 @@ MOST_SPANS: Final = 10_000
 
 
 class Spans:
-    """Holds at most MOST_SPANS ranges: where more would be needed, the lowest offsets are forgotten."""
+    """Ranges of queue offsets, at most MOST_SPANS: beyond that, the lowest offsets are forgotten."""
 
     def __init__(self, bounds: Iterable[int] = ()) -> None:
-        """`bounds`: what `bounds` of another instance returned."""
+        """`bounds` is a result of `bounds` of another instance."""
         self._starts: list[int] = []
         self._ends: list[int] = []
         flat = list(bounds)
@@ -19,7 +19,7 @@ class Spans:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """Add the queue offsets from `start` up to, but without, `end`."""
+        """Add the queue offsets from `start` up to, but not including, `end`."""
         if start >= end:
             return
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)

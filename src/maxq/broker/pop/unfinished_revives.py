@@ -22,24 +22,24 @@ Key = tuple[str, str, int, int, int, str]
 
 
 class UnfinishedRevives:
-    """Work that a kill left half done, as one start finds it."""
+    """Work that a kill interrupted, as one start finds it."""
 
     def __init__(self, store: MessageStore, noted_until: int) -> None:
-        """`noted_until`: physical offset of the journal's last record."""
+        """`noted_until` is the physical offset of the journal's last record."""
         self._store = store
         self._first = noted_until
         self._end = store.max_physical_offset
         self._copies: dict[tuple[str, int], list[MessageExt]] = {}
 
     def handed_over(self, revive_topic: str, revive_queues: int) -> set[Key]:
-        """Returns the check points whose record is in the log."""
+        """Return the check points whose record is in the log."""
         records = self._records(TIMER_TOPIC, 0)
         for queue_id in range(revive_queues):
             records += self._records(revive_topic, queue_id)
         return set(_keys(record for record in records if _for(record, revive_topic)))
 
     def has(self, copy: MessageExtBrokerInner) -> bool:
-        """Returns whether this copy of a message was stored before the kill; True once for each that was."""
+        """Return whether this copy of a message was stored before the kill; True once for each such copy."""
         place = copy.topic, copy.queue_id
         stored = self._copies.get(place)
         if stored is None:

@@ -35,7 +35,7 @@ def remark_of(code: ResponseCode, what: str, otherwise: str) -> str:
 
 
 class ReplicaAcks(Protocol):
-    """Interface to replication for what a put has to wait for (HAService, GroupTransferService)."""
+    """Interface to replication for what a put must wait for (HAService, GroupTransferService)."""
 
     def refusal(self) -> str | None:
         """Return why nothing may be stored now (too few replicas in sync), with measured value, limit and remedy; None
@@ -64,7 +64,7 @@ class Acknowledgement:
         self._replicas: ReplicaAcks | None = None
 
     def set_replicas(self, replicas: ReplicaAcks) -> None:
-        """Wait for `replicas`, too, from now on."""
+        """Make sends wait for `replicas`, too, from now on."""
         self._replicas = replicas
 
     def refusal(self) -> str | None:
@@ -73,7 +73,7 @@ class Acknowledgement:
         return None if self._replicas is None else self._replicas.refusal()
 
     def may_wait(self) -> bool:
-        """Returns whether there is anything that `when` may have to wait for."""
+        """Return whether `when` may have to wait at all."""
         return self._flusher.waits_for_disk or (self._replicas is not None and self._replicas.asks())
 
     def when(self, end_offset: int, done: Callable[[ResponseCode], None], sample: StageSample | None = None) -> bool:

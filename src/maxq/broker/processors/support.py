@@ -23,10 +23,10 @@ UNSET_CODE_REMARK: Final = "not set any response code"
 
 
 class Registers(Protocol):
-    """Interface of what registers processors for request codes."""
+    """Interface of a part that registers processors for request codes."""
 
     def register(self, server: RemotingServer) -> None:
-        """Take them."""
+        """Register the processors."""
         ...
 
 
@@ -54,7 +54,7 @@ def refuse_if(remark: str | None, code: int = ResponseCode.INVALID_PARAMETER) ->
 
 
 def refuse_queue_nums(what: str, nums: int, most: int, known: int = 0) -> None:
-    """Raise RequestRefusedError if `what` cannot have so many queues: what is asked about a topic walks all of them.
+    """Raise RequestRefusedError if `what` cannot have so many queues, because queries about a topic visit each queue.
 
     Args:
         most: maxQueuesOfTopic.
@@ -72,7 +72,7 @@ def topic_not_exist(topic: str) -> RequestRefusedError:
 
 
 def forwarded_reply(request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
-    """Make the answer to a forwarded request from the client's answer."""
+    """Make the answer to a forwarded request from the other server's answer."""
     remark = answer.remark
     if answer.code == ResponseCode.SUCCESS and remark == UNSET_CODE_REMARK:
         remark = None

@@ -34,14 +34,14 @@ class DelayHook:
         self._on_delayed = on_delayed
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """Move a delayed message to its level's queue (see PutHooks). Refuses nothing."""
+        """Move a delayed message to its level's queue (see PutHooks). Never refuses."""
         level = delay_level_of(message.properties)
         if level > 0 and message.sys_flag & TRANSACTION_MASK in _DELAYED_TYPES and message.topic != SCHEDULE_TOPIC:
             self._turn_away(message, self._levels.capped(level))
         return None
 
     def deliver_soon(self, message: MessageExtBrokerInner) -> None:
-        """Turn any message away to the level that waits the shortest."""
+        """Move any message to the queue of the level with the shortest delay."""
         self._turn_away(message, self._levels.not_shorter_than(0))
 
     def _turn_away(self, message: MessageExtBrokerInner, level: int) -> None:

@@ -19,7 +19,7 @@ _READ_AHEAD: Final = 128
 
 
 class DelayedUnit(NamedTuple):
-    """One message that waits: its offset in its queue and in the log, and when it is due (wall clock, ms)."""
+    """One waiting message: its offset in its queue and in the log, and its due time (wall clock, ms)."""
 
     queue_offset: int
     physical_offset: int
@@ -59,7 +59,7 @@ class DelayLevelQueue:
         self.next_offset = next_offset
 
     def take_due(self) -> DelayedUnit | None:
-        """Returns the next message if it is due, and counts it as taken."""
+        """Return the next message if it is due, and advance to the one behind it."""
         unit = self._head()
         if unit is None or self._remaining_ms(unit) > 0:
             return None
@@ -68,12 +68,12 @@ class DelayLevelQueue:
         return unit
 
     def wait_ms(self) -> int | None:
-        """Returns the ms until the next message is due, 0 if it is due now; None if nothing waits."""
+        """Return the ms until the next message is due, 0 if it is due now; None if no message waits."""
         unit = self._head()
         return None if unit is None else max(0, self._remaining_ms(unit))
 
     def forget_read_ahead(self) -> None:
-        """Forget what was read ahead, because the queue may have changed (truncated, deleted)."""
+        """Drop the units that were read ahead, because the queue may have changed (truncated, deleted)."""
         self._ahead.clear()
 
     def _head(self) -> DelayedUnit | None:

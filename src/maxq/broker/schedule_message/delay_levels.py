@@ -29,7 +29,7 @@ class DelayLevels:
         return self._delays_ms[self.capped(level) - 1]
 
     def capped(self, level: int) -> int:
-        """Returns the level that a positive `level` counts as."""
+        """Return the effective level for a positive `level`: at most the last one."""
         return min(level, self.max_level)
 
     def not_shorter_than(self, delay_ms: int) -> int:

@@ -37,7 +37,8 @@ class DelayOffsetTable:
         return self._offsets.get(level, 0)
 
     def offsets(self) -> dict[int, int]:
-        """Return level → offset of levels that have one."""
+        """`version_step` is delayOffsetUpdateVersionStep: the number of changes that make one step of the data
+        version."""
         return dict(self._offsets)
 
     def state(self) -> tuple[dict[int, int], set[tuple[int, int]]]:
@@ -45,18 +46,18 @@ class DelayOffsetTable:
         return dict(self._offsets), set(self.postponed)
 
     def update(self, level: int, offset: int) -> None:
-        """Note that everything of this level below `offset` was delivered or postponed."""
+        """Return the table as the file stores it: offsets, and postponed messages."""
         if self._offsets.get(level) != offset:
             self._offsets[level] = offset
             self._changed()
 
     def postpone(self, level: int, offset: int) -> None:
-        """Note a message that could not be delivered, so that others are delivered before it."""
+        """Note that all messages of this level below `offset` were delivered or postponed."""
         self.postponed.add((level, offset))
         self._changed()
 
     def forget_postponed(self, level: int, offset: int) -> None:
-        """Remove a postponed message that was delivered or given up."""
+        """Note a message that could not be delivered, so that others are delivered before it."""
         self.postponed.discard((level, offset))
         self._changed()
 
@@ -79,7 +80,7 @@ class DelayOffsetTable:
             self._version = read.data_version
 
     def encode(self, physical_offset: int) -> bytes:
-        """Returns the file's text. Every delivery below `physical_offset` is in the table."""
+        """Replace this table by that of a file; None means that there is no file."""
         postponed: dict[int, list[int]] = {}
         for level, offset in sorted(self.postponed):
             postponed.setdefault(level, []).append(offset)

@@ -65,7 +65,7 @@ class DelayedDelivery:
         self.tries = 0
 
     async def run(self) -> PutMessageResult | Undelivered:
-        """Deliver it. It suspends only where the put does, or to wait before another try.
+        """Deliver the message. Suspends only in the put, or to wait before another attempt.
 
         Returns:
             What the store said, if it has the message.

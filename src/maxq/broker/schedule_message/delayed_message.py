@@ -56,8 +56,8 @@ def time_up(delayed: MessageExt) -> MessageExtBrokerInner:
 
 
 def destination(delayed: MessageExt) -> tuple[str, int]:
-    """Return real topic and queue id. Raises MessageIllegalError if the properties lack them, or hold what cannot
-    be."""
+    """Return real topic and queue id. Raises MessageIllegalError if the properties lack them, or have invalid
+    values."""
     topic = delayed.properties.get(const.PROPERTY_REAL_TOPIC, "")
     queue_id = delayed.properties.get(const.PROPERTY_REAL_QUEUE_ID, "")
     if not topic or topic in (TRANS_HALF_TOPIC, SCHEDULE_TOPIC):
@@ -73,8 +73,8 @@ def own_properties(message: MessageExt) -> dict[str, str]:
 
 
 def looks_delivered(record: MessageExt) -> bool:
-    """Returns whether this record may have been delivered from a delay level: it lies where its properties say that it
-    was to go."""
+    """Return whether this record may have been delivered from a delay level: it lies where its own properties wanted
+    it."""
     properties = record.properties
     return (
         record.topic != SCHEDULE_TOPIC

@@ -39,7 +39,7 @@ class DelayedMessages:
         until then."""
 
     def start(self) -> None:
-        """MasterOnlyServices starts the service."""
+        """Do nothing: MasterOnlyServices starts the service."""
 
     async def shutdown(self) -> None:
         """Return when the service has ended and delayOffset.json is written."""

@@ -30,7 +30,7 @@ _UNDELIVERED_MOST: Final = 64  # messages in a row that may have been given up b
 
 
 class DeliveryRecovery:
-    """Brings a DelayOffsetTable up to what the log says.
+    """Updates a DelayOffsetTable from the log.
 
     Attributes:
         missed: (level, unit) of messages below the table's offsets whose delivery is not in the log: postponed ones,
@@ -51,7 +51,7 @@ class DeliveryRecovery:
         self.missed: list[tuple[int, DelayedUnit]] = []
 
     async def find(self) -> int:
-        """Move the offsets of the table on. Others work in between; nothing may be delivered meanwhile.
+        """Advance the offsets of the table. The loop runs other tasks meanwhile; no delivery may run.
 
         Returns:
             How many deliveries were found that the table did not know.
@@ -76,9 +76,9 @@ class DeliveryRecovery:
         return found
 
     def _start(self) -> int | None:
-        """Return the offset from which to look: what the table says, else the first message that it calls undelivered,
-        because that was delivered after it was stored; None if nothing can have been delivered. That a message is
-        not due tells nothing: the clock may have been set back since."""
+        """Return the log offset from which to search: the one that the table states, else the first message that it
+        calls undelivered, because copies lie behind it; None if nothing can have been delivered. A message that is
+        not due may have been: the clock may have been set back since."""
         first = [
             unit[0]
             for level in self._levels

@@ -24,11 +24,12 @@ class FastPathDelivery:
         self._copy = RecordCopy()
 
     def is_possible(self) -> bool:
-        """Returns whether the store takes messages now."""
+        """Return whether the store accepts messages at the moment."""
         return self._store.admission.refusal() is None
 
     def deliver(self, physical_offset: int) -> int:
-        """Store what the delayed record there becomes. Call `delivered` after one or several.
+        """Store the message that the delayed record at `physical_offset` becomes. Call `delivered` after one or
+        several.
 
         Returns:
             Bytes that were stored; 0: none, this one must take DelayedDelivery.
@@ -44,5 +45,5 @@ class FastPathDelivery:
         )
 
     def delivered(self) -> None:
-        """Publish what was stored."""
+        """Publish the stored messages."""
         self._store.appended()

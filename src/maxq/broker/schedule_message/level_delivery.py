@@ -104,7 +104,7 @@ class LevelDelivery:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Wake the delivery, because a message of this level is on its way into the log."""
+        """Wake the delivery, because a message of this level is about to be stored."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -232,8 +232,8 @@ class LevelDelivery:
                 await self._until_visible()
 
     async def _until_visible(self) -> None:
-        """Wait until the message is visible: it is put in this turn of the loop, unless it is refused, and is in its
-        queue when it is durable."""
+        """Wait until the message is visible. It is put in this turn of the loop, unless it is refused, and gets into
+        its queue when it is durable."""
         for _ in range(_LOOKS):
             await asyncio.sleep(_LONGEST_WAIT)
             if self._queue.wait_ms() is not None:

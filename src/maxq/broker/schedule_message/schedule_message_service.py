@@ -48,7 +48,7 @@ _SEARCHED_MOST: Final = 256 * 1024 * 1024  # bytes of log that a start after a c
 
 
 class _Postponed(NamedTuple):
-    """A message that could not be delivered: how often it was tried, and when it is tried again (monotonic clock)."""
+    """A message that could not be delivered: the number of attempts, and the time of the next one (monotonic clock)."""
 
     unit: DelayedUnit
     tries: int
@@ -101,7 +101,7 @@ class ScheduleMessageService:
     # ---- starting and stopping ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Deliver from now on."""
+        """Start delivering."""
         if not self._is_wanted:
             self._is_wanted = True
             for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
@@ -112,21 +112,21 @@ class ScheduleMessageService:
             supervise(task, self._on_failure, SERVICE_NAME)
 
     def stop(self) -> None:
-        """Deliver no more. The table is written in the background; `shutdown` waits for it."""
+        """Stop delivering. The table is written in the background; `shutdown` waits for it."""
         if self._is_wanted:
             self._is_wanted = False
             self._ends = {}
             self._runs[-1].cancel()
 
     async def shutdown(self) -> None:
-        """Stop, and return when the table is on the disk."""
+        """Stop, and wait until the table is durable."""
         self.stop()
         if self._runs:
             await asyncio.wait(self._runs)
 
     @property
     def is_running(self) -> bool:
-        """Whether a delivery runs or has not ended yet."""
+        """Return whether a delivery is running."""
         return any(not run.done() for run in self._runs)
 
     def wake(self, level: int) -> None:
@@ -190,7 +190,7 @@ class ScheduleMessageService:
         self._files.set_delay_offsets(self._encode)
 
     async def _read(self) -> None:
-        """Read the file, else its backup. Without either, only the log tells what was delivered."""
+        """Read the file, else its backup. Without either, only the log tells which messages were delivered."""
         for backup in (False, True):
             try:
                 text = await run_blocking(self._files.read_delay_offsets, backup)
@@ -217,27 +217,27 @@ class ScheduleMessageService:
     # ---- what its levels ask and tell (LevelOwner) -----------------------------------------------------------------
 
     def config(self) -> MessageStoreConfig:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         return self._settings.store
 
     def is_local(self) -> bool:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         return self._own.is_master
 
     def is_sure(self) -> bool:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         return self._doubt() is None
 
     def may_postpone(self) -> bool:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         return len(self._postponed) < _POSTPONED_MOST
 
     async def put(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         return await self._put(message)
 
     def on_delivered(self, level: int, unit: DelayedUnit, result: PutMessageResult | Undelivered) -> None:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         self._table.update(level, unit.queue_offset + 1)
         if isinstance(result, Undelivered) and not result.is_final:
             self._postpone(level, unit, result.reason)
@@ -255,7 +255,7 @@ class ScheduleMessageService:
     # ---- what is postponed ---------------------------------------------------------------------------------------
 
     def _postpone(self, level: int, unit: DelayedUnit, reason: str) -> None:
-        """Postpone a message. `reason`: why it could not be delivered; empty: it was not tried."""
+        """Postpone a message. `reason` is why it could not be delivered; empty if it was not tried."""
         key = level, unit.queue_offset
         tries = self._postponed[key].tries + 1 if key in self._postponed else bool(reason)
         wait_ms = min(_POSTPONED_MS << min(tries - 1, 20), _POSTPONED_MOST_MS) if tries else 0
@@ -282,15 +282,15 @@ class ScheduleMessageService:
         self._count(level, result)
 
     def on_delivered_together(self, level: int, next_offset: int, messages: int, size: int) -> None:
-        """See LevelOwner."""
+        """Implement LevelOwner, whose docstring says what is promised."""
         self._table.update(level, next_offset)
         self._on_delivered(level, messages, size)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
     def _encode(self) -> bytes:
-        """Return the bytes that slaves take over. The log of a DLedger slave that becomes the leader has what is
-        committed, and no more."""
+        """Return the bytes that slaves copy. On a DLedger leader they cover only committed deliveries, because a member
+        that becomes the leader has no others."""
         return self._table.encode(self._known_end()) if self._store.ledger is None else self._written
 
     def _known_end(self) -> int:
@@ -299,8 +299,8 @@ class ScheduleMessageService:
         return self._store.max_physical_offset if self._masters_from is None else self._masters_from
 
     async def _persist_again_and_again(self) -> None:
-        """Persist every flushDelayOffsetInterval, and soon after a message went to another broker, because the log does
-        not tell of that."""
+        """Persist every flushDelayOffsetInterval, and soon after a message was sent to another broker, because the log
+        has no trace of that."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.store.flush_delay_offset_interval / 1000):
@@ -341,8 +341,7 @@ class ScheduleMessageService:
     # ---- looking -------------------------------------------------------------------------------------------------
 
     def runtime_info(self) -> dict[str, str]:
-        """Return `scheduleMessageOffset_<level>` for each level: up to where it was delivered, and where its queue
-        ends."""
+        """Return `scheduleMessageOffset_<level>` for each level: its delivery offset, and the end of its queue."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._queue(level).max_offset}"
             for level, offset in sorted(self._table.offsets().items())

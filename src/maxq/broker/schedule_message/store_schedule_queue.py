@@ -16,7 +16,7 @@ class StoreScheduleQueue:
 
     @property
     def min_offset(self) -> int:
-        """Smallest queue offset whose message is still in the log; 0 for a queue without messages."""
+        """Return the smallest queue offset whose message is still in the log; 0 for a queue without messages."""
         return max(0, self._store.min_offset(SCHEDULE_TOPIC, self._queue_id))
 
     @property
@@ -25,7 +25,7 @@ class StoreScheduleQueue:
 
     @property
     def taken_offset(self) -> int:
-        """Return `max_offset` plus what was stored here and cannot be read yet."""
+        """Return `max_offset` plus the number of stored messages that cannot be read yet."""
         queue = self._store.queue(SCHEDULE_TOPIC, self._queue_id)
         return 0 if queue is None else queue.taken_offset
 

@@ -85,15 +85,15 @@ class KnownTables(NamedTuple):
 
 
 class TableChange(NamedTuple):
-    """Whether a table has changed, and how often operators have set consumer offsets, counted from any number (0: a
-    master that does not say)."""
+    """Whether a table has changed, and how often operators have set consumer offsets, counted from any number (0: the
+    master does not say)."""
 
     is_changed: bool
     offsets_set: int
 
 
 class OffsetsPage(NamedTuple):
-    """A page of a broker's consumer offsets, with everything else in `consumerOffset.json`, and the mark of the next
+    """A page of a broker's consumer offsets, with all other members of `consumerOffset.json`, and the mark of the next
     page; empty: there is none."""
 
     value: dict[str, Any]
@@ -120,8 +120,8 @@ class MasterApi:
         return await self._table(address, _GROUPS, known)
 
     async def await_change(self, address: str, known: KnownTables, rest_s: float) -> TableChange:
-        """Return when one of the master's tables is not as `known`, or after `_AWAIT_MS` (30090). RocketMQ's masters do
-        not know the question: BrokerError.
+        """Return when one of the master's tables differs from `known`, or after `_AWAIT_MS` (30090). RocketMQ's masters
+        do not know the request: BrokerError.
 
         Args:
             rest_s: so many seconds it does not return, unless somebody waits until slaves have what changed.
@@ -151,7 +151,8 @@ class MasterApi:
         return OffsetsPage(_object(bytes(answer.body_bytes)), HeaderFields(answer.ext).opt_str("nextPage") or "")
 
     async def update_consumer_offset(self, address: str, commit: SlaveCommit) -> None:
-        """Tell the master how far a group is (15), if it does not know better; RocketMQ's take it in any case."""
+        """Tell the master a group's offset (15), unless the master has a larger one; RocketMQ's masters accept it in
+        any case."""
         ext = {
             "consumerGroup": commit.group,
             "topic": commit.topic,
@@ -189,9 +190,8 @@ class MasterApi:
         return TimerCheckpoint.decode(await self._invoke(address, RequestCode.GET_TIMER_CHECK_POINT, _TIMEOUT_MS))
 
     async def hand_back_pops(self, address: str, return_id: str) -> bytes:
-        """Fetch what a slave that acted as master knows of messages given to consumers (30091; see
-        broker/pop/hand_back.py). The slave then gives out none for some seconds. RocketMQ's slaves do not know the
-        request: BrokerError."""
+        """Fetch an acting slave's state of messages given to consumers (30091; see broker/pop/hand_back.py). The slave
+        then gives out none for some seconds. RocketMQ's slaves do not know the request: BrokerError."""
         return await self._invoke(address, RequestCode.MAXQ_HAND_BACK_POPS, _TIMEOUT_MS, {"returnId": return_id})
 
     async def min_physical_offset(self, address: str) -> int | None:
@@ -200,8 +200,8 @@ class MasterApi:
         return parse_long(table.get("commitLogMinOffset", ""))
 
     async def compacted(self, address: str, topic: str, queue_id: int, offset: int) -> tuple[int, bytes]:
-        """Fetch what the master keeps of a compacted queue from a message offset on (11): next offset, and records.
-        Without records, the next offset is `offset` or the end of the queue."""
+        """Fetch the messages of a compacted queue that the master keeps, from a message offset on (11): next offset,
+        and records. Without records, the next offset is `offset` or the end of the queue."""
         header = PullMessageRequestHeader(
             _TOOLS_GROUP, topic, queue_id, offset, _PULLED_MESSAGES, PULL_FLAG_SUBSCRIPTION, 0, 0, 0, "*", "TAG"
         )

@@ -11,7 +11,7 @@ from maxq.remoting.connection import Connection
 
 
 class MasterLossListener:
-    """Connection listener of a slave that connects the log's link anew when the connection to the master ends."""
+    """Connection listener of a slave that reconnects the replication link when the connection to the master ends."""
 
     def __init__(self, master_address: Callable[[], str], begin_again: Callable[[], None]) -> None:
         """
@@ -23,7 +23,7 @@ class MasterLossListener:
         self._begin_again = begin_again
 
     def on_connect(self, connection: Connection) -> None:
-        """Do nothing: a new connection tells nothing about who answers there."""
+        """Do nothing: a new connection does not tell which broker answers there."""
 
     def on_close(self, connection: Connection) -> None:
         if connection.remote_address == self._master_address():

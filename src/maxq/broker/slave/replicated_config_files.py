@@ -28,14 +28,14 @@ _TIMER_CHECK_SIZE: Final = 4096
 
 
 class RunningTimer(Protocol):
-    """A timer that runs here. It is called in other threads than the loop's."""
+    """A timer that runs in this broker. It is called in other threads than the loop's."""
 
     def checkpoint(self) -> TimerCheckpoint:
         """Returns the current checkpoint."""
         ...
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
-        """Take the checkpoint of the group's delivering broker. Returns False if nothing changed."""
+        """Adopt the checkpoint of the group's delivering broker. Returns False if nothing changed."""
         ...
 
     def metrics(self) -> bytes:
@@ -43,7 +43,7 @@ class RunningTimer(Protocol):
         ...
 
     def take_metrics(self, text: bytes) -> bool:
-        """Take the master's metrics. Returns False if nothing changed."""
+        """Adopt the master's metrics. Returns False if nothing changed."""
         ...
 
 
@@ -62,8 +62,8 @@ class ReplicatedConfigFiles:
         self._timer = timer
 
     def set_delay_offsets(self, now: Callable[[], bytes] | None) -> None:
-        """Set the function that returns the delivery offsets while the delivery of delayed messages runs here; None: it
-        runs elsewhere."""
+        """Set the function that returns the delivery offsets while delayed messages are delivered here; None: they are
+        delivered elsewhere."""
         self._delay_offsets_now = now
 
     def delay_offsets(self) -> bytes | None:
@@ -98,7 +98,8 @@ class ReplicatedConfigFiles:
         return None if data is None or len(data) < SIZE else TimerCheckpoint.decode(data)
 
     def write_delay_offsets(self, text: bytes) -> bool:
-        """Write the master's answer as it is. False if the file says so already. OSError if the disk refuses."""
+        """Write the master's answer unchanged. Returns False if the file has this content already. Raises OSError if
+        the disk refuses."""
         return self._write(DELAY_OFFSETS, text)
 
     def write_timer_metrics(self, text: bytes) -> bool:
@@ -108,8 +109,8 @@ class ReplicatedConfigFiles:
         return self._write(TIMER_METRICS, text)
 
     def write_timer_checkpoint(self, master: TimerCheckpoint) -> bool:
-        """Take from the master's what concerns a slave: how far it has delivered and enqueued, and the version. What
-        this store's own wheel holds stays. A timer that runs writes it itself."""
+        """Write the part of the master's checkpoint that concerns a slave: how far it has delivered and enqueued, and
+        the version. The position of this store's own wheel stays. A running timer writes the file itself."""
         if self._timer is not None:
             return self._timer.take_checkpoint(master)
         own = self.timer_checkpoint() or TimerCheckpoint()

@@ -39,7 +39,7 @@ class Replication(Protocol):
         ...
 
     def update_master_ha_address(self, address: str) -> None:
-        """Set the address, host:port, of the master's link, as name servers say it."""
+        """Set the address, host:port, of the master's HA port, as name servers report it."""
         ...
 
     async def start(self, host: str, port: int) -> int:
@@ -55,16 +55,16 @@ class Replication(Protocol):
         ...
 
     async def change_to_master(self) -> None:
-        """End the link to the master, while slaves keep theirs. Change brokerRole after it."""
+        """End the link to the master; slaves keep theirs. Change brokerRole afterwards."""
         ...
 
     def change_to_slave(self, address: str) -> None:
-        """Follow the master whose link is at `address` from now on."""
+        """Follow the master with the HA address `address` from now on."""
         ...
 
 
 class RoleService:
-    """Runs between `start` and `stop`."""
+    """The role of a broker and the services that depend on it. Runs between `start` and `stop`."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class RoleService:
             self._synchronize.start()
 
     async def stop(self) -> None:
-        """Stop what `start` began, except replication, which its owner stops."""
+        """Stop the services that `start` began, except replication, which its owner stops."""
         self._is_running = False
         await self._tasks.stop()
         await self._synchronize.stop()
@@ -182,7 +182,7 @@ class RoleService:
         self._registration.register_all()
 
     async def change_to_slave(self, broker_id: int, master_address: str = "", ha_address: str = "") -> None:
-        """Take no more messages, and copy this master's.
+        """Accept no more messages, and copy this master's.
 
         Args:
             broker_id: at least 1.

@@ -87,7 +87,7 @@ class SlaveTables:
     deletions: Deletions
 
     def adopt_deletions(self, value: dict[str, Any]) -> None:
-        """Learn deletions before the own log's beginning from a broker whose log is the same (Deletions.to_json).
+        """Learn deletions before this log's beginning from a broker whose log is the same (Deletions.to_json).
 
         Raises:
             RemoteProtocolError: it is no such table; nothing was changed.
@@ -117,7 +117,7 @@ class OwnLog(Protocol):
 
 
 class SlaveSynchronize:
-    """Runs between `start` and `stop`, which follow the broker's role."""
+    """Copies a master's tables to its slave. Runs between `start` and `stop`, which follow the broker's role."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class SlaveSynchronize:
 
     @property
     def master_address(self) -> str:
-        """`host:port`; empty while none is known."""
+        """Return `host:port`; empty while no master is known."""
         return self._master_address
 
     def set_master_address(self, address: str) -> None:
@@ -186,13 +186,13 @@ class SlaveSynchronize:
             return None
 
     def wake(self) -> None:
-        """Begin a round now, and ask for changes: the logs have joined on a new replication link. A master knows who
-        copies its tables by who asks."""
+        """Begin a round now, and ask for changes, because the logs have joined on a new replication link. The master
+        counts a slave as copying its tables by these requests."""
         self._wanted.set()
         self._joined.set()
 
     def start(self) -> None:
-        """Begin; nothing if it runs."""
+        """Start copying; does nothing if it runs already."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="SlaveSynchronize")
             self._watch()
@@ -225,7 +225,7 @@ class SlaveSynchronize:
     # --- between rounds -----------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Wait for changes at the master that is known now, and for none at the one before."""
+        """Wait for changes at the present master, and stop waiting at a former one."""
         if self._watch_task is not None:
             self._watch_task.cancel()
         self._watch_task = asyncio.get_running_loop().create_task(
@@ -268,14 +268,14 @@ class SlaveSynchronize:
                     await self._joined.wait()
 
     async def _take_tables(self, address: str) -> bool:
-        """Take topics and groups. Returns whether both were taken."""
+        """Copy topics and groups. Returns whether both were copied."""
         if not self._may_take(address):
             return False
         is_done = await self._try("topics", address, self._sync_topics)
         return await self._try("subscription groups", address, self._sync_groups) and is_done
 
     async def _take_offsets(self, address: str) -> bool:
-        """Take consumer offsets. Returns whether they were taken and are on the disk."""
+        """Copy consumer offsets. Returns whether they were copied and are durable."""
         if not self._may_take(address) or not await self._try("consumer offsets", address, self._sync_consumer_offsets):
             return False
         self._tables.offsets.request_persist()
@@ -285,7 +285,7 @@ class SlaveSynchronize:
     # --- one round ----------------------------------------------------------------------------------------------------
 
     async def sync_all(self) -> bool:
-        """Bring every table up to date. False if the master is unknown, ourselves, or cannot be reached, or if its log
+        """Copy every table. Returns False if the master is unknown, this broker itself, or unreachable, or if its log
         is not known to be this broker's."""
         address = self._master_address
         if not address or address == self._own_address():
@@ -332,7 +332,7 @@ class SlaveSynchronize:
         return False
 
     async def _ask(self, question: Awaitable[_Answer]) -> _Answer:
-        """Ask the master; the answer counts only if its log is still this broker's when the answer arrives.
+        """Ask the master; the answer is used only if its log is still this broker's when the answer arrives.
 
         Raises:
             RemoteProtocolError: the link ended meanwhile. Another master, or one with another log, may have answered.

@@ -7,7 +7,7 @@ from maxq.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MorningTotals:
-    """Totals since the start, at some midnight."""
+    """Totals since the start, at one midnight."""
 
     put: int = 0
     got: int = 0

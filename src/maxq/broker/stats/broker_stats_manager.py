@@ -24,10 +24,10 @@ _nums = attrgetter("nums")
 
 
 class StatsSource(Protocol):
-    """Counts puts itself, and adds to the manager what came since it was last asked."""
+    """A source of counters that the manager collects on demand."""
 
     def sample(self, stats: "BrokerStatsManager") -> Iterator[None]:
-        """Sample all topics; other work may run at each yield."""
+        """Sample all topics; the loop may run other tasks at each yield."""
 
     def sample_topic(self, topic: str, stats: "BrokerStatsManager") -> None:
         """Sample one topic."""
@@ -52,7 +52,7 @@ class PutCounter:
 
 
 class GetCounter:
-    """Counts messages that one group took from one queue since the last sample."""
+    """Counts messages that one group read from one queue since the last sample."""
 
     __slots__ = (
         "__weakref__",
@@ -90,7 +90,7 @@ class GetCounter:
             self.disk_size += size
 
     def add_popped(self, nums: int, size: int, from_disk: bool) -> None:
-        """Count a pop, which metrics tell from a pull."""
+        """Count a pop, which metrics distinguish from a pull."""
         self.add(nums, size, 0, from_disk)
         self.popped_nums += nums
         self.popped_size += size
@@ -160,7 +160,7 @@ class BrokerStatsManager:
         self._item(names.CHANNEL_ACTIVITY, event).add(1)
 
     def add_source(self, source: StatsSource) -> None:
-        """Add a source that is asked before each sample, and for what tools look at."""
+        """Add a source that is sampled before each snapshot, and when tools ask."""
         self._sources.append(source)
 
     # ---- looking ----------------------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ class BrokerStatsManager:
         return self._items[names.BROKER_GET_NUMS][self._cluster]
 
     def messages_got(self) -> int:
-        """Return the messages delivered to consumers since the start. It may be asked every second: nothing is
-        collected for it."""
+        """Return the messages delivered to consumers since the start. The call is cheap enough for once a second:
+        nothing is collected for it."""
         not_collected: Iterator[int] = map(_nums, chain.from_iterable(map(dict.values, self._gets.values())))
         return self.broker_get_nums().value + sum(not_collected)
 
     def totals(self, name: str) -> Iterator[tuple[str, int]]:
-        """Yield key and value since the start of all counters of that name, as of the last collection; the loop may
-        have turns in between."""
+        """Yield key and value since the start of all counters of that name, as of the last collection; the loop may run
+        other tasks in between."""
         items = self._items[name]
         for key in list(items):
             item = items.get(key)
@@ -197,7 +197,7 @@ class BrokerStatsManager:
                 yield key, item.value
 
     def popped(self, key: str) -> tuple[int, int]:
-        """Return, of GROUP_GET_NUMS and GROUP_GET_SIZE of that key, the part that was popped, not pulled."""
+        """Return the popped part of GROUP_GET_NUMS and GROUP_GET_SIZE of that key; the rest was pulled."""
         return self._popped.get(key, (0, 0))
 
     def groups_behind(self, threshold_bytes: int) -> dict[str, int]:
@@ -212,14 +212,14 @@ class BrokerStatsManager:
     # ---- forgetting -------------------------------------------------------------------------------------------
 
     def on_topics_deleted(self, topics: Set[str]) -> None:
-        """Forget every counter of these topics."""
+        """Remove every counter of these topics."""
         self._forget_keys(lambda parts: not topics.isdisjoint(parts))
         for topic in topics:
             self._puts.pop(topic, None)
         self._gets = {key: queues for key, queues in self._gets.items() if key[1] not in topics}
 
     def on_groups_deleted(self, groups: Set[str]) -> None:
-        """Forget every counter of these groups."""
+        """Remove every counter of these groups."""
         self._forget_keys(lambda parts: parts[-1] in groups and len(parts) > 1)
         self._gets = {key: queues for key, queues in self._gets.items() if key[0] not in groups}
 
@@ -289,8 +289,8 @@ class BrokerStatsManager:
             self._collect_gets(*reader, self._gets.get(reader, {}))
 
     def _collect_in_turns(self) -> Iterator[None]:
-        """Move all that was counted since the last time into the items; the loop may turn at each yield, for with
-        20 000 groups it takes a while."""
+        """Move all counts since the last time into the items; the loop may run other tasks at each yield, because 20
+        000 groups take a while."""
         for source in self._sources:
             yield from source.sample(self)
         for position, (topic, puts) in enumerate(list(self._puts.items())):
@@ -300,7 +300,7 @@ class BrokerStatsManager:
         yield from self.collect_gets_in_turns()
 
     def collect_gets_in_turns(self) -> Iterator[None]:
-        """Collect what was given to consumers, in turns of the loop."""
+        """Collect the counts of delivered messages, in several turns of the loop."""
         for position, ((group, topic), gets) in enumerate(list(self._gets.items())):
             self._collect_gets(group, topic, gets)
             if position % _COUNTERS_PER_TURN == _COUNTERS_PER_TURN - 1:

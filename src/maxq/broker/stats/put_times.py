@@ -19,7 +19,7 @@ class PutTimes:
         self.failed = 0  # puts that the store refused
 
     def took(self, milliseconds: int) -> None:
-        """Count one append. Nearly all take 0 ms, so that case must cost nothing."""
+        """Count one append. Nearly all take 0 ms, so that case is the cheapest."""
         if milliseconds == 0:
             self._counts[0] += 1
             return

@@ -34,7 +34,7 @@ class RuntimeInfo:
         ha_service: HAService,
         sources: Iterable[Callable[[], dict[str, str]]],
     ) -> None:
-        """`sources` return what other parts tell about themselves; each is asked at each call, in this order."""
+        """`sources` return the entries of other parts; each is called at each collection, in this order."""
         settings = env.settings
         self._settings = settings
         self._disk = env.disk

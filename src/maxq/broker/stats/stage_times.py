@@ -56,7 +56,7 @@ class StageSample:
         self._last_ns = now_ns
 
     def heard(self, stage: Stage) -> None:
-        """Note that the disk or the replicas have confirmed; both are waited for at the same time."""
+        """Note that the disk or the replicas have confirmed; the waits for both overlap."""
         self.stages[stage] = self._clock.monotonic_ns() - self._last_ns
 
     def waited(self) -> None:
@@ -66,7 +66,7 @@ class StageSample:
         self._last_ns = now_ns
 
     def finish(self, messages: int) -> None:
-        """Add the sample, which was answered, to the statistics."""
+        """Add the sample to the statistics after its requests were answered."""
         self.messages = messages
         self._kept.append(self)
 
@@ -79,7 +79,7 @@ class StageTimes:
         self.kept: deque[StageSample] = deque(maxlen=_KEPT)
 
     def begin(self, queue_ms: int) -> StageSample:
-        """Start to time an arrival that is processed now, after `queue_ms` in this turn of the loop."""
+        """Start timing an arrival that is processed now, after it waited `queue_ms` in this turn of the loop."""
         return StageSample(self._clock, self.kept, queue_ms * 1_000_000)
 
     def to_json(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class TopicPuts:
             del self._seen[gone]
 
     def sample_topic(self, topic: str, stats: BrokerStatsManager) -> None:
-        """Add what is new of one topic."""
+        """Add the increase of one topic."""
         state = self._topics().get(topic.encode())
         if state is not None:
             self._add(state, stats)

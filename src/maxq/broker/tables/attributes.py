@@ -34,7 +34,7 @@ _PLACES: Final = re.compile(r"[0-9]{1,5}:[0-9]{1,18}( [0-9]{1,5}:[0-9]{1,18})*")
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One known attribute. `verify` returns what is wrong with a value, None if nothing."""
+    """One known attribute. `verify` returns the fault of a value, None if it is valid."""
 
     name: str
     verify: Callable[[str], str | None]

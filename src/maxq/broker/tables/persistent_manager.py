@@ -29,7 +29,7 @@ _RETRY_SECONDS = 1.0
 
 
 class PersistentManager(ConfigManager):
-    """ConfigManager whose content is one JSON value in Java's layout.
+    """A ConfigManager whose content is one JSON value in Java's layout.
 
     Attributes:
         when_changed: all of them are called at every change, before it is on the disk.
@@ -50,10 +50,10 @@ class PersistentManager(ConfigManager):
 
     @abstractmethod
     def from_json(self, value: dict[str, Any]) -> None:
-        """Take over what a file says. Raises RemoteProtocolError if it is not what `to_json` gives."""
+        """Replace the table by a file's content. Raises RemoteProtocolError if that has not the form of `to_json`."""
 
     def encode(self) -> bytes:
-        """Returns the table as Java writes it to the file: with tabs and unquoted integer keys."""
+        """Return the table as Java writes it to the file: with tabs and unquoted integer keys."""
         return json_dialect.dumps_pretty(self.to_json())
 
     def encode_compact(self) -> bytes:
@@ -67,7 +67,8 @@ class PersistentManager(ConfigManager):
         self.from_json(value)
 
     def persist(self) -> None:
-        """Write the file, after a write that is under way; blocks until it is durable. OSError if the disk refuses."""
+        """Write the file, after a write that is under way; blocks until it is durable. Raises OSError if the disk
+        refuses."""
         with self._writing:
             newest = self._requested
             self._persist_now()
@@ -109,7 +110,8 @@ class PersistentManager(ConfigManager):
             await asyncio.shield(self._begin(asyncio.get_running_loop()))
 
     async def _write(self) -> None:
-        """Write the table once. Who waits for a change waits for two writes at most: one under way, and the next."""
+        """Write the table once. A caller that waits for a change waits for two writes at most: one under way, and the
+        next."""
         await TABLES.run(self.persist)
 
     def _on_written(self, writer: asyncio.Task[None]) -> None:
@@ -126,21 +128,23 @@ class PersistentManager(ConfigManager):
         self._is_refused = error is not None
 
     def _try_again(self) -> None:
-        """Write what has changed since the last write began."""
+        """Write the changes since the last write began."""
         if self._written < self._requested:
             self._begin(asyncio.get_running_loop())
 
 
 class PeriodicManager(PersistentManager):
-    """PersistentManager whose table changes all the time: `persist`, called every few seconds, writes it if it did. On
-    return of `persist` all changes before the call are durable, also those that another call has just been writing."""
+    """A PersistentManager whose table changes constantly: `persist`, called every few seconds, writes it if it has
+    changed. On return of `persist` all changes before the call are durable, also those that another call was
+    writing."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
         self._is_dirty = False  # changed since the last write began
 
     def _persist_now(self) -> None:
-        """Write the file if anything changed since the last time. OSError if the disk refuses: the next call tries."""
+        """Write the file if anything changed since the last time. Raises OSError if the disk refuses: the next call
+        retries."""
         if not self._is_dirty:
             return
         self._is_dirty = False
@@ -152,8 +156,8 @@ class PeriodicManager(PersistentManager):
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
-    """Return the version after a change at wall time `now_ms`. It is a new object, because `version` may be being
-    written to disk."""
+    """Return the version after a change at wall time `now_ms`. It is a new object, because `version` may be in use by a
+    writing thread."""
     newer = version.copy()
     newer.next_version(now_ms)
     return newer

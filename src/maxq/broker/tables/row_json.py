@@ -17,13 +17,13 @@ class RowJson(Generic[Row]):
     """Caches the JSON of the rows of one table, whose rows are replaced and never mutated."""
 
     def __init__(self, member: str) -> None:
-        """`member`: the name of the table in bodies."""
+        """`member` is the name of the table in bodies."""
         self._member = member
         self._kept: dict[str, tuple[Row, bytes]] = {}
 
     async def put_into(self, body: bytes, rows: Mapping[str, Row]) -> bytes:
         """Insert `rows` into a body whose table is empty; the rows must not change meanwhile. Rows that are not cached
-        yet are encoded in turns of the loop."""
+        yet are encoded in several turns of the loop."""
         kept = self._kept
         turns = Turns()
         texts = []

@@ -13,7 +13,7 @@ from maxq.store.timer.timer_record import TimerRecord
 
 
 class PriorRunDeliveries:
-    """Knows what was delivered before a start; see the module's text.
+    """The deliveries before a start; see the module's docstring.
 
     Attributes:
         scanned_from: physical offset behind which the copies lie; None once the wheel has passed them.
@@ -28,7 +28,7 @@ class PriorRunDeliveries:
         self.scanned_from: int | None = None
 
     async def look_for(self) -> None:
-        """Read the end of the log, in turns."""
+        """Read the end of the log, in several turns of the loop."""
         start = self._timer.dedupe_position
         if start is None:
             start = first_position(self._store, self._timer.read_time_ms)
@@ -58,8 +58,8 @@ class PriorRunDeliveries:
         return True
 
     def forget_passed(self, now_ms: int) -> None:
-        """Forget what was delivered before slots that are all delivered now, those before `now_ms`. If the clock was
-        set back since, this waits until it is as late as when the copies were made."""
+        """Forget deliveries before `now_ms`, whose slots are all delivered now. If the clock was set back since, this
+        waits until it is as late as when the copies were made."""
         passed_ms = max(now_ms, self._timer.floor(self._made_until_ms))
         if self.scanned_from is not None and self._timer.read_time_ms >= passed_ms:
             self.scanned_from = None

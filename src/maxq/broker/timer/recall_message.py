@@ -64,7 +64,7 @@ class RecallMessageProcessor(RequestProcessor):
     async def cancel(
         self, request: RemotingCommand, handle: RecallHandle, born_host: bytes, producer_group: str
     ) -> RemotingCommand:
-        """Store the marker; the answer says whether."""
+        """Store the marker; the answer tells whether it was stored."""
         message = self._marker(handle, born_host, producer_group)
         refusal = self._hooks.apply(message)
         if refusal is not None:

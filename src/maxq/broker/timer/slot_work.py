@@ -14,7 +14,7 @@ from maxq.store.timer.timer_wheel import Slot
 
 
 class SlotWork:
-    """Work on one slot.
+    """The work on one slot.
 
     Attributes:
         began_at: physical end of the CommitLog when it was opened; its copies lie behind.
@@ -62,7 +62,7 @@ class SlotWork:
 
 
 def recalled_keys(marker: TimerRecord) -> list[str]:
-    """Return the keys, in the form of `message_key`, of the messages that a marker may mean."""
+    """Return the keys, in the form of `message_key`, of the messages that a marker may refer to."""
     key = marker.delete_key or ""
     longer = delete_key(marker.real_topic, key)
     return [longer, key] if key.startswith(delete_key(marker.real_topic, "")) else [longer]

@@ -50,7 +50,7 @@ class TimedMessages:
             self._files.set_timer(self.service.exchange)
 
     def start(self) -> None:
-        """Fill the wheel; MasterOnlyServices says when to deliver."""
+        """Start filling the wheel; MasterOnlyServices starts and stops delivery."""
         if self._is_enabled:
             self.service.begin()
 
@@ -63,7 +63,7 @@ class TimedMessages:
         return self._status.runtime_info()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Count deleted topics no longer."""
+        """Drop the counts of deleted topics."""
         if deleted and self.service.is_loaded:
             self.service.timer.metrics.keep(self._topics.topic_config_table)
 

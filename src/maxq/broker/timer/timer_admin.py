@@ -71,7 +71,7 @@ class TimerAdminProcessor(RequestProcessor):
         }
 
     def list_messages(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer MAXQ_LIST_TIMER_MESSAGES (30060). Costs some milliseconds at most, however much waits."""
+        """Answer MAXQ_LIST_TIMER_MESSAGES (30060). Takes some milliseconds at most, however many messages wait."""
         listing = self._listing()
         fields = HeaderFields(request.ext)
         timer, now_ms = self._service.timer, self._clock.wall_ms()
@@ -88,7 +88,7 @@ class TimerAdminProcessor(RequestProcessor):
         return self._answer(request, page.entries, page.next)
 
     async def inspect_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer MAXQ_INSPECT_TIMER_MESSAGE (30061). No entries: no such message waits."""
+        """Answer MAXQ_INSPECT_TIMER_MESSAGE (30061). No entries mean that no such message waits."""
         return self._answer(request, await self._find(request), "")
 
     async def cancel_message(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -22,7 +22,7 @@ _IDLE_CHECKPOINT_MS: Final = 10_000
 
 
 class TimerProgress(Protocol):
-    """What a checkpoint must know of the parts that fill the wheel and deliver.
+    """The progress that a checkpoint records of the parts that fill the wheel and deliver.
 
     Attributes:
         is_dequeuing: this broker delivers.
@@ -37,7 +37,7 @@ class TimerProgress(Protocol):
 
     def dedupe_position(self) -> int:
         """Return the physical offset behind which the copies of those messages lie that a checkpoint of this moment
-        does not know to be delivered."""
+        does not record as delivered."""
         ...
 
 
@@ -66,7 +66,7 @@ class TimerCheckpoints:
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Write checkpoints without end."""
+        """Write checkpoints periodically until cancelled."""
         progress = self._progress
         while True:
             began_ms, enqueued, dequeued = self._clock.monotonic_ms(), progress.enqueued, progress.dequeued

@@ -41,7 +41,7 @@ _CLOSED: Final = (
 
 
 class Outcome(Enum):
-    """What became of one message."""
+    """The outcome of one delivery."""
 
     DELIVERED = auto()
     AGAIN = auto()  # this message cannot be delivered now; others can
@@ -82,7 +82,7 @@ class TimerDelivery:
         self._passed_over = PassedOver(log)
 
     async def deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> TimerDeliveryResult:
-        """Put the copy of `record`; `rolls`: into the topic again."""
+        """Put the copy of `record`; with `rolls` into the timer's topic again."""
         if self._earlier.take(record):
             return TimerDeliveryResult(Outcome.DELIVERED)
         if self._is_gone(record.real_topic, record.physical_offset):

@@ -24,12 +24,11 @@ class TimerExchange:
         self._metrics: bytes | None = None
 
     def checkpoint(self) -> TimerCheckpoint:
-        """Return the timer's checkpoint, as far as it is on the disk."""
+        """Return the timer's checkpoint, as far as it is durable."""
         return self._timer.saved
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:
-        """Take the checkpoint of the broker of the group that has delivered until now. Returns False if it is known
-        already."""
+        """Adopt the checkpoint of the broker that has delivered until now. Returns False if it is known already."""
         known = self._checkpoint or self._timer.saved
         if (checkpoint.last_read_time_ms, checkpoint.master_timer_queue_offset, checkpoint.data_version) == (
             known.last_read_time_ms,
@@ -45,7 +44,7 @@ class TimerExchange:
         return self._timer.metrics.encode()
 
     def take_metrics(self, text: bytes) -> bool:
-        """Take the master's numbers of waiting messages. Returns False if they are known already."""
+        """Adopt the master's numbers of waiting messages. Returns False if they are known already."""
         if text == self._metrics:
             return False
         self._metrics = text

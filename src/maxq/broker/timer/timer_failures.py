@@ -15,7 +15,7 @@ _REMEMBERED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TimerFailure:
-    """Why a message is late: how often it was tried, and the last outcome."""
+    """Why a message is late: the number of attempts, and the last outcome."""
 
     times: int
     reason: str
@@ -37,7 +37,7 @@ class TimerFailures:
         return self._failures.get(physical_offset)
 
     def next(self, physical_offset: int, reason: str) -> TimerFailure:
-        """Return the failure that one more failed try makes; `put` keeps it."""
+        """Return the failure after one more failed attempt; `put` keeps it."""
         before = self._failures.get(physical_offset)
         return TimerFailure(1 if before is None else before.times + 1, reason)
 

@@ -34,7 +34,7 @@ _MOST_DIGITS: Final = 19  # of a Java long
 
 
 class Wheel(Protocol):
-    """What the hook asks the wheel."""
+    """The part of the wheel that the hook uses."""
 
     def slot_count(self, due_ms: int) -> int:
         """Return the number of messages that wait in one slot."""

@@ -114,12 +114,12 @@ class TimerService:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read the files. StoreRefusedError or OSError if that cannot be."""
+        """Read the files. Raises StoreRefusedError or OSError if they cannot be read."""
         await run_blocking(self.timer.load)
         self.is_loaded = True
 
     def begin(self) -> None:
-        """Fill the wheel and write checkpoints from now on."""
+        """Start filling the wheel and writing checkpoints."""
         self._began_ms = self._clock.monotonic_ms()
         for name, run in (("", self._run()), (" checkpoint", self.checkpoints.run()), (" cleaning", self._clean())):
             task = asyncio.get_running_loop().create_task(run, name=SERVICE_NAME + name)
@@ -127,24 +127,24 @@ class TimerService:
             self._tasks.append(task)
 
     def start(self) -> None:
-        """Deliver from now on."""
+        """Start delivering."""
         self._is_wanted = True
         self.wake()
 
     def stop(self) -> None:
-        """Deliver no more."""
+        """Stop delivering."""
         self._is_wanted = False
         self.wake()
 
     async def wait_idle(self) -> None:
-        """Return when the slot that is open is delivered, a second later at the latest."""
+        """Wait until the open slot is delivered, at most a second."""
         for _ in range(_REST_LOOKS):
             if self._work is None:
                 break
             await asyncio.sleep(_POLL_SECONDS)
 
     async def write_checkpoint(self) -> None:
-        """Make durable what has been delivered, so that other brokers can ask for it."""
+        """Make the deliveries so far durable, so that other brokers can ask for them."""
         if self.is_loaded and self.is_dequeuing:
             await self.checkpoints.write(dequeues=True)
 
@@ -188,7 +188,7 @@ class TimerService:
                 await (asyncio.sleep(0) if has_more else self._wait())
 
     async def _turn(self) -> bool:
-        """Do once what is due now. False: nothing was, so the service may wait."""
+        """Do the work that is due now. Returns False if there was none, so that the service may wait."""
         self.exchange.apply(is_dequeuing=self.is_dequeuing)
         if self._is_wanted and not self.is_dequeuing:
             await self._begin_dequeue()
@@ -236,7 +236,8 @@ class TimerService:
         return True
 
     def may_enqueue(self) -> bool:
-        """A slave stops where its master is; a master that is not its group's active broker yet waits."""
+        """Return whether the wheel may be filled. A slave stops at its master's position; a master that is not its
+        group's active broker yet waits."""
         if self.is_dequeuing:
             return True
         return self._is_slave() and self.timer.topic.queue_offset < self.timer.master_queue_offset
@@ -245,7 +246,7 @@ class TimerService:
         return self._settings.store.broker_role == "SLAVE"
 
     async def _enqueue_one(self, record: TimerRecord) -> bool:
-        """Put one message into the wheel. Returns False to try again later."""
+        """Put one message into the wheel. Returns False if it must be retried later."""
         if not self.is_dequeuing:
             return record.out_ms < self.timer.read_time_ms or self.timer.put(record)
         if self.timer.was_passed(record) or self._earlier.take(record):
@@ -266,8 +267,8 @@ class TimerService:
         return self._unread.recall(record) or await self._deliver(record, NEVER_ENQUEUED, rolls=False)
 
     async def _look_for_markers(self) -> bool:
-        """Read the messages of the topic that are not in the wheel yet, to know which of them recall messages that are
-        due. Returns False if they cannot be read yet."""
+        """Read the messages of the topic that are not in the wheel yet, to find those that recall due messages. Returns
+        False if they cannot be read yet."""
         end = min(self._tick_offset, self.timer.topic.max_queue_offset)
         while not self._unread.look(end, _ENQUEUE_AT_ONCE):  # noqa: ASYNC110
             await asyncio.sleep(0)  # others' turn
@@ -282,7 +283,7 @@ class TimerService:
     # ---- dequeue ----------------------------------------------------------------------------------------------------
 
     def may_dequeue(self) -> bool:
-        """Return whether this broker delivers and no setting tells it to wait."""
+        """Return whether this broker delivers and no setting pauses it."""
         config = self._settings.store
         waited_ms = self._clock.monotonic_ms() - self._began_ms
         return self.is_dequeuing and not config.timer_stop_dequeue and waited_ms >= config.disappear_time_after_start
@@ -308,8 +309,8 @@ class TimerService:
         return await self._work_on(self._work)
 
     async def _is_final(self) -> bool:
-        """Return whether what was delivered can be lost no more. In a DLedger group the wheel forgets a slot only then,
-        and what the slaves learn of this timer is true of any leader's log."""
+        """Return whether the deliveries can no longer be lost. In a DLedger group the wheel clears a slot only then, so
+        that slaves learn only what is true of any leader's log."""
         marks = self._store.marks
         if self._store.ledger is None:
             return True  # checkpoints wait for the disk
@@ -323,7 +324,7 @@ class TimerService:
             self._tick_ms, self._tick_offset = now, self._taken_offset()
 
     def _taken_offset(self) -> int:
-        """Return where the topic ends for those who put messages; with SYNC_FLUSH the last of them can be read a little
+        """Return the topic's end as writers see it; with SYNC_FLUSH the last messages become readable a little
         later."""
         return self.timer.topic.taken_queue_offset if self._own.is_master else self.timer.topic.max_queue_offset
 
@@ -334,7 +335,7 @@ class TimerService:
         return False
 
     def _poll(self) -> None:
-        """Look often for what can be read in a moment."""
+        """Check often for messages that become readable within a moment."""
         self._polled_until_ms = self._clock.monotonic_ms() + _POLLED_MS
 
     async def _work_on(self, work: SlotWork) -> bool:
@@ -356,7 +357,7 @@ class TimerService:
         return True
 
     async def _dequeue_unit(self, work: SlotWork, unit: TimerUnit) -> bool:
-        """Deliver one unit. Returns False if nothing can be delivered now."""
+        """Deliver one unit. Returns False if no delivery is possible at the moment."""
         if not self.timer.moved.counts(unit):
             return True
         record = self.timer.topic.record_at(unit.physical_offset, unit.size)
@@ -403,7 +404,7 @@ class TimerService:
         return delivered
 
     async def _deliver(self, record: TimerRecord, enqueue_ms: int, *, rolls: bool) -> bool:
-        """Deliver a message. Returns False if nothing can be delivered now."""
+        """Deliver a message. Returns False if no delivery is possible at the moment."""
         delivery = await self._delivery.deliver(record, enqueue_ms, rolls=rolls)
         if delivery.outcome is Outcome.CLOSED:
             if not self.closed:
@@ -439,7 +440,7 @@ class TimerService:
     # ---- who dequeues -----------------------------------------------------------------------------------------------
 
     async def _begin_dequeue(self) -> None:
-        """Find out what was delivered that the checkpoint does not know of."""
+        """Find out which deliveries the checkpoint does not record."""
         await self._store.wait_for_dispatch()
         if not self._is_wanted:
             return
@@ -452,8 +453,8 @@ class TimerService:
         log.info("the timer delivers, from %d on", self.timer.read_time_ms)
 
     def _take_moved(self) -> None:
-        """Take back moved messages: they may have been delivered by the broker that delivered meanwhile; those which
-        that one had moved and not delivered are due now."""
+        """Adopt moved messages again: the previous broker may have delivered them; those that it had moved and not
+        delivered are due now."""
         for record, is_here in self.timer.moved_records():
             if self._earlier.take(record):
                 self.timer.moved.forget(record.physical_offset)
@@ -473,8 +474,8 @@ class TimerService:
         log.info("the timer no longer delivers")
 
     def dedupe_position(self) -> int:
-        """Physical offset behind which the copies of those messages lie that a checkpoint of this moment does not know
-        to be delivered."""
+        """Return the physical offset behind which the copies of those messages lie that a checkpoint of this moment
+        does not record as delivered."""
         if self._earlier.scanned_from is not None:
             return self._earlier.scanned_from
         if self._masters_from is not None:  # the master may be back, and have delivered what waits here for another try
@@ -482,7 +483,7 @@ class TimerService:
         return self._store.max_physical_offset if self._work is None else self._work.began_at
 
     async def _clean(self) -> None:
-        """Delete files of the timer log whose messages the CommitLog no longer has."""
+        """Delete files of the timer log whose messages are gone from the CommitLog."""
         while True:
             await asyncio.sleep(_CLEAN_SECONDS)
             try:

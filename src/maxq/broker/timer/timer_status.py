@@ -7,7 +7,7 @@ from maxq.store.timer.timer_log import TimerUnit
 
 
 class TimerStatus:
-    """Status of one timer service; it changes nothing."""
+    """Status of one timer service; read-only."""
 
     def __init__(self, service: TimerService, settings: BrokerSettings, clock: Clock) -> None:
         self._service = service
@@ -45,7 +45,7 @@ class TimerStatus:
         return self._service.timer.topic.unread
 
     def runtime_info(self) -> dict[str, str]:
-        """Empty while no timer is loaded."""
+        """Return the runtime info; empty while no timer is loaded."""
         service = self._service
         if not service.is_loaded:
             return {}

@@ -20,7 +20,7 @@ class UnreadMarkers:
         self._markers: dict[tuple[int, str], int] = {}  # slot and key of what is recalled → the marker's queue offset
 
     def look(self, end: int, most: int) -> bool:
-        """Look at `most` more of the unread messages below queue offset `end`. False: there are more of them."""
+        """Read `most` more of the unread messages below queue offset `end`. Returns False if there are more of them."""
         first = self._topic.queue_offset
         if not self._looked_from <= first <= self._looked_to:
             self._markers.clear()

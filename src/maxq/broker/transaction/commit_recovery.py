@@ -26,7 +26,7 @@ _CLOCK_JUMP_MS = 3_600_000  # the index is asked from a little before the half m
 
 
 class CommitRecovery:
-    """Looks into one store."""
+    """Searches one store for the ends of transactions."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class CommitRecovery:
     def _is_same(self, half: MessageExt, final: MessageExt) -> bool:
         """Return whether `final` belongs to the same transaction. It names its half message by offset and, if that was
         a copy, the first half message of the transaction. A loss of power may have taken the half message there, or
-        torn its properties, which no check sum covers; then the properties that the producer set decide."""
+        torn its properties, which have no check sum; then the properties that the producer set decide."""
         if final.prepared_transaction_offset == half.physical_offset:
             return True
         origin = number(final.properties, const.PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, -1)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class EndTransactionProcessor(RequestProcessor):
-    """Answers the end of transactions and `resume_check`. An end is usually one-way; a client that waits is answered
+    """Answers the end of transactions and `resume_check`. An end is usually oneway; a client that waits is answered
     when the end is as safe as the settings promise (Java answers at once)."""
 
     def __init__(
@@ -132,7 +132,8 @@ class EndTransactionProcessor(RequestProcessor):
     # --- 323 ---
 
     async def resume_check(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Resume the checks of a message, named by its offset id in the half topic or in the topic of given-up ones."""
+        """Resume the checks of a message, named by its offset id in the half topic or in the topic of abandoned
+        transactions."""
         header = ResumeCheckHalfMessageRequestHeader.decode(request.ext)
         refusal = self._refusal()
         if refusal is not None:

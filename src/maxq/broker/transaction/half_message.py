@@ -33,15 +33,15 @@ _HIDDEN: Final = (const.PROPERTY_REAL_TOPIC, const.PROPERTY_REAL_QUEUE_ID, const
 
 
 def opens_transaction(properties: Mapping[str, str], reconsume_times: int = 0) -> bool:
-    """Return whether this message is to be held back. Old clients leave TRAN_MSG on messages that they send back with a
-    delay."""
+    """Return whether this message is to be held back as a half message. Old clients leave TRAN_MSG on messages that
+    they send back with a delay."""
     if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() != "true":
         return False
     return not (reconsume_times > 0 and number(properties, const.PROPERTY_DELAY_TIME_LEVEL, 0) > 0)
 
 
 def turn_away(message: MessageExtBrokerInner) -> bool:
-    """Make a half message of a message that opens a transaction, in place; False: it is another one."""
+    """Turn a message that opens a transaction into a half message, in place; returns False for any other message."""
     properties = message.properties
     if const.PROPERTY_TRANSACTION_PREPARED not in properties:
         return False
@@ -117,7 +117,7 @@ def opened_again(half: MessageExt) -> MessageExtBrokerInner:
 
 
 def check_body(half: MessageExt) -> bytes:
-    """Return the record that a producer is shown: real topic and queue, everything else as it is stored."""
+    """Return the record that a producer is shown: with its real topic and queue, otherwise as it is stored."""
     known = half.properties
     shown = replace(
         half,

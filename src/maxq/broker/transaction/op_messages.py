@@ -58,7 +58,7 @@ class FinishedHalf(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far the op topic has been handled; see the module's text.
+    """How far the op topic has been processed; see the module's docstring.
 
     Attributes:
         mark: end of the log when it was taken.
@@ -122,12 +122,12 @@ class OpMessages:
 
     def remember_now(self, queue_offset: int) -> None:
         """Write an op message for one half message at once: the transaction is rolled back, and its producer waits
-        until that cannot be forgotten. If the write is refused, the half message is remembered like the others."""
+        until that is durable. If the write is refused, the half message is remembered like the others."""
         if self._put([FinishedHalf(queue_offset, 0)]) == 0:
             self.remember(FinishedHalf(queue_offset, 0))
 
     def waits_with(self, queue_offset: int) -> bool:
-        """Return whether no op message names this half message yet, which is finished."""
+        """Return whether this half message is finished and no op message names it yet."""
         return any(finished.queue_offset == queue_offset for finished in self._waiting)
 
     def due_in_ms(self) -> int:
@@ -140,13 +140,13 @@ class OpMessages:
         return max(0, self._first_ms + interval - self._clock.monotonic_ms())
 
     def write_due(self) -> None:
-        """Write what has waited long enough, and commit the progress."""
+        """Write op messages that have waited long enough, and commit the progress."""
         if self._waiting and self.due_in_ms() == 0:
             self.write()
         self.commit_progress()
 
     def write(self) -> int:
-        """Write op messages for what may be remembered now.
+        """Write op messages for the finished half messages whose ends are safe.
 
         Returns:
             Physical end of the last one; 0 if none was written.
@@ -202,7 +202,7 @@ class OpMessages:
     # --- what was written before ---
 
     async def read_back(self) -> None:
-        """Take what the op messages from `op_offset` on say. The loop is left again and again."""
+        """Read the op messages from `op_offset` on, in several turns of the loop."""
         queue = self._store.queue(TRANS_OP_HALF_TOPIC, HALF_QUEUE_ID)
         if queue is None:
             return
@@ -229,14 +229,14 @@ class OpMessages:
 
     def _lay_before(self, half_offset: int, physical_offset: int) -> bool:
         """Return whether the half message of this queue offset was in the log when the op message was written. If not,
-        a loss of power took the one that was meant, and its queue offset was given again, or will be."""
+        a loss of power took the half message, and its queue offset was given again, or will be."""
         units = self._store.queue_units(TRANS_HALF_TOPIC, HALF_QUEUE_ID, half_offset, 1)
         return bool(units) and units[0][0] < physical_offset
 
     # --- progress ---
 
     def commit_progress(self) -> None:
-        """Commit the progress taken last time if all it rests on can be lost no more, and take it anew."""
+        """Commit the last recorded progress if all it depends on is safe, and record it anew."""
         taken = self._taken
         if not self._store.marks.is_final(taken.mark):
             return

@@ -21,7 +21,7 @@ _FORGET_BYTES: Final = 1 << 16
 
 
 class TransactionOutcome(IntEnum):
-    """What became of a half message."""
+    """The outcome of a half message."""
 
     OPEN = 0
     COMMITTED = 1
@@ -33,7 +33,7 @@ class TransactionOutcome(IntEnum):
 
 
 class TransactionLedger:
-    """Knows what became of half messages; one per broker that runs checks.
+    """The outcomes of half messages; one per broker that runs checks.
 
     Args:
         low: queue offset below which every half message is finished.
@@ -46,7 +46,7 @@ class TransactionLedger:
         self.low = low
 
     def ending(self, offset: int) -> TransactionOutcome:
-        """Return what became of the half message at `offset`."""
+        """Return the outcome of the half message at `offset`."""
         if offset < self._base:
             return TransactionOutcome.REMEMBERED
         place = offset - self._base
@@ -57,11 +57,11 @@ class TransactionLedger:
         return place >= len(self._marks) or (place >= 0 and self._marks[place] == 0)
 
     def standing_for(self, offset: int, origin: int) -> int:
-        """Return the half message that counts now for the transaction of the one at `offset`."""
+        """Return the present half message of the transaction of the one at `offset`."""
         return self._latest.get(origin, offset)
 
     def standing(self, origin: int, copy: int) -> None:
-        """Note that the half message at `copy` counts for the transaction that began at `origin`."""
+        """Note that the half message at `copy` is the present one of the transaction that began at `origin`."""
         self._latest[origin] = copy
 
     def finish(self, offset: int, how: TransactionOutcome) -> None:
@@ -78,12 +78,12 @@ class TransactionLedger:
             self._advance()
 
     def end(self, offset: int, origin: int, how: TransactionOutcome) -> None:
-        """Note that the transaction has ended whose counting half message is at `offset`."""
+        """Note that the transaction whose present half message is at `offset` has ended."""
         self._latest.pop(origin, None)
         self.finish(offset, how)
 
     def copied(self, offset: int, origin: int, copy: int) -> None:
-        """Note that the half message at `copy` stands for the one at `offset` from now on."""
+        """Note that the half message at `copy` replaces the one at `offset`."""
         self._latest[origin] = copy
         self.finish(offset, TransactionOutcome.COPIED)
 
@@ -96,7 +96,7 @@ class TransactionLedger:
         return self._base + (found if found >= 0 else len(self._marks))
 
     def skip_to(self, offset: int) -> None:
-        """Skip what is below `offset`, because it is no longer in the store."""
+        """Skip half messages below `offset`, because they are no longer in the store."""
         if offset <= self.low:
             return
         self.low = offset

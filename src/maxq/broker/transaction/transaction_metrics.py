@@ -17,7 +17,8 @@ FILE_NAME: Final = "transactionMetrics"
 
 
 class TransactionMetrics(PeriodicManager):
-    """Counts. They are taken anew from the half topic when a broker begins to run checks: a crash makes none wrong."""
+    """Counts of transactions. They are rebuilt from the half topic when a broker begins to run checks, so a crash does
+    not make them wrong."""
 
     def __init__(self, disk: Disk, path: PurePath, *, clock: Clock) -> None:
         super().__init__(disk, path)
@@ -45,7 +46,7 @@ class TransactionMetrics(PeriodicManager):
         self._is_dirty = True
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop the counts of open transactions of topics that were deleted."""
+        """Remove the counts of open transactions of deleted topics."""
         for topic in topics:
             if self._counts.pop(topic, None) is not None:
                 self._is_dirty = True
@@ -57,13 +58,13 @@ class TransactionMetrics(PeriodicManager):
         return dict(self._counts)
 
     def start_anew(self) -> None:
-        """Set all counts to 0: what follows is counted one by one."""
+        """Set all counts to 0, before all open transactions are counted again."""
         self._counts.clear()
         self._changed_ms.clear()
         self._is_dirty = True
 
     def persist(self) -> None:
-        """Write the file, as its next version, if anything changed."""
+        """Write the file, with the next version, if anything changed."""
         if self._is_dirty:
             self._version = next_version(self._version, self._clock.wall_ms())
         super().persist()

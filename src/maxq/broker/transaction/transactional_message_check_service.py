@@ -73,15 +73,15 @@ class _Next(Enum):
 
 
 class _Question(NamedTuple):
-    """Which producer to ask about which message."""
+    """A producer to ask and the message to ask about."""
 
     connection: Connection
     half: MessageExt
 
 
 class TransactionalMessageCheckService:
-    """A MasterOnlyService. Also has the ends of transactions written down, and is where ends wait until `begin` is
-    done.
+    """Checks open transactions; a MasterOnlyService. It also has the ends of transactions written, and makes them wait
+    until `begin` is done.
 
     Args:
         escape: gives a message to another broker group.
@@ -118,7 +118,7 @@ class TransactionalMessageCheckService:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Return when it is."""
+        """Wait until it is known which transactions are open."""
         await self._ready.wait()
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class TransactionalMessageCheckService:
 
     @property
     def _is_slave(self) -> bool:
-        """Return whether nothing may be stored here."""
+        """Return whether this broker may not store messages."""
         return self._settings.store.broker_role == "SLAVE"
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class TransactionalMessageCheckService:
         self._ready.clear()
 
     async def shutdown(self) -> None:
-        """Stop, and return when all that came is written down."""
+        """Stop, and wait until all received ends are written."""
         self.stop()
         ops = self._transactions.ops
         if ops.waiting and not self._is_slave:
@@ -182,8 +182,8 @@ class TransactionalMessageCheckService:
     # --- one round ---
 
     async def check(self) -> int:
-        """Run one round; returns for how many transactions producers were asked. What is stored from now on waits for
-        the next round."""
+        """Run one round; returns for how many transactions producers were asked. Messages stored during the round wait
+        for the next one."""
         ledger = self._transactions.ledger
         end = self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         ledger.skip_to(self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID))
@@ -208,7 +208,7 @@ class TransactionalMessageCheckService:
         return asked + await self._ask(questions)
 
     async def _take(self, at: int, end: int) -> tuple[_Next, _Question | None]:
-        """Return how the round continues behind this half message, and whom to ask about it."""
+        """Return how the round continues behind this half message, and which producer to ask about it."""
         half = self._transactions.half_at(at)
         if half is None:
             self._gone(at)
@@ -291,7 +291,7 @@ class TransactionalMessageCheckService:
         return _Next.ON if refusal is None or is_its_own_fault(refusal) else _Next.STOP
 
     async def _ask(self, questions: list[_Question]) -> int:
-        """Ask, when the producers' answers can name the copies; how many were asked."""
+        """Ask producers once their answers can name the copies; returns how many were asked."""
         if not questions or not await self._are_committed():
             return 0
         for question in questions:
@@ -302,7 +302,8 @@ class TransactionalMessageCheckService:
         return len(questions)
 
     async def _are_committed(self) -> bool:
-        """Wait until all that this leadership has appended is committed. False: it has ended before."""
+        """Wait until everything that this leadership has appended is committed. Returns False if it has ended
+        before."""
         marks = self._store.marks
         mark = marks.mark()
         while self._store.ledger is not None and not await marks.make_final(mark):

@@ -90,7 +90,7 @@ class TransactionalMessageService:
     # --- the beginning ---
 
     async def begin(self) -> None:
-        """Learn from the half and op topics which transactions are open. The loop is left again and again."""
+        """Find out from the half and op topics which transactions are open, in several turns of the loop."""
         store = self._store
         await store.wait_for_dispatch()
         self._began_at = store.max_physical_offset
@@ -108,7 +108,7 @@ class TransactionalMessageService:
         return min(max(committed, first), store.max_offset(topic, HALF_QUEUE_ID))
 
     async def _find_open(self, end: int) -> None:
-        """Count the open transactions, and leave one half message open of each."""
+        """Count the open transactions, and keep one half message of each open."""
         self._metrics.start_anew()
         copies: dict[int, tuple[int, str]] = {}
         seen = 0
@@ -139,8 +139,8 @@ class TransactionalMessageService:
         copies[origin] = at, half.properties.get(const.PROPERTY_REAL_TOPIC, "")
 
     def half_at(self, queue_offset: int) -> MessageExt | None:
-        """Return the half message at `queue_offset`; None if its record is gone, cannot be read, or was torn by a loss
-        of power."""
+        """Return the half message at `queue_offset`; None if its record is gone, unreadable, or torn by a loss of
+        power."""
         queue = self._store.queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
         unit = None if queue is None else queue.unit(queue_offset)
         record = None if unit is None else self._store.select_one_message(unit[0])
@@ -201,8 +201,8 @@ class TransactionalMessageService:
     def commit_on_fast_path(
         self, queue_offset: int, physical_offset: int, group: bytes, topic: bytes | None, msg_id: bytes
     ) -> bool:
-        """Commit what EndPath takes: an open half message of this run that is no copy and has no delay. Call
-        `store.appended` after one or several. Returns False, and does nothing, if the message must take `commit`.
+        """Commit the half messages of EndPath: open ones of this run that are no copies and have no delay. Call
+        `store.appended` after one or several. Returns False, without a change, if the message must take `commit`.
 
         Args:
             topic: the one that whoever asks may send to; None: any.
@@ -230,7 +230,7 @@ class TransactionalMessageService:
         return True
 
     def rollback(self, header: EndTransactionRequestHeader, *, waits: bool) -> EndResult | Refusal:
-        """Forget the message of a transaction.
+        """Discard the message of a transaction.
 
         Args:
             waits: the producer wants to be told when that is safe.
@@ -261,8 +261,8 @@ class TransactionalMessageService:
         return EndResult(0)
 
     def _rolled_back(self, offset: int) -> EndResult | Refusal:
-        """Return the answer for a client that waits for a rollback that was carried out: from when on it cannot be
-        forgotten."""
+        """Return the answer for a client that waits for a rollback that was carried out, with the offset at which it is
+        safe."""
         if self.ops.waits_with(offset):
             self.ops.write()
         if self.ops.waits_with(offset):
@@ -274,7 +274,7 @@ class TransactionalMessageService:
         return EndResult(self._store.appended_offset)
 
     def _prepared_message(self, header: EndTransactionRequestHeader) -> tuple[MessageExt, bytes] | Refusal:
-        """Return the half message that `header` means, and its property text as stored (checkPrepareMessage)."""
+        """Return the half message that `header` names, and its property text as stored (checkPrepareMessage)."""
         record = self._store.select_one_message(header.commit_log_offset)
         if record is None:
             return _wrong("Find prepared transaction message failed", header.commit_log_offset)
@@ -300,8 +300,8 @@ class TransactionalMessageService:
         return half, stored_properties(record)
 
     def _is_too_late(self, half: MessageExt, header: EndTransactionRequestHeader) -> bool:
-        """Return whether the end comes too late: a message with an immunity time of its own is ended within this time,
-        or by the answer to a check."""
+        """Return whether the end comes too late: a message with an immunity time of its own must be ended within this
+        time, or by the answer to a check."""
         if header.from_transaction_check:
             return False
         seconds = half.properties.get(const.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
@@ -312,7 +312,7 @@ class TransactionalMessageService:
         return self._clock.wall_ms() - half.store_timestamp > max(own_ms, timeout_ms)
 
     def _may_end_late(self, half: MessageExt, counts: int) -> bool:
-        """Return whether this half message, or a copy of it, was given up by this run or an earlier one."""
+        """Return whether this half message, or a copy of it, was abandoned in this run or an earlier one."""
         ending = self.ledger.ending(counts)
         if ending in (TransactionOutcome.COMMITTED, TransactionOutcome.ROLLED_BACK):
             return False
@@ -345,7 +345,7 @@ class TransactionalMessageService:
         return True
 
     def is_committed(self, half: MessageExt) -> bool:
-        """Return whether the transaction was committed before a crash. It is then finished now."""
+        """Return whether the transaction was committed before a crash. It is then marked as finished."""
         if half.physical_offset >= self._began_at:
             return False
         known = self._committed_before.final_message(half)
@@ -358,7 +358,7 @@ class TransactionalMessageService:
         return True
 
     def copy(self, half: MessageExt, check_times: int) -> MessageExt | Refusal:
-        """Write a half message again; the copy stands for it from now on."""
+        """Write a half message again; the copy replaces it."""
         copy = self._copied(half, check_times)
         if not isinstance(copy, Refusal):
             self._remember(FinishedHalf(half.queue_offset, copy.physical_offset + copy.store_size, is_copied=True))
@@ -401,7 +401,7 @@ class TransactionalMessageService:
         return True
 
     def escaped(self, half: MessageExt) -> None:
-        """Note that another broker group has opened the transaction anew."""
+        """Note that another broker group has opened the transaction again."""
         self.ledger.end(half.queue_offset, origin_of(half), TransactionOutcome.ESCAPED)
 
     def lost(self, offset: int) -> None:
@@ -457,10 +457,9 @@ def stored_properties(record: memoryview) -> bytes:
 
 
 def is_torn(record: memoryview) -> bool:
-    """Return whether a loss of power took the end of a half message, the last of its properties. The check sum covers
+    """Return whether a loss of power took the end of a half message, the last of its properties; the check sum covers
     the body alone. Sectors that were not written are zeros, and the properties of a half message end with a number.
-    Such a message was not flushed and does not count: a copy without its origin would be a transaction of its
-    own."""
+    Such a message was not flushed and is ignored: a copy without its origin would be a transaction of its own."""
     return record[-1] == 0
 
 
@@ -477,6 +476,6 @@ def _ended_already(verb: str) -> Refusal:
 
 
 def _is_sent_to(half: memoryview, topic: bytes) -> bool:
-    """Return whether this is a half message of `topic`. Names and values of properties hold neither of the
+    """Return whether this is a half message of `topic`. Names and values of properties contain neither of the
     separators."""
     return b"\x02REAL_TOPIC\x01%b\x02" % topic in b"\x02%b\x02" % stored_properties(half)

@@ -37,7 +37,7 @@ class Transactions:
         self.processor.register(server)
 
     async def load(self) -> None:
-        """Which transactions are open is read when this broker becomes its group's active one."""
+        """Load nothing: the open transactions are read when this broker becomes its group's active one."""
         await run_blocking(self.metrics.load)
 
     def start(self) -> None:

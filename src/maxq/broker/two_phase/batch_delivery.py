@@ -116,7 +116,7 @@ class StagedDelivery:
     # --- delivery ---
 
     def deliver(self, staged: Staged, messages: list[int] | None) -> int:
-        """Store these messages (None: all), without letting anything else happen meanwhile.
+        """Store these messages (None: all) without yielding to the loop.
 
         Returns:
             How many cannot be stored at all.
@@ -141,7 +141,7 @@ class StagedDelivery:
         return 0 if self._put(message, self._store.put_batch) else count
 
     def _append_plainly(self, staged: Staged, body: bytes) -> bool:
-        """Append a batch as a sent batch is appended on the fast path; returns whether that was possible."""
+        """Append a batch on the fast path of sends; returns whether that was possible."""
         header = SendMessageRequestHeader(
             _READER, staged.topic, AUTO_CREATE_TOPIC, _QUEUES, staged.queue_id, 0, staged.born_timestamp, 0, "",
             batch=True,

@@ -110,7 +110,7 @@ class BatchDelivery:
 
 @dataclass
 class Application:
-    """What is known of one writer.
+    """The state of one writer.
 
     Attributes:
         batch: the last that was decided here; None: none was, this broker is not its coordinator.

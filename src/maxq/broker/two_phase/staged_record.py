@@ -30,7 +30,7 @@ _INT: Final = struct.Struct(">i")
 
 @header
 class StageMessagesRequestHeader(CommandHeader):
-    """Header of request 30070. `plain`: the messages may be stored as one batch; otherwise each is stored by itself
+    """Header of request 30070. With `plain` the messages may be stored as one batch; otherwise each is stored by itself
     (delays …)."""
 
     topic: str
@@ -46,7 +46,7 @@ class StageMessagesRequestHeader(CommandHeader):
 
 @dataclass(frozen=True)
 class Staged:
-    """A staged record, read back.
+    """A staged record, decoded.
 
     Attributes:
         body: of the request: a batch body.

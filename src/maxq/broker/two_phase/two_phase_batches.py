@@ -40,7 +40,7 @@ class TwoPhaseBatches:
         self._processor.register(server)
 
     async def load(self) -> None:
-        """Loads nothing: the ledger is read on demand."""
+        """Load nothing: the ledger is read on demand."""
 
     def start(self) -> None:
         self._tasks.every("snapshot of staged messages", _SNAPSHOT_SECONDS, self.service.keep_short)

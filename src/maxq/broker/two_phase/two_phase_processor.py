@@ -59,7 +59,7 @@ class TwoPhaseProcessor(RequestProcessor):
         }
 
     async def stage(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Handle request 30070: stage messages. They are stored as durably as sent ones, and no consumer sees them."""
+        """Process request 30070: stage messages. They are stored as durably as sent ones, and no consumer sees them."""
         header = StageMessagesRequestHeader.decode(request.ext)
         remark = self._acknowledgement.refusal()
         refuse_if(remark, ResponseCode.SYSTEM_ERROR)
@@ -118,8 +118,8 @@ class TwoPhaseProcessor(RequestProcessor):
         return request.reply(body=json.dumps(found).encode())
 
     async def deliver(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Handle request 30073. What is delivered is judged as if it were staged now, because permissions may have been
-        taken away since."""
+        """Process request 30073. The delivery is authorized as if the messages were staged now, because permissions may
+        have been revoked since."""
         fields = HeaderFields(request.ext)
         runs = _json(request).get("runs")
         read_runs(runs)

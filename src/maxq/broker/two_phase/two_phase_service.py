@@ -64,7 +64,7 @@ class Delivered:
 
 
 class TwoPhaseService:
-    """A MasterOnlyService: `start` and `stop` make it read the ledger anew."""
+    """The two-phase batches of one broker; a MasterOnlyService: `start` and `stop` make it read the ledger again."""
 
     def __init__(self, env: Environment, messages: Messages, delivery: StagedDelivery) -> None:
         self._settings = env.settings
@@ -96,7 +96,7 @@ class TwoPhaseService:
         return self._ledger.applications.get(name, Application())
 
     async def claim(self, name: str, coordinator: str) -> str:
-        """Note, durably, which broker decides for an application, unless one is noted.
+        """Note durably which broker decides for an application, unless one is noted.
 
         Returns:
             The one that is noted.
@@ -266,7 +266,7 @@ class TwoPhaseService:
                 raise RequestRefusedError(ResponseCode.FLUSH_DISK_TIMEOUT, "stored, but the disk failed")
 
     async def _read(self) -> None:
-        """Read what the ledger says, unless all of it is known."""
+        """Read the ledger up to its end."""
         self._refuse_if_slave()
         async with self._reading:
             if self._is_current:
@@ -292,7 +292,7 @@ class TwoPhaseService:
         return self._store.queue_units(STAGED_LEDGER_TOPIC, 0, first, max(0, end - first))
 
     def _first_entry(self) -> int:
-        """Return the queue offset from which on the entries contain everything that is known."""
+        """Return the queue offset of the first entry that is needed to rebuild the state."""
         store = self._store
         end, low = store.max_offset(STAGED_LEDGER_TOPIC, 0), max(0, store.min_offset(STAGED_LEDGER_TOPIC, 0))
         while end > low:
@@ -314,7 +314,8 @@ class TwoPhaseService:
     # --- snapshots ---
 
     async def keep_short(self) -> None:
-        """Write a snapshot if many entries were written since the last, or the log is about to lose that one."""
+        """Write a snapshot if many entries were written since the last one, or if retention is about to delete that
+        one."""
         if self._settings.store.broker_role == "SLAVE" or self._store.admission.refusal() is not None:
             return
         await self._read()

@@ -137,7 +137,7 @@ async def copy_user(
 
 
 def _acl_change(name: str, about: str, what: str, change: Callable[[Admin, str, AclInfo], Awaitable[None]]) -> None:
-    """A command that gives an entry of a user's policies; `about` is its help."""
+    """Make a command that changes an entry of a user's policies; `about` is its help."""
 
     async def run(
         admin: Admin,

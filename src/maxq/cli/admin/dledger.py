@@ -83,7 +83,7 @@ def _fact(name: str, text: str) -> str | int | None:
 
 
 async def transfer(group: str, peers: dict[str, str], to: str) -> None:
-    """Have the leader hand over to `to`.
+    """Make the leader hand over to `to`.
 
     Raises:
         ConfigError: no such member.
@@ -104,7 +104,7 @@ def _client(group: str, peers: dict[str, str]) -> DLedgerClient:
 
 
 async def _groups(admin: Admin, brokers: list[str]) -> dict[str, dict[str, str]]:
-    """Group → members, as the brokers' settings name them.
+    """Return group → members, as the brokers' settings name them.
 
     Raises:
         DLedgerError: none of them is in a group.

@@ -273,7 +273,7 @@ JsonEnable = Annotated[str, typer.Option("-j", "--jsonEnable", metavar="true|fal
 
 
 def _refuse_local(path: Path) -> None:
-    """Raises ConfigError."""
+    """Refuse a local path. Raises ConfigError."""
     raise ConfigError(
         f"{path} cannot be read here: it is a RocksDB folder of a Java broker, and MaxQ comes without RocksDB. Have "
         "the Java broker write JSON beside it: rocksDBConfigToJson with -b or -c"

@@ -21,7 +21,7 @@ Found = dict[str, Any]
 async def _of_topic(
     admin: Admin, topic: str, ask: Callable[[str], Awaitable[Any]]
 ) -> tuple[Outcomes[Any], dict[str, str]]:
-    """Ask the brokers of a topic; answers by address, and address → broker name."""
+    """Ask the brokers of a topic; returns the answers by address, and address → broker name."""
     route = await admin.topics.route(topic)
     names = {data.master_address: data.broker_name for data in route.broker_datas if data.master_address}
     return await ask_each(names, ask), names

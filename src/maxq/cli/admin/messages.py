@@ -174,7 +174,7 @@ async def query_msg_by_unique_key(
 
 
 async def _consumed(admin: Admin, topic: str, msg_id: str, group: str | None, client_id: str | None) -> Report | None:
-    """Have it consumed by the member that -g and -d name; None if neither is given."""
+    """Make the member that -g and -d name consume the message; returns None if neither is given."""
     if (group is None) != (client_id is None):
         raise ConfigError("-g/--consumerGroup and -d/--clientId go together")
     if group is None or client_id is None:
@@ -204,7 +204,7 @@ async def query_msg_by_key(
 
 
 def _span(begin: str | None, end: str | None) -> dict[str, int]:
-    """Make the arguments for a time from … to; what is not given is not limited."""
+    """Make the arguments for a time from … to; an absent bound is no limit."""
     clock = SystemClock()
     given = {"begin_ms": begin, "end_ms": end}
     return {name: parse_time(text, clock) for name, text in given.items() if text is not None}

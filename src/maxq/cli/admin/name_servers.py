@@ -28,7 +28,7 @@ async def get_namesrv_config(admin: Admin) -> Report:
 
 
 def _sentence(done: Outcomes[Any], text: str, **facts: Any) -> Report:
-    """Report mqadmin's one sentence, if any of the name servers did it."""
+    """Report mqadmin's one sentence, if any of the name servers succeeded."""
     servers = list(done.answers)
     rows = [(server, True) for server in servers] + [(server, False) for server in done.failures]
     value = {"done": text, "nameServers": servers, **facts}

@@ -12,7 +12,7 @@ from maxq.store.dledger.blessing import Remains, StoppedMember
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another member of the group, asked just now.
+    """Another member of the group, as it answered just now.
 
     Attributes:
         is_lost: nobody can ask it: the operator says that its store is gone.

@@ -122,7 +122,7 @@ def _messages(count: int) -> str:
 
 
 class _Source:
-    """The messages of the input. A thread of its own reads, because a terminal or a pipe may make it wait for ever."""
+    """The messages of the input. A thread of its own reads them, because a terminal or a pipe may block for ever."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class _Source:
         self.fault: Exception | None = None
 
     def start(self, limit: int) -> MessageFeed:
-        """Begin to read; the messages come through the feed."""
+        """Start reading; the messages come through the feed."""
         self._feed = MessageFeed(asyncio.get_running_loop(), limit, self._on_result)
         threading.Thread(target=self._read, name="maxq-lines", daemon=True).start()
         return self._feed
 
     def stop(self) -> None:
-        """Read no more; what was read is still to be sent."""
+        """Stop reading; messages read so far are still sent."""
         self._reader.stop()
         self._feed.end()
 
@@ -368,8 +368,8 @@ async def _commit_loop(consumer: LitePullConsumer, out: LineWriter[_Place], done
 
 
 async def _commit(consumer: LitePullConsumer, out: LineWriter[_Place], done: dict[MessageQueue, int]) -> None:
-    """Commit what the reader of our output has taken; `done` keeps what is not committed yet. A queue that another
-    member has by now is that one's to commit."""
+    """Commit the messages that the reader of our output has taken; `done` keeps those not committed yet. A queue that
+    another member has by now is left to that member."""
     done.update(out.taken())
     for queue in done.keys() - consumer.assignment():
         del done[queue]

@@ -200,7 +200,8 @@ def serve(
     set_failure_listener: Callable[[FailureListener], None] | None = None,
     end_with_input: bool = False,
 ) -> None:
-    """Start, say so by what `ready` returns and by the ready file, wait for SIGINT or SIGTERM, shut down, say why.
+    """Start a server, report that it is ready by the result of `ready` and by the ready file, wait for SIGINT or
+    SIGTERM, shut down, and say why.
 
     The ready file is removed first and again at the end: it exists only while the server answers.
 
@@ -284,7 +285,7 @@ def _say(text: str) -> None:
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
-    """Call `ended` when standard input has ended; what comes before is thrown away."""
+    """Call `ended` when standard input has ended; earlier input is discarded."""
     descriptor = sys.stdin.fileno()
 
     def readable() -> None:

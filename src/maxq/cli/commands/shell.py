@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 
 def expanded(words: list[str]) -> list[str]:
-    """Return the line as it would stand behind `maxq`."""
+    """Return the line in the form in which it would stand behind `maxq`."""
     return ["admin", *words] if words[0] in ENTRIES and words[0] not in COMMANDS else words
 
 

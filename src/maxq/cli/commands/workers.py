@@ -87,7 +87,7 @@ def _say(sentence: str) -> None:
 
 
 class _Supervisor:
-    """Keeps the processes running; ends them all when asked to, or when one says that its settings are wrong."""
+    """Keeps the processes running; ends them all on request, or when one reports that its settings are wrong."""
 
     def __init__(
         self, workers: Sequence[Worker], command: Sequence[str], given: Mapping[str, str], ready_file: Path | None

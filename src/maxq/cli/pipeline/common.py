@@ -35,7 +35,7 @@ def reading(namesrv: str | None, options: list[str] | None) -> dict[str, str]:
 
 
 def need_name_server(options: Mapping[str, str]) -> None:
-    """Ask before Spark starts whether a name server is there: what reads waits for one, `rocketmq.brokerWait` long.
+    """Check before Spark starts that a name server answers: reads wait for one, `rocketmq.brokerWait` long.
 
     Args:
         options: of format("rocketmq"); without `rocketmq.namesrv` nobody is asked.
@@ -55,7 +55,7 @@ def need_name_server(options: Mapping[str, str]) -> None:
 
 
 def need_stores(paths: Sequence[str]) -> None:
-    """Look before Spark starts whether each folder is a store's. Raises ConfigError."""
+    """Check before Spark starts that each folder is a store. Raises ConfigError."""
     from maxq.pipeline.store.store_folder import open_store
 
     for path in paths:

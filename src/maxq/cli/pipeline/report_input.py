@@ -26,7 +26,7 @@ Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write
 
 
 def need_reports() -> None:
-    """Raises PipelineError with the remedy if what commands with pages need is not installed."""
+    """Raise PipelineError with the remedy if the packages for pages are not installed."""
     need_spark("matplotlib")
 
 

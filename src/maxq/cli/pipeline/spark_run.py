@@ -88,7 +88,7 @@ def spark_run(
 
 
 def need_spark(*others: str) -> None:
-    """Raises PipelineError with the remedy if Spark, or one of the other packages, is not installed."""
+    """Raise PipelineError with the remedy if Spark, or one of the other packages, is not installed."""
     for package in ("pyspark", "pyarrow", "pandas", *others):
         if importlib.util.find_spec(package) is None:
             raise PipelineError(f"{package} is not installed: `pip install 'maxq[spark]'`")

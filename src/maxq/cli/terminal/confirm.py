@@ -11,7 +11,7 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask first.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if a person, or --yes, says so.
+    """Continue only if a person, or --yes, confirms.
 
     Raises:
         ConfigError: nobody can be asked: standard input is no terminal.

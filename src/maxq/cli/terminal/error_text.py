@@ -34,7 +34,7 @@ _OF_NAME_SERVERS: Final = frozenset(
 
 
 def error_line(error: BaseException) -> str:
-    """Return what went wrong in one line, with the notes that were added to the error."""
+    """Return the error in one line, with the notes that were added to it."""
     remedies = list(getattr(error, "__notes__", ()))
     if isinstance(error, BrokerError):
         remark = error.remark.partition(_JAVA_FAQ)[0].strip()
@@ -52,7 +52,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _remedy(code: int, remark: str) -> str:
-    """Return what to do about an answer that does not say it itself; empty where nothing is known."""
+    """Return the remedy for an answer that does not name it itself; empty if none is known."""
     if code == ResponseCode.NO_PERMISSION and remark.startswith(_NO_USER):
         return "--access-key with --secret-key, or MAXQ_ACCESS_KEY with MAXQ_SECRET_KEY, say whose this command is"
     if code == ResponseCode.TOPIC_NOT_EXIST and cause_of(remark) == Cause.NO_BROKER:

@@ -41,7 +41,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 async def _known(admin: Admin) -> set[str]:
-    """Return the names of topics, groups, brokers and clusters; none if the name server does not tell in time."""
+    """Return the names of topics, groups, brokers and clusters; none if the name server does not answer in time."""
     try:
         async with asyncio.timeout(_SECONDS):
             topics, clusters = await asyncio.gather(admin.topics.names(), admin.cluster_info())

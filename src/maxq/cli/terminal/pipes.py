@@ -50,7 +50,7 @@ def _resize(fd: int, size: int) -> None:
 
 
 class LineReader:
-    """Reads lines as they arrive, with the position behind each; one thread reads, any thread may say what is done.
+    """Reads lines as they arrive, with the position behind each; one thread reads, any thread may report progress.
 
     In a pipe a line stays until `done` names a position behind it: a copy is read (tee), and who writes the pipe sees
     the line as not taken. If this process is killed, the line goes with the pipe, and its writer knows.
@@ -150,7 +150,7 @@ class InOrder:
             self._open.append(position)
 
     def skip(self, position: int) -> int | None:
-        """Note that nothing more ends before `position`. Returns the position up to which all are done, if that has
+        """Note that no further item ends before `position`. Returns the position up to which all are done, if that has
         changed."""
         with self._lock:
             if not self._open:

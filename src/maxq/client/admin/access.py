@@ -25,7 +25,7 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_CREATE_USER, address, {"username": user.username or ""}, user.encode())
 
     async def update_user(self, address: str, user: UserInfo) -> None:
-        """Change what is given (3002)."""
+        """Change the given fields of a user (3002)."""
         await self._call(RequestCode.AUTH_UPDATE_USER, address, {"username": user.username or ""}, user.encode())
 
     async def delete_user(self, address: str, username: str) -> None:
@@ -43,7 +43,8 @@ class AccessAdmin:
         return [UserInfo.from_json(row) for row in json_dialect.loads(body)] if body else []
 
     async def copy_users(self, source: str, target: str, usernames: Sequence[str] = ()) -> list[str]:
-        """Make or change them on the target as they are on the source; all if none is named. Their names."""
+        """Create or change the users on the target as they are on the source; all users if none is named. Returns their
+        names."""
         if usernames:
             users = [user for name in usernames if (user := await self.get_user(source, name)) is not None]
         else:
@@ -81,7 +82,8 @@ class AccessAdmin:
         return [AclInfo.from_json(row) for row in json_dialect.loads(body)] if body else []
 
     async def copy_acls(self, source: str, target: str, subjects: Sequence[str] = ()) -> list[str]:
-        """Give subjects on the target the policies they have on the source; all if none is named. The subjects."""
+        """Give subjects on the target the policies they have on the source; all subjects if none is named. Returns the
+        subjects."""
         if subjects:
             acls = [acl for subject in subjects if (acl := await self.get_acl(source, subject)) is not None]
         else:

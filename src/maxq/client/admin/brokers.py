@@ -117,7 +117,7 @@ class BrokerAdmin:
         await self._api.call(address, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, body)
 
     async def remove_cold_data_flow_control(self, address: str, group: str) -> None:
-        """Give the group the common threshold again (2002)."""
+        """Reset the group to the common threshold (2002)."""
         await self._api.call(address, RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, group.encode())
 
     async def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:

@@ -51,7 +51,8 @@ class ControllerAdmin:
     async def elect_master(
         self, address: str, cluster: str, broker_name: str, broker_id: int
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Make a broker the master of its group (1002): masterAddress, masterEpoch, syncStateSetEpoch; the group."""
+        """Make a broker the master of its group (1002). Returns masterAddress, masterEpoch, syncStateSetEpoch, and the
+        group."""
         ext = fields(clusterName=cluster, brokerName=broker_name, brokerId=broker_id, designateElect=True)
         response = await self._api.call(await self.leader(address), RequestCode.CONTROLLER_ELECT_MASTER, ext)
         group = json_dialect.loads(response.body_bytes) if response.body_bytes else {}

@@ -63,7 +63,7 @@ class DeadLetterSelection:
         return self == DeadLetterSelection()
 
     def takes(self, message: MessageExt) -> bool:
-        """Return whether a message is selected, apart from the times, which `scan` checks."""
+        """Return whether a message is selected; the times, which `scan` checks, are left out."""
         if self.key is not None and self.key not in (message.keys or "").split(const.KEY_SEPARATOR):
             return False
         ids = (message.offset_msg_id, message.uniq_key, origin_msg_id(message))
@@ -201,17 +201,17 @@ class DeadLetterAdmin:
 
 
 def origin_topic(letter: MessageExt) -> str:
-    """Return the topic to which the letter was sent at first; empty if it does not say."""
+    """Return the original topic of the letter; empty if the letter does not name it."""
     return letter.properties.get(const.PROPERTY_RETRY_TOPIC, "")
 
 
 def origin_msg_id(letter: MessageExt) -> str:
-    """Return the message id that the letter had there."""
+    """Return the message id of the letter in its original topic."""
     return letter.properties.get(const.PROPERTY_ORIGIN_MESSAGE_ID, "")
 
 
 def sent_again(letter: MessageExt, group: str, topic: str | None) -> Message:
-    """Make the message that is sent for a dead letter, with its unique key and no tries counted.
+    """Make the message that is sent again for a dead letter, with its unique key and reconsumeTimes 0.
 
     Args:
         topic: None: the retry topic of `group`; empty: the topic it came from.

@@ -45,7 +45,8 @@ async def global_chains(context: AdminContext, topic: str) -> Chains:
 
 
 def chains_of(topic: str, mappings: Iterable[TopicQueueMappingDetail]) -> Chains:
-    """Return the chain of each global queue as its leader has it; of several brokers that claim to lead, the newest."""
+    """Return the chain of each global queue according to its leader; if several brokers claim to lead, according to the
+    newest."""
     found: dict[MessageQueue, tuple[int, Sequence[LogicQueueMappingItem]]] = {}
     for mapping in mappings:
         for global_id, items in mapping.hosted_queues.items():
@@ -69,7 +70,7 @@ def global_offsets(chains: Chains, physical: Mapping[MessageQueue, TopicOffset])
 
 
 def global_progress(chains: Chains, physical: Progress) -> Progress:
-    """Return where a group is in each global queue: in the newest part in which it has an offset."""
+    """Return a group's position in each global queue, in the newest part in which it has an offset."""
     found = {}
     for queue, items in chains.items():
         end = physical.get(place(queue.topic, items[-1]))

@@ -170,7 +170,7 @@ class GroupAdmin:
         return stats
 
     async def _make_global(self, group: str, topic: str, stats: ConsumeStats) -> None:
-        """Put a static topic's global queues in the place of the physical ones."""
+        """Replace a static topic's physical queues by its global queues."""
         chains = await global_chains(self._context, topic)
         if chains:
             physical: dict[MessageQueue, OffsetWrapper] = {}

@@ -43,7 +43,7 @@ class LiteTopicAdmin:
         return await self._ask(address, RequestCode.GET_LITE_GROUP_INFO, group=group, liteTopic=lite, topK=top_k)
 
     async def trigger_dispatch(self, address: str, group: str, client_id: str | None = None) -> None:
-        """Look again for messages of a group's clients (200079)."""
+        """Check again for messages of a group's clients (200079)."""
         ext = fields(group=group, clientId=client_id)
         await self._api.call(address, RequestCode.TRIGGER_LITE_DISPATCH, ext)
 

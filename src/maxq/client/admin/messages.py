@@ -31,7 +31,7 @@ _QUERY_TIMEOUT_MS = 15_000
 
 
 class TrackType(Enum):
-    """How far a group is with one message (tools TrackType.java)."""
+    """A group's progress with one message (tools TrackType.java)."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
@@ -52,7 +52,7 @@ class MessageTrack:
 
 
 class MessageAdmin:
-    """Finds messages and what became of them; the attribute `messages` of an Admin. Bodies are decompressed.
+    """Finds messages and their fate; the attribute `messages` of an Admin. Bodies are decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own.
@@ -140,7 +140,7 @@ class MessageAdmin:
         via: str | None = None,
     ) -> list[MessageExt]:
         """Find messages with this client id (12), in the order of their store times. There are several if the producer
-        tried more than once."""
+        needed more than one attempt."""
         found = await self._query(topic, unique_key, "U", max_num, begin_ms, end_ms, via)
         return [message for message in found if message.uniq_key == unique_key][:max_num]
 
@@ -263,7 +263,7 @@ class MessageAdmin:
     async def consume_directly(
         self, group: str, client_id: str, topic: str, msg_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Have one member consume one message now (309)."""
+        """Make one member consume one message now (309)."""
         message = await self.view(topic, msg_id)
         ext = fields(consumerGroup=group, clientId=client_id, msgId=message.offset_msg_id, topic=topic)
         address = host_text(message.store_host)
@@ -271,7 +271,7 @@ class MessageAdmin:
         return ConsumeMessageDirectlyResult.decode(response.body_bytes)
 
     async def resume_check_half_message(self, address: str, topic: str, msg_id: str) -> None:
-        """Check a half message again that was given up (323)."""
+        """Check a half message again that was abandoned (323)."""
         await self._api.call(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, fields(topic=topic, msgId=msg_id))
 
     # --- track ---

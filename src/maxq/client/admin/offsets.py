@@ -50,7 +50,7 @@ class OffsetAdmin:
         return await self._api.query_consumer_offset(await self._context.address_of(queue), group, queue)
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Move a group in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
+        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
         address = await self._context.address_of(queue)
         await self._api.update_consumer_offset(address, group, queue, offset, oneway=False)
 

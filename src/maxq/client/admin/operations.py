@@ -31,7 +31,8 @@ class OperationsAdmin:
         before_offset: int | None = None,
         dry_run: bool = True,
     ) -> dict[str, Any]:
-        """Hide messages of a topic on one master, or say what would be hidden (PURGE_TOPIC, a request of MaxQ)."""
+        """Hide messages of a topic on one master, or with `dry_run` report which would be hidden (PURGE_TOPIC, a
+        request of MaxQ)."""
         ext = fields(
             topic=topic,
             queueId=queue_id,

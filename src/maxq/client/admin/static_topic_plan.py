@@ -97,7 +97,7 @@ def plan_rest(topic: str, parts: dict[str, BrokerPart], *, now_ms: int) -> Plan 
 
 
 def _longest_chains(parts: Mapping[str, BrokerPart]) -> dict[int, list[LogicQueueMappingItem]]:
-    """Return the longest chain by global queue, with all that any broker knows of it, as new lists of new items."""
+    """Return the longest chain by global queue, merged from all brokers, as new lists of new items."""
     known: dict[int, dict[int, LogicQueueMappingItem]] = {}
     for part in parts.values():
         for global_id, items in part.mapping.hosted_queues.items():
@@ -140,7 +140,7 @@ def plan_queues(topic: str, total: int, targets: Iterable[str], parts: dict[str,
 
 
 def plan_remapping(topic: str, targets: Iterable[str], parts: dict[str, BrokerPart], *, now_ms: int) -> Plan:
-    """Plan to have all queues of a static topic on the target brokers, evenly, and to move as few as possible.
+    """Plan to place all queues of a static topic on the target brokers, evenly and with as few moves as possible.
 
     Args:
         parts: what there is of it; changed.
@@ -183,7 +183,7 @@ def _move(plan: Plan, global_id: int, source: str, target: str) -> None:
 
 
 def empty_part(topic: str, broker_name: str) -> BrokerPart:
-    """Make the part of a broker that has nothing of the topic yet."""
+    """Make an empty part for a broker that has none of the topic yet."""
     return BrokerPart(TopicConfig(topic, 0, 0), TopicQueueMappingDetail(topic, GLOBAL_SCOPE, 0, broker_name))
 
 
@@ -197,7 +197,7 @@ def _stamp(parts: Mapping[str, BrokerPart], epoch: int, total: int) -> None:
 
 
 def round_up(offset: int, block: int = BLOCK_SEQ_SIZE) -> int:
-    """Return where a new item begins when the old one ends at `offset`: at least half a block behind it, because
+    """Return the start of a new item when the old one ends at `offset`: at least half a block behind it, because
     messages may still be on their way."""
     whole, rest = divmod(offset, block)
     return (whole + (1 if rest < block // 2 else 2)) * block

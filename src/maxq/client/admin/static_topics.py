@@ -36,7 +36,7 @@ class StaticTopicAdmin:
         self._api = context.api
 
     async def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
-        """Make a static topic with so many global queues, or give one more of them.
+        """Create a static topic with so many global queues, or extend one to that number.
 
         Raises:
             ClientError: illegal name, unknown broker, or not possible; nothing was changed.
@@ -66,7 +66,7 @@ class StaticTopicAdmin:
         return plan
 
     async def _whole_parts(self, topic: str, masters: dict[str, str], force: bool) -> dict[str, BrokerPart]:
-        """Return `parts` after finishing what an interrupted command has left to do."""
+        """Return the parts after completing an interrupted command."""
         parts = await self.parts(topic, masters)
         rest = plan_rest(topic, parts, now_ms=self._context.clock.wall_ms()) if parts else None
         if rest is None:
@@ -90,7 +90,7 @@ class StaticTopicAdmin:
             await self._put(masters[name], plan.parts[name], force)
 
     async def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
-        """Return what each broker has of a static topic.
+        """Return each broker's part of a static topic.
 
         Raises:
             ClientError: a broker has it as an ordinary topic.
@@ -134,7 +134,7 @@ class StaticTopicAdmin:
 
     @staticmethod
     def _complete(plan: Plan, masters: dict[str, str]) -> None:
-        """Give the topic to brokers without queues as well, so that they can tell who leads."""
+        """Give the topic to brokers without queues as well, so that they can name the leaders."""
         some = next(iter(plan.parts.values())).mapping
         for name in masters:
             if name not in plan.parts:
@@ -142,7 +142,7 @@ class StaticTopicAdmin:
                 part.mapping.epoch, part.mapping.total_queues = some.epoch, some.total_queues
 
     async def _decide(self, plan: Plan, name: str, address: str) -> None:
-        """End the queues that leave a broker now: their next parts begin behind this end."""
+        """Fix the end of the queues that leave a broker: their next parts begin behind it."""
         response = await self._api.call(address, RequestCode.GET_TOPIC_STATS_INFO, fields(topic=plan.topic))
         offsets = TopicStatsTable.decode(response.body_bytes).offset_table
         for items in plan.parts[name].mapping.hosted_queues.values():

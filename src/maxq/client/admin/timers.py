@@ -21,7 +21,7 @@ class TimerAdmin:
     async def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield what waits on one broker, in the order of time. Each page costs the broker a few milliseconds."""
+        """Yield the waiting messages of one broker, by due time. Each page costs the broker a few milliseconds."""
         cursor = ""
         while True:
             ext = fields(beginMs=begin_ms, endMs=end_ms, topic=topic, maxNum=_PAGE, cursor=cursor)
@@ -33,12 +33,12 @@ class TimerAdmin:
                 return
 
     async def inspect(self, address: str, key: str, topic: str = "") -> dict[str, Any]:
-        """Look for one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
+        """Find one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
         ext = fields(key=key, topic=topic)
         response = await self._api.call(address, RequestCode.MAXQ_INSPECT_TIMER_MESSAGE, ext)
         found: dict[str, Any] = json_dialect.loads(response.body_bytes)
         return found
 
     async def cancel(self, address: str, key: str, topic: str = "") -> None:
-        """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
+        """Cancel a message before it is delivered. Raises BrokerError if it does not wait there, or is due already."""
         await self._api.call(address, RequestCode.MAXQ_CANCEL_TIMER_MESSAGE, fields(key=key, topic=topic))

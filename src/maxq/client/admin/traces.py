@@ -40,8 +40,8 @@ class TraceAdmin:
         begin_ms: int = 0,
         end_ms: int = _FOR_EVER,
     ) -> list[TraceView]:
-        """Find what is traced of a message (12 on the trace topic), in the order of time, also of one that was sent in
-        a batch.
+        """Find the trace records of a message (12 on the trace topic), in the order of time, also if it was sent in a
+        batch.
 
         Args:
             msg_id: the client's id, as a send gives it.

@@ -25,7 +25,7 @@ _PAGE = 32
 
 @dataclass(frozen=True, slots=True)
 class TransactionHistory:
-    """What the brokers still know of one transaction.
+    """The messages that brokers still have of one transaction.
 
     Attributes:
         forms: its messages, by store time: half messages, copies, what was delivered or given up.
@@ -44,7 +44,7 @@ class TransactionAdmin:
         self._messages = messages
 
     async def open(self, address: str, *, limit: int = 1_000) -> list[MessageExt]:
-        """Return the open transactions of one broker, the oldest first, by the half messages that count.
+        """Return the open transactions of one broker, the oldest first, by their present half messages.
 
         Args:
             limit: at most so many.
@@ -75,7 +75,7 @@ class TransactionAdmin:
             offset = result.next_begin_offset
 
     async def history(self, transaction: str) -> TransactionHistory:
-        """Find out what became of a transaction.
+        """Find the outcome of a transaction.
 
         Args:
             transaction: its id, which is the unique key of its message; or an offset message id of a half message.
@@ -95,8 +95,8 @@ class TransactionAdmin:
         return TransactionHistory(key, verdict(open_keys, forms), forms)
 
     async def resume(self, transaction: str) -> str:
-        """Have the producer of a transaction that was given up asked again, from the first time on; the offset message
-        id of the message that was given up.
+        """Make the producer of an abandoned transaction be asked again, starting with the first check. The message is
+        named by its offset message id.
 
         Raises:
             ClientError: it was not given up.

@@ -82,8 +82,8 @@ class ProducerCalls(Face[Producer], metaclass=ABCMeta):
     def send_orderly(
         self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
     ) -> SendResult:
-        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
-        order. Another try goes to the same queue. Raises as `send`.
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in order.
+        Further attempts go to the same queue. Raises as `send`.
         """
     def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -174,7 +174,7 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
     def seek_to_begin(self, queue: MessageQueue) -> None:
         """Read `queue` from its oldest message on."""
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Read only what comes into `queue` after this call."""
+        """Read only messages that arrive in `queue` after this call."""
     def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time, in ms since 1970."""
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
@@ -242,7 +242,7 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
             RemotingError, BrokerError: no broker could be asked; what the last one said.
         """
     def ack(self, message: MessageExt) -> None:
-        """Acknowledge a message: it is done, and does not come again.
+        """Acknowledge a message, so that it is not delivered again.
 
         Raises:
             RemotingError, BrokerError: it may come again.
@@ -251,8 +251,8 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
     def ack_all(self, messages: Sequence[MessageExt]) -> None:
         """Acknowledge many messages, in one request for each broker. Raises as `ack`."""
     def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """Keep a message from others for `invisible_ms` from now (0: it is delivered again at once). It gets a new
-        receipt handle.
+        """Keep a message invisible to others for `invisible_ms` from now (0: it is delivered again at once). It gets a
+        new receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.
@@ -276,7 +276,7 @@ class AccessCalls(Part[AccessAdmin]):
     def create_user(self, address: str, user: UserInfo) -> None:
         """Make a user (3001)."""
     def update_user(self, address: str, user: UserInfo) -> None:
-        """Change what is given (3002)."""
+        """Change the given fields of a user (3002)."""
     def delete_user(self, address: str, username: str) -> None:
         """Delete a user and its policies (3003)."""
     def get_user(self, address: str, username: str) -> UserInfo | None:
@@ -284,7 +284,9 @@ class AccessCalls(Part[AccessAdmin]):
     def list_users(self, address: str, text: str | None = None) -> list[UserInfo]:
         """Return the users whose name contains the text (3005)."""
     def copy_users(self, source: str, target: str, usernames: Sequence[str] = ()) -> list[str]:
-        """Make or change them on the target as they are on the source; all if none is named. Their names."""
+        """Create or change the users on the target as they are on the source; all users if none is named. Returns their
+        names.
+        """
     def create_acl(self, address: str, acl: AclInfo) -> None:
         """Add entries to the policies of a subject (3006)."""
     def update_acl(self, address: str, acl: AclInfo) -> None:
@@ -296,7 +298,9 @@ class AccessCalls(Part[AccessAdmin]):
     def list_acls(self, address: str, subject: str | None = None, resource: str | None = None) -> list[AclInfo]:
         """Return the policies of subjects, and for resources, that contain these texts (3010)."""
     def copy_acls(self, source: str, target: str, subjects: Sequence[str] = ()) -> list[str]:
-        """Give subjects on the target the policies they have on the source; all if none is named. The subjects."""
+        """Give subjects on the target the policies they have on the source; all subjects if none is named. Returns the
+        subjects.
+        """
 
 class BrokerCalls(Part[BrokerAdmin]):
     """Reads and changes settings and state of brokers; the attribute `brokers` of an Admin. Addresses are host:port."""
@@ -341,7 +345,7 @@ class BrokerCalls(Part[BrokerAdmin]):
     def update_cold_data_flow_control(self, address: str, group: str, threshold: int) -> None:
         """Limit a group to so many cold bytes a second (2001)."""
     def remove_cold_data_flow_control(self, address: str, group: str) -> None:
-        """Give the group the common threshold again (2002)."""
+        """Reset the group to the common threshold (2002)."""
     def set_commit_log_read_ahead_mode(self, address: str, mode: int) -> str:
         """Set whether the kernel reads ahead (0) or not (1) (2004); returns the broker's remark."""
     def switch_timer_engine(self, address: str, engine: str) -> None:
@@ -379,7 +383,9 @@ class ControllerCalls(Part[ControllerAdmin]):
     def elect_master(
         self, address: str, cluster: str, broker_name: str, broker_id: int
     ) -> tuple[dict[str, str], dict[str, Any]]:
-        """Make a broker the master of its group (1002): masterAddress, masterEpoch, syncStateSetEpoch; the group."""
+        """Make a broker the master of its group (1002). Returns masterAddress, masterEpoch, syncStateSetEpoch, and the
+        group.
+        """
     def clean_broker_data(
         self, address: str, cluster: str | None, broker_name: str, broker_ids: str | None, *, clean_living: bool
     ) -> None:
@@ -486,10 +492,10 @@ class LiteTopicCalls(Part[LiteTopicAdmin]):
     def group(self, address: str, group: str, lite: str | None = None, *, top_k: int = 20) -> dict[str, Any]:
         """Return how far behind a group is, in one lite topic or in those where it is furthest behind (200078)."""
     def trigger_dispatch(self, address: str, group: str, client_id: str | None = None) -> None:
-        """Look again for messages of a group's clients (200079)."""
+        """Check again for messages of a group's clients (200079)."""
 
 class MessageCalls(Part[MessageAdmin]):
-    """Finds messages and what became of them; the attribute `messages` of an Admin. Bodies are decompressed.
+    """Finds messages and their fate; the attribute `messages` of an Admin. Bodies are decompressed.
 
     Where `via` is taken, it is the topic whose route says which brokers to ask: a cluster's name, or the parent of an
     LMQ, which has no route of its own."""
@@ -539,7 +545,7 @@ class MessageCalls(Part[MessageAdmin]):
         via: str | None = None,
     ) -> list[MessageExt]:
         """Find messages with this client id (12), in the order of their store times. There are several if the producer
-        tried more than once.
+        needed more than one attempt.
         """
     def pull(
         self,
@@ -577,9 +583,9 @@ class MessageCalls(Part[MessageAdmin]):
     ) -> QueryConsumeQueueResponseBody:
         """Return units of a ConsumeQueue from `index` on (321)."""
     def consume_directly(self, group: str, client_id: str, topic: str, msg_id: str) -> ConsumeMessageDirectlyResult:
-        """Have one member consume one message now (309)."""
+        """Make one member consume one message now (309)."""
     def resume_check_half_message(self, address: str, topic: str, msg_id: str) -> None:
-        """Check a half message again that was given up (323)."""
+        """Check a half message again that was abandoned (323)."""
     def track(self, message: MessageExt) -> list[MessageTrack]:
         """Return what each group has done with a message, by group name."""
 
@@ -620,7 +626,7 @@ class OffsetCalls(Part[OffsetAdmin]):
     def committed(self, group: str, queue: MessageQueue) -> int | None:
         """Return the offset of a group in a queue (14); None if it has none."""
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Move a group in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
+        """Set a group's offset in a queue (15). Running members notice it only at their next rebalance; see `reset`."""
     def all_committed(self, address: str) -> ConsumerOffsetSerializeWrapper:
         """Return all offsets of one broker (43). MaxQ's brokers give them in pages."""
     def reset_by_time(
@@ -665,13 +671,15 @@ class OperationsCalls(Part[OperationsAdmin]):
         before_offset: int | None = None,
         dry_run: bool = True,
     ) -> dict[str, Any]:
-        """Hide messages of a topic on one master, or say what would be hidden (PURGE_TOPIC, a request of MaxQ)."""
+        """Hide messages of a topic on one master, or with `dry_run` report which would be hidden (PURGE_TOPIC, a
+        request of MaxQ).
+        """
 
 class StaticTopicCalls(Part[StaticTopicAdmin]):
     """Creates and moves static topics; the attribute `static_topics` of an Admin. Brokers are given by name; their
     masters must be online."""
     def create(self, topic: str, queues: int, broker_names: Iterable[str], *, force: bool = False) -> Plan:
-        """Make a static topic with so many global queues, or give one more of them.
+        """Create a static topic with so many global queues, or extend one to that number.
 
         Raises:
             ClientError: illegal name, unknown broker, or not possible; nothing was changed.
@@ -684,7 +692,7 @@ class StaticTopicCalls(Part[StaticTopicAdmin]):
         they are. What a command before has begun and not finished is finished first. Raises as `create`.
         """
     def parts(self, topic: str, masters: dict[str, str]) -> dict[str, BrokerPart]:
-        """Return what each broker has of a static topic.
+        """Return each broker's part of a static topic.
 
         Raises:
             ClientError: a broker has it as an ordinary topic.
@@ -696,11 +704,11 @@ class TimerCalls(Part[TimerAdmin]):
     def pages(
         self, address: str, *, begin_ms: int | None = None, end_ms: int | None = None, topic: str = ""
     ) -> Iterator[dict[str, Any]]:
-        """Yield what waits on one broker, in the order of time. Each page costs the broker a few milliseconds."""
+        """Yield the waiting messages of one broker, by due time. Each page costs the broker a few milliseconds."""
     def inspect(self, address: str, key: str, topic: str = "") -> dict[str, Any]:
-        """Look for one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
+        """Find one message by its id (UNIQ_KEY). The page has no entries if it does not wait there."""
     def cancel(self, address: str, key: str, topic: str = "") -> None:
-        """Take a message back before it is delivered. BrokerError: it does not wait there, or is due already."""
+        """Cancel a message before it is delivered. Raises BrokerError if it does not wait there, or is due already."""
 
 class TopicCalls(Part[TopicAdmin]):
     """Manages topics and shows their queues; the attribute `topics` of an Admin. Addresses are host:port of brokers."""
@@ -763,8 +771,8 @@ class TraceCalls(Part[TraceAdmin]):
         begin_ms: int = 0,
         end_ms: int = 9223372036854775807,
     ) -> list[TraceView]:
-        """Find what is traced of a message (12 on the trace topic), in the order of time, also of one that was sent in
-        a batch.
+        """Find the trace records of a message (12 on the trace topic), in the order of time, also if it was sent in a
+        batch.
 
         Args:
             msg_id: the client's id, as a send gives it.
@@ -778,13 +786,13 @@ class TraceCalls(Part[TraceAdmin]):
 class TransactionCalls(Part[TransactionAdmin]):
     """Lists and resumes transactions; the attribute `transactions` of an Admin."""
     def open(self, address: str, *, limit: int = 1000) -> list[MessageExt]:
-        """Return the open transactions of one broker, the oldest first, by the half messages that count.
+        """Return the open transactions of one broker, the oldest first, by their present half messages.
 
         Args:
             limit: at most so many.
         """
     def history(self, transaction: str) -> TransactionHistory:
-        """Find out what became of a transaction.
+        """Find the outcome of a transaction.
 
         Args:
             transaction: its id, which is the unique key of its message; or an offset message id of a half message.
@@ -793,8 +801,8 @@ class TransactionCalls(Part[TransactionAdmin]):
             ClientError: no half message of it is left.
         """
     def resume(self, transaction: str) -> str:
-        """Have the producer of a transaction that was given up asked again, from the first time on; the offset message
-        id of the message that was given up.
+        """Make the producer of an abandoned transaction be asked again, starting with the first check. The message is
+        named by its offset message id.
 
         Raises:
             ClientError: it was not given up.

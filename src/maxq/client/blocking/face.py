@@ -93,7 +93,7 @@ def _public_methods(of: type) -> list[str]:
 
 
 def _blocking(method: Callable[..., Any], *, is_early: bool) -> Callable[..., Any]:
-    """The blocking form of a method of an asynchronous class."""
+    """Return the blocking form of a method of an asynchronous class."""
     if inspect.isasyncgenfunction(method):
 
         @functools.wraps(method)
@@ -131,7 +131,7 @@ async def _next(items: AsyncGenerator[Result, None]) -> Result:
 
 
 def _at_once(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as ended:

@@ -114,13 +114,13 @@ class LoopThread:
 
     @property
     def is_forked(self) -> bool:
-        """Whether the thread was started in a process of which this one was forked, or has died."""
+        """Return whether the thread was started in the parent process of a fork, or has died."""
         thread = self._thread
         return thread is not None and not thread.is_alive()
 
     @property
     def is_current(self) -> bool:
-        """Whether the code that asks runs on the loop."""
+        """Return whether the calling code runs on the loop."""
         return threading.current_thread() is self._thread
 
     def start(self) -> None:
@@ -138,8 +138,8 @@ class LoopThread:
         self._loop, self._thread = loop, thread
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread: who waits for it gets NotRunningError. In a process that was
-        forked, forget what is the parent's."""
+        """Cancel the running tasks and end the thread; waiting callers get NotRunningError. In a forked process, only
+        forget the parent's thread."""
         if self.is_forked:
             self._loop = self._thread = None
             self._lock = threading.RLock()

@@ -111,9 +111,9 @@ class _Started(Face[Client], ABC):
                 raise NotRunningError(f"the {self._what} was shut down while it started")
 
     def shutdown(self) -> None:
-        """Shut the client down and end its thread; nothing if it does not run. A second call waits for the first, and
-        one during a start for the start. A listener, or another function that the client calls, only begins it: it
-        waits for that call."""
+        """Shut the client down and end its thread; does nothing if it does not run. A second call waits for the first,
+        and a call during a start waits for the start. Called by a listener, or another function that the client
+        calls, it only starts the shutdown, which waits for that call."""
         if self._thread.is_forked:  # all that is here is the parent's
             self._thread.stop()
             self._is_started, self._life = False, threading.RLock()
@@ -135,11 +135,11 @@ class _Started(Face[Client], ABC):
                     self._after_end()
 
     def _after_end(self) -> None:
-        """End what the client used besides its thread."""
+        """Release the resources that the client used besides its thread."""
 
     @property
     def _is_in_listener(self) -> bool:
-        """Whether the code that asks is a part of a call that a shutdown waits for."""
+        """Return whether the calling code is part of a call that a shutdown waits for."""
         return False
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ class _Started(Face[Client], ABC):
 
 
 def _stop(thread: LoopThread, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """End a client and its thread; nothing in a process that was forked, for both are the parent's."""
+    """End a client and its thread; does nothing in a forked process, because both belong to the parent."""
     try:
         if thread.is_running:
             thread.run(end())
@@ -186,7 +186,7 @@ class Producer(calls.ProducerCalls, _Started[producer.Producer]):
     def send_async(
         self, message: Message, callback: Callable[[SendResult | None, BaseException | None], None] | None = None
     ) -> concurrent.futures.Future[SendResult]:
-        """Start to send; the future (and the callback, on the client's thread) tells the outcome."""
+        """Start to send; the future (and the callback, on the client's thread) gets the result."""
         client = self._running
 
         async def send() -> SendResult:
@@ -412,8 +412,8 @@ class LitePullConsumer(calls.LitePullConsumerCalls, _Started[lite_pull_consumer.
             raise
 
     def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Make progress last: the given queue offsets, or everything that `poll` has given out to this thread, and to
-        others who have polled again.
+        """Commit the given queue offsets, or everything that `poll` has returned to this thread, and to other threads
+        that have polled again.
 
         Raises:
             RemotingError, BrokerError, ClientError: an offset is not committed; those of other queues are. ClientError,
@@ -492,7 +492,7 @@ class Admin:
         return sorted({*super().__dir__(), *calls.ADMIN_PARTS})
 
     def run(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, Result]]) -> Result:
-        """Run `work(asynchronous admin)`: several calls at a time, for example."""
+        """Run `work(asynchronous admin)`, for example several calls at the same time."""
         return self._thread.run(work(self._client))
 
     def close(self) -> None:

@@ -144,14 +144,15 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._requests.put_nowait(request)
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Give a queue up. True at once: calls for a dropped queue are not begun; those under way commit nothing."""
+        """Give a queue up. Returns True at once: calls for a dropped queue are not started; those under way commit
+        nothing."""
         return True
 
     # --- calls on the loop ---
 
     async def _next_request(self) -> ConsumeRequest | None:
-        """Wait for the next call that a worker is to make. None: the worker is to end, because there are too many or
-        all stop."""
+        """Wait for the next call that a worker is to make. None: the worker must end, because there are too many or the
+        service stops."""
         while not self._is_stopped:
             if len(self._workers) > self._wanted_workers:
                 worker = asyncio.current_task()
@@ -213,8 +214,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
     # --- both ---
 
     def begin(self, request: ConsumeRequest) -> bool:
-        """Mark a call as begun. False if it is not to be made after all: the queue was dropped, or all stops. Any
-        thread may call this."""
+        """Mark a call as started. Returns False if it must not be made after all: the queue was dropped, or the service
+        stops. Any thread may call this."""
         if request.process_queue.dropped or self._is_stopped:
             return False
         request.context = ConsumeContext(request.queue)
@@ -224,8 +225,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return True
 
     def _ended(self, request: ConsumeRequest, result: ConsumeResult) -> list[MessageExt]:
-        """Count the outcome of a call, and return the messages that are to be given back to the broker. If there are
-        none, the request is finished."""
+        """Count the outcome of a call, and return the messages that must be sent back to the broker. If there are none,
+        the request is finished."""
         now_ms = self._clock.monotonic_ms()
         count = len(request.messages)
         ok = request.context.done_of(count) if result is ConsumeResult.SUCCESS else 0
@@ -241,8 +242,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         return failed
 
     def _finish(self, request: ConsumeRequest, messages: list[MessageExt]) -> None:
-        """Take messages out of the ProcessQueue: they are done, or the broker has them again. The offset behind them
-        may then be committed."""
+        """Remove messages from the ProcessQueue, because they are done or sent back. The offset behind them may then be
+        committed."""
         offset = request.process_queue.remove_messages(messages, self._clock.monotonic_ms())
         if offset >= 0 and not request.process_queue.dropped:
             self._offsets.update(request.queue, offset, increase_only=True)
@@ -264,7 +265,7 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
             self._done_with(request)
 
     async def _hand_back(self, request: ConsumeRequest, failed: list[MessageExt]) -> list[MessageExt]:
-        """Give failed messages back to the broker. Those it does not take are tried again here after 5 s.
+        """Send failed messages back to the broker. Those that it refuses are tried again here after 5 s.
 
         Returns:
             Those we are rid of.
@@ -303,8 +304,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
                     self._failures.report(error, "giving back %d messages of %s", len(request.messages), request.queue)
 
     async def _expire(self, request: ConsumeRequest) -> None:
-        """Give the messages of a listener that hangs back to the broker, so that another member gets them and the
-        offset can move on. What the broker does not take is tried again with the next look, or when the listener
+        """Send the messages of a hanging listener back to the broker, so that another member gets them and the offset
+        can advance. Messages that the broker refuses are tried again at the next check, or when the listener
         returns."""
         if self._broadcasting:
             return
@@ -319,8 +320,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
 
 
 class CallThreads:
-    """Makes listener calls on the threads of an executor, one at a time each, in the order they were submitted, and
-    tells the loop each result as it comes.
+    """Makes listener calls on the threads of an executor, one at a time each, in the order in which they were
+    submitted, and passes each result to the loop.
 
     A thread works until nothing waits. One that takes a call while others wait has the next thread started first, so no
     call waits behind a slow one while a thread could be had, and quick calls are worked off by few threads. Results
@@ -346,12 +347,12 @@ class CallThreads:
         self._start_one()
 
     def submit(self, requests: Iterable[ConsumeRequest]) -> None:
-        """Queue calls, and start a thread for them if there is room for one."""
+        """Queue calls, and start a thread for them if the limit allows one more."""
         self._waiting.extend(requests)
         self._start_one()
 
     def stop(self) -> None:
-        """Begin no more calls."""
+        """Start no more calls."""
         with self._lock:
             self._is_stopped = True
             self._waiting.clear()
@@ -390,7 +391,7 @@ class CallThreads:
         self._start_one()
 
     def _next(self) -> ConsumeRequest | None:
-        """Return the next call, already marked as begun. None: this thread has nothing more to do."""
+        """Return the next call, already marked as started. None: this thread must end."""
         with self._lock:
             while self._waiting and not self._is_stopped and self._count <= self._width:
                 request = self._waiting.popleft()

@@ -208,7 +208,8 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
             self._offsets.update(queue, offset, increase_only=False)
 
     async def _gave_up(self, messages: list[MessageExt]) -> bool:
-        """Count a failed try of messages. True if all of them had their tries and the retry topic has taken them."""
+        """Count a failed attempt at messages. Returns True if all of them have had their attempts and the retry topic
+        has accepted them."""
         limit = self._config.max_reconsume_times
         all_gone = True
         for message in messages:

@@ -49,7 +49,7 @@ SendBack = Callable[[MessageExt, int, str], Awaitable[bool]]
 
 @dataclass(eq=False, slots=True)
 class PopProcessQueue:
-    """Messages that a consumer holds of one queue from which it pops. Times are monotonic ms."""
+    """The unfinished messages of one queue from which a consumer pops. Times are monotonic ms."""
 
     queue: MessageQueue
     wait_ack: int = 0  # messages popped and neither acknowledged nor given back
@@ -103,7 +103,7 @@ class ConsumeMessagePopService(ConsumeMessageService):
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def on_pop_queues(self, topic: str, queues: Collection[MessageQueue]) -> bool:
-        """Pop from these queues of a topic, and from no others of it. True if that is a change."""
+        """Pop from these queues of a topic, and from no others of it. Returns True if that is a change."""
         wanted = set(queues)
         gone = [queue for queue in self._queues if queue.topic == topic and queue not in wanted]
         for queue in gone:

@@ -44,18 +44,18 @@ class ConsumeMessageService(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Begin no more calls."""
+        """Start no more calls."""
 
     @abstractmethod
     async def wait_for_calls(self) -> None:
-        """Wait until the calls under way have ended, and their outcome has been dealt with."""
+        """Wait until the calls under way have ended, and their results were processed."""
 
     @abstractmethod
     async def shutdown(self) -> None:
         """End the tasks of the service; coroutine listeners that still run are cancelled."""
 
     def _mark_started(self, messages: Sequence[MessageExt]) -> None:
-        """Prepare messages for a call: they show the topic that they were sent to, and when the call began."""
+        """Prepare messages for a call: set their original topic and the start time of the call."""
         self._caller.show_own_topics(messages)
         started = str(self._clock.wall_ms())
         for message in messages:

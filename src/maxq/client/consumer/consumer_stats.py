@@ -57,7 +57,7 @@ class ConsumerStats:
         return counters
 
     def sample(self, now_ms: int) -> None:
-        """Remember where the counters are at `now_ms`, monotonic."""
+        """Remember the counters as of `now_ms`, monotonic."""
         for counters in self._topics.values():
             counters.samples.append((now_ms, counters.values()))
 

@@ -33,7 +33,8 @@ class FlowControl:
     """
 
     def __init__(self, count_max: int, bytes_max: int, span_max: int | None) -> None:
-        """`span_max`: queue offsets between the first and the last message held; None: no limit (orderly consumers)."""
+        """`span_max` is the limit of queue offsets between the first and the last unfinished message; None: no limit
+        (orderly consumers)."""
         self.count_max = count_max
         self.bytes_max = bytes_max
         self._span_max = span_max
@@ -41,7 +42,7 @@ class FlowControl:
         self.times: Counter[FlowControlReason] = Counter()
 
     def holds_back(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Tell whether a queue must not be pulled because too much of it is unfinished."""
+        """Return whether a queue must not be pulled because too much of it is unfinished."""
         reason = self._reason(process_queue)
         if reason is None:
             self._held.pop(queue, None)
@@ -56,7 +57,7 @@ class FlowControl:
         self._held.pop(queue, None)
 
     def figures(self) -> dict[str, str]:
-        """Return the counts for GET_CONSUMER_RUNNING_INFO."""
+        """Return the counters for GET_CONSUMER_RUNNING_INFO."""
         of_queue = self.times[FlowControlReason.COUNT] + self.times[FlowControlReason.SIZE]
         return {
             "queueFlowControlTimes": str(of_queue),

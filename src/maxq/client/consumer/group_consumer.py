@@ -75,7 +75,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     async def _shut_down(self) -> None:
-        """Do the work of `shutdown`; nothing if the consumer does not run."""
+        """Carry out `shutdown`; does nothing if the consumer does not run."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -118,7 +118,8 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     def _build(self, instance: MQClientInstance) -> None:
-        """Make what needs the client instance, the rebalance among it. Offset store and pull API exist already."""
+        """Make the parts that need the client instance, such as the rebalance. Offset store and pull API exist
+        already."""
 
     def _make_offset_store(self, instance: MQClientInstance) -> OffsetStore:
         if not self._broadcasting:
@@ -150,15 +151,15 @@ class GroupConsumer(ABC, Generic[Config]):
     # --- subscriptions ---
 
     async def _announce(self) -> None:
-        """Tell brokers the subscriptions, and then pull: a pull with a newer subscription than its broker knows would
-        be refused."""
+        """Announce the subscriptions to brokers, and then pull: a pull with a newer subscription than its broker knows
+        would be refused."""
         instance = self._running()
         await self._learn_routes(instance)
         await instance.heartbeat_all()
         self._pull_what_is_wanted(instance)
 
     async def _want(self, subscription: SubscriptionData) -> None:
-        """Subscribe a topic, at once or from the start on."""
+        """Subscribe to a topic, at once or at the start."""
         if self._instance is not None:
             await self._check_expressions(self._instance, [subscription])
         self._wanted[subscription.topic] = subscription
@@ -166,8 +167,8 @@ class GroupConsumer(ABC, Generic[Config]):
             await self._announce()
 
     async def _check_expressions(self, instance: MQClientInstance, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Ask a broker of each topic whether it selects by the SQL92 expression. A broker that cannot be reached
-        refuses none.
+        """Ask a broker of each topic whether it supports SQL92 expressions. A broker that cannot be reached refuses
+        none.
 
         Raises:
             BrokerError: it does not; enablePropertyFilter may be off.
@@ -194,7 +195,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
-        """Begin to pull from the topics that were subscribed, and end with the others."""
+        """Start pulling from newly subscribed topics, and stop pulling from others."""
 
     # --- for the instance and for operators ---
 
@@ -219,7 +220,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     async def persist_consumer_offset(self) -> None:
-        """Commit the offsets of what is done."""
+        """Commit the offsets of finished messages."""
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
         """Return the offsets in memory of a topic's queues (GET_CONSUMER_STATUS_FROM_CLIENT)."""

@@ -61,7 +61,7 @@ class ListenerCaller:
             self._executor = executor
 
     def show_own_topics(self, messages: Sequence[MessageExt]) -> None:
-        """Give messages that came back through the group's retry topic the topic that they were sent to."""
+        """Give messages that came back through the group's retry topic their original topic."""
         for message in messages:
             if message.topic == self.retry_topic:
                 message.topic = message.properties.get(const.PROPERTY_RETRY_TOPIC, message.topic)
@@ -102,8 +102,8 @@ class ListenerCaller:
         return self.call_blocking(messages, context) if is_wanted() else None
 
     def call_blocking(self, messages: list[MessageExt], context: ConsumeContext) -> ConsumeResult:
-        """Make one call of a plain listener in the calling thread. Whatever it raises is a failed try: `sys.exit` in a
-        listener ends neither that thread nor the process."""
+        """Make one call of a plain listener in the calling thread. Any exception counts as a failed attempt: `sys.exit`
+        in a listener ends neither that thread nor the process."""
         hooked = self._hooks.before(messages, context.message_queue)
         failure: BaseException | None = None
         try:
@@ -153,9 +153,9 @@ class ListenerCaller:
 
 
 def _is_for_us(error: BaseException) -> bool:
-    """Tell whether an exception of a call on the loop is meant for the loop: Ctrl-C of the program's main thread, or
-    the cancellation of the task that made the call. Anything else, `sys.exit` among it, is a failed try of the
-    listener."""
+    """Return whether an exception of a call on the loop is addressed to the loop: Ctrl-C of the program's main thread,
+    or the cancellation of the task that made the call. All others, such as that of `sys.exit`, count as a failed
+    attempt of the listener."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0

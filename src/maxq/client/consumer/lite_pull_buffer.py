@@ -35,12 +35,12 @@ class Fetched:
 
     @property
     def is_current(self) -> bool:
-        """Whether the queue is still held, and nothing was sought in it since the pull."""
+        """Return whether the queue is still held, and no seek came since the pull."""
         return not self.assigned.process_queue.dropped and self.generation == self.assigned.generation
 
 
 class FetchBuffer:
-    """Pulls that wait for `poll`, in the order in which they arrived."""
+    """Pulled batches that wait for `poll`, in the order in which they arrived."""
 
     def __init__(self) -> None:
         self._fetched: deque[Fetched] = deque()
@@ -54,7 +54,7 @@ class FetchBuffer:
         self._arrival.set()
 
     def put_back(self, fetched: Fetched) -> None:
-        """Put the batch that `poll` gave last back, so that the next `poll` gives it again."""
+        """Put the last batch of `poll` back, so that the next `poll` returns it again."""
         self._fetched.appendleft(fetched)
         self.message_count += len(fetched.messages)
         self._arrival.set()

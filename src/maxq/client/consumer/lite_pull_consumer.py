@@ -248,7 +248,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         return await self.poll_for(asyncio.current_task(), timeout_ms)
 
     async def poll_for(self, owner: object, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Do what `poll` does for one of several who poll, such as a thread: what `owner` got last counts as done."""
+        """Poll as `poll` does for one of several pollers, such as a thread: what `owner` got last counts as done."""
         self._running()
         check_number("timeout_ms", timeout_ms)
         is_aimless = not self._wanted and self._manual is None
@@ -339,8 +339,8 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
                 self._offsets.update(queue, assigned.consume_offset, increase_only=False)
 
     async def commit(self, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Make progress last: the given queue offsets, or everything that `poll` has given out to this task, and to
-        others who have done it.
+        """Commit the given queue offsets, or everything that `poll` has returned to this task, and to others who have
+        finished with it.
 
         Raises:
             RemotingError, BrokerError, ClientError: an offset is not committed; those of other queues are. ClientError,
@@ -349,7 +349,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.commit_for(asyncio.current_task(), offsets)
 
     async def commit_for(self, owner: object, offsets: dict[MessageQueue, int] | None = None) -> None:
-        """Do what `commit` does for one of several who poll; see `poll_for`."""
+        """Commit as `commit` does for one of several pollers; see `poll_for`."""
         self._running()
         if offsets is None:
             self._finish_for(owner)
@@ -405,7 +405,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         await self.seek(queue, await self._min_offset(self._on_wire(queue)))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Read only what comes into `queue` after this call."""
+        """Read only messages that arrive in `queue` after this call."""
         await self.seek(queue, await self._max_offset(self._on_wire(queue)))
 
     def _seek(self, queue: MessageQueue, offset: int) -> None:
@@ -452,7 +452,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Continue at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
+        """Continue at these offsets, by order of a broker (RESET_CONSUMER_CLIENT_OFFSET)."""
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self._assigned:
                 self._seek(queue, offset)
@@ -586,9 +586,9 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             self._buffer.put(Fetched(assigned, assigned.generation, result.messages))
 
     def _move(self, assigned: AssignedQueue, offset: int) -> None:
-        """Continue where the broker says. Messages that are held here and that the broker no longer has are given out;
-        but where the queue ends before what was read, new messages get their queue offsets, and no offset of the old
-        ones is committed."""
+        """Continue at the broker's offset. Messages that were pulled and that the broker no longer has are still
+        delivered. But if the queue now ends before the read position, new messages get those queue offsets, and no
+        offset of the old ones is committed."""
         held = assigned.process_queue
         if offset >= assigned.pull_offset and held.message_count:
             assigned.pull_offset = offset

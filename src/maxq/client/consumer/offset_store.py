@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ReadOffsetType(Enum):
-    """Where to look for an offset."""
+    """Where to read an offset from: memory, store, or first one and then the other."""
 
     READ_FROM_MEMORY = 1
     MEMORY_FIRST_THEN_STORE = 2
@@ -34,7 +34,7 @@ class ReadOffsetType(Enum):
 
 
 class _Offset:
-    """One queue's offset; frozen: only `freeze` changes it. `highest`: the largest value it had here."""
+    """One queue's offset. If it is frozen, only `freeze` changes it. `highest` is the largest value it had here."""
 
     __slots__ = ("frozen", "highest", "value")
 
@@ -53,13 +53,13 @@ class OffsetStore(ABC):
         self._table: dict[MessageQueue, _Offset] = {}
 
     async def load(self) -> None:  # noqa: B027 - a store at the broker has nothing to load
-        """Read what an earlier process left. Whoever has called it calls `close` at the end."""
+        """Read the offsets that an earlier process stored. Call `close` at the end."""
 
     async def close(self) -> None:  # noqa: B027 - a store at the broker has nothing to close
-        """Close the store: another consumer may use it from now on."""
+        """Close the store: another consumer may use it afterwards."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
-        """Note that the consumer got this far."""
+        """Set the consumer's offset of a queue in memory."""
         entry = self._table.get(queue)
         if entry is None:
             self._table[queue] = _Offset(offset)
@@ -67,7 +67,8 @@ class OffsetStore(ABC):
             entry.move(offset)
 
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Set the offset at which to continue, as the broker (or a reset) says; nothing in flight may overwrite it."""
+        """Set the offset at which to continue, by order of the broker or a reset; results of earlier messages do not
+        overwrite it."""
         entry = self._table.setdefault(queue, _Offset(offset))
         entry.move(offset)
         entry.frozen = True
@@ -89,11 +90,12 @@ class OffsetStore(ABC):
         return offset
 
     async def stored(self, queue: MessageQueue) -> int:
-        """Return the stored offset, -1 if there is none; memory stays as it is. Raises as `read` does."""
+        """Return the stored offset, -1 if there is none; memory is unchanged. Raises as `read` does."""
         return await self._read_from_store(queue)
 
     def highest(self, queue: MessageQueue) -> int:
-        """Return the largest offset that this consumer has had of a queue since it holds it, -1 if there was none."""
+        """Return the largest offset that this consumer has had of a queue since it got the queue, -1 if there was
+        none."""
         entry = self._table.get(queue)
         return entry.highest if entry is not None else -1
 
@@ -103,7 +105,7 @@ class OffsetStore(ABC):
         return entry.value if entry is not None else -1
 
     def remove(self, queue: MessageQueue) -> None:
-        """Forget a queue that is no longer ours."""
+        """Forget a queue that this consumer has given up."""
         self._table.pop(queue, None)
 
     def snapshot(self, topic: str | None = None) -> dict[MessageQueue, int]:
@@ -112,7 +114,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def persist_all(self, queues: Collection[MessageQueue], *, certain: bool = False) -> None:
-        """Make the offsets of these queues last. Failures are logged; the timer comes again.
+        """Store the offsets of these queues. Failures are logged; the timer retries.
 
         Args:
             certain: wait until they are stored, so that whoever gets the queues next finds them.
@@ -154,8 +156,8 @@ class RemoteBrokerOffsetStore(OffsetStore):
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
 
     async def commit(self, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool) -> None:
-        """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. What
-        a slave is told it passes on when its master is back (docs/client.md).
+        """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. A
+        slave passes it on when its master is back (docs/client.md).
 
         Args:
             if_ahead: not if the group is further already.
@@ -193,8 +195,8 @@ class OffsetSerializeWrapper(JsonBody):
 
 class LocalFileOffsetStore(OffsetStore):
     """Offset store for broadcasting: every client keeps its own, in `<folder>/<client id>/<group>/offsets.json` and
-    `.bak`. It holds a lock beside them: of two clients that wrote there, each would continue where the other was,
-    and miss messages."""
+    `.bak`. A lock file beside them keeps a second client out: each would continue at the other's offset, and miss
+    messages."""
 
     def __init__(self, disk: Disk, folder: PurePath, client_id: str, group: str) -> None:
         super().__init__()

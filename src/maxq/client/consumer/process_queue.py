@@ -59,7 +59,7 @@ class ProcessQueue:
             self.backlog = max(0, max_offset - messages[-1].queue_offset - 1)
 
     def remove_messages(self, messages: Iterable[MessageExt], now_ms: int) -> int:
-        """Take out messages that are done.
+        """Remove finished messages.
 
         Returns:
             The queue offset to commit, -1 if the queue never held anything.
@@ -85,7 +85,7 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Take out all messages that an orderly listener has, which it is done with.
+        """Remove all messages that an orderly listener has, because it has finished them.
 
         Returns:
             The queue offset to commit, -1 if the listener had nothing.
@@ -99,24 +99,24 @@ class ProcessQueue:
         return last + 1
 
     def rollback(self) -> None:
-        """Put all messages that an orderly listener has back, to be delivered again in order."""
+        """Put all messages that an orderly listener has back, so that they are delivered again in order."""
         while self._consuming:
             offset, message = self._consuming.popitem()
             self._messages[offset] = message
             self._messages.move_to_end(offset, last=False)
 
     def has_messages(self) -> bool:
-        """Tell whether messages wait for the listener."""
+        """Return whether messages wait for the listener."""
         return bool(self._messages)
 
     def max_span(self) -> int:
-        """Return the largest queue offset minus the smallest of the messages that are here."""
+        """Return the largest queue offset minus the smallest of the messages in the queue."""
         if not self._messages:
             return 0
         return next(reversed(self._messages)) - next(iter(self._messages))
 
     def clear(self) -> None:
-        """Forget all messages."""
+        """Remove all messages."""
         self._messages.clear()
         self._consuming.clear()
         self.message_count = 0
@@ -125,15 +125,15 @@ class ProcessQueue:
         self.queue_offset_max = 0
 
     def is_lock_expired(self, now_ms: int) -> bool:
-        """Tell whether the broker's lock is too old to be trusted."""
+        """Return whether the broker's lock is too old to be trusted."""
         return now_ms - self.last_lock_timestamp > LOCK_MAX_LIVE_MS
 
     def is_pull_expired(self, now_ms: int) -> bool:
-        """Tell whether the last pull is so long ago that pulling must have stopped by an error."""
+        """Return whether the last pull is so long ago that pulling must have stopped by an error."""
         return now_ms - self.last_pull_timestamp > PULL_MAX_IDLE_MS
 
     def may_be_anothers(self, now_ms: int) -> bool:
-        """Tell whether the queue's broker was silent for so long that another member may have had the queue since."""
+        """Return whether the queue's broker was silent for so long that another member may have had the queue since."""
         return now_ms - self.last_answer_timestamp > SILENCE_MAX_MS
 
     def info(self, commit_offset: int, to_wall_ms: int) -> ProcessQueueInfo:

@@ -54,7 +54,7 @@ class PullingConsumer(GroupConsumer[Config]):
         instance.rebalance_immediately()
 
     async def _renew_subscription(self, topic: str) -> None:
-        """Tell brokers a newer version of the subscription, as Java does when queues have changed hands."""
+        """Announce a newer version of the subscription to brokers, as Java does when queues have changed hands."""
         wanted = self._wanted.get(topic)
         if wanted is not None and self._instance is not None:
             self._wanted[topic] = replace(wanted, sub_version=self._clock.wall_ms())
@@ -133,7 +133,7 @@ class PullingConsumer(GroupConsumer[Config]):
         take: Callable[[PullResult], Awaitable[None]],
         after_standstill: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """Pull from one queue for as long as it is held.
+        """Pull from one queue for as long as this consumer holds it.
 
         Args:
             is_held: False ends it.
@@ -188,7 +188,7 @@ class PullingConsumer(GroupConsumer[Config]):
     # --- for operators ---
 
     def _running_info_of(self, process_queues: Mapping[MessageQueue, ProcessQueue]) -> ConsumerRunningInfo:
-        """Return what GET_CONSUMER_RUNNING_INFO tells of each pulling consumer.
+        """Return the members of GET_CONSUMER_RUNNING_INFO that every pulling consumer has.
 
         Source: apache/rocketmq remoting/protocol/body/ConsumerRunningInfo.java.
         """
@@ -215,7 +215,8 @@ class PullingConsumer(GroupConsumer[Config]):
 
 
 class MovedOffsets:
-    """Logs that a broker sent a consumer to another offset (PULL_OFFSET_MOVED), without a line for each of many queues.
+    """Logs that a broker sent a consumer to another offset (PULL_OFFSET_MOVED); for many queues at once it writes one
+    line.
 
     A group that begins at the start of a topic asks for offset 0, and is sent to what is left: nothing is lost that it
     could have had, so one line tells it of all queues of the topic. Any other move is a reset or a loss, told by queue.

@@ -201,7 +201,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             )
 
     def _make_pops(self, instance: MQClientInstance) -> ConsumeMessagePopService | None:
-        """Make the service that pops, for concurrent listeners of a clustering group with client_rebalance=False."""
+        """Make the popping service, for concurrent listeners of a clustering group with client_rebalance=False."""
         if self._config.client_rebalance or self._orderly or self._broadcasting:
             return None
         return ConsumeMessagePopService(
@@ -238,7 +238,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     @property
     def is_in_listener(self) -> bool:
-        """Whether the code that asks is a part of a call of this consumer's listener."""
+        """Return whether the calling code is part of a call of this consumer's listener."""
         return self._ending.is_called
 
     async def _shut_down(self, await_termination_ms: int = 0) -> None:
@@ -332,7 +332,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         return await self._rebalance_round()
 
     async def persist_consumer_offset(self) -> None:
-        """Commit what is done, at the broker or, when broadcasting, in a file."""
+        """Commit finished messages, at the broker or, when broadcasting, in a file."""
         if self._instance is not None:
             await self._offsets.persist_all(list(self._rebalance.process_queues))
 
@@ -347,7 +347,8 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         task.add_done_callback(lambda _: self._pullers.pop(process_queue, None))
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Stop pulling `queue`, and commit what is done of it. False: its listener is still at work, ask again."""
+        """Stop pulling `queue`, and commit its finished messages. Returns False if its listener is still running: call
+        it again later."""
         puller = self._pullers.get(process_queue)
         if puller is not None and puller is not asyncio.current_task():
             puller.cancel()
@@ -471,7 +472,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- operators ---
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
-        """Continue at these offsets, because a broker says so (RESET_CONSUMER_CLIENT_OFFSET)."""
+        """Continue at these offsets, by order of a broker (RESET_CONSUMER_CLIENT_OFFSET)."""
         was_paused, self._paused = self._paused, True
         try:
             held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}

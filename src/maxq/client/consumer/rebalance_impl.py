@@ -29,15 +29,15 @@ DROP_TRIES = 20  # of half a second each, for a listener to end
 
 
 class RebalanceListener(Protocol):
-    """What RebalanceImpl tells a consumer when the queues that it holds change."""
+    """The interface by which RebalanceImpl tells a consumer that its queues have changed."""
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
         """Start to pull `queue` at `next_offset`."""
         ...
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Stop pulling a queue whose `process_queue` was dropped, and commit. False: that is not possible yet, ask
-        again in the next round."""
+        """Stop pulling a queue whose `process_queue` was dropped, and commit. Returns False if that is not possible
+        yet: it is called again in the next round."""
         ...
 
     async def on_assignment_changed(
@@ -48,15 +48,15 @@ class RebalanceListener(Protocol):
 
 
 class PopListener(Protocol):
-    """What RebalanceImpl tells a consumer that pops where its broker says so."""
+    """The interface by which RebalanceImpl tells a consumer from which queues to pop, where its broker decides that."""
 
     def on_pop_queues(self, topic: str, queues: Collection[MessageQueue]) -> bool:
-        """Pop from these queues of the topic, and no others. True if that is a change."""
+        """Pop from these queues of the topic, and no others. Returns True if that is a change."""
         ...
 
 
 class RebalanceImpl:
-    """Keeps the queues that one consumer holds equal to its share. Topics and group are names on the wire."""
+    """Keeps the queues of one consumer equal to its share. Topics and group are names on the wire."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RebalanceImpl:
         orderly: bool = False,
         pops: PopListener | None = None,
     ) -> None:
-        """`pops`: ask the broker for this member's share, and pop where it says so."""
+        """With `pops`, ask the broker for this member's share, and pop where the broker says so."""
         self._instance = instance
         self._config = config
         self._group = group
@@ -87,7 +87,7 @@ class RebalanceImpl:
 
     @property
     def is_changing(self) -> bool:
-        """Whether a round is under way, so that only a part of this member's share may have been taken."""
+        """Return whether a round is under way, so that only a part of this member's share may have been taken."""
         return self._lock.locked()
 
     async def do_rebalance(self) -> bool:
@@ -138,7 +138,7 @@ class RebalanceImpl:
         return complete
 
     async def _assigned_by_broker(self, topic: str) -> list[MessageQueueAssignment] | None:
-        """Ask a broker of the topic for this member's share. None: no broker could tell."""
+        """Ask a broker of the topic for this member's share. Returns None if no broker could answer."""
         instance = self._instance
         queues = await instance.routes.subscribe_queues(topic)
         if not queues:
@@ -225,8 +225,8 @@ class RebalanceImpl:
 
     async def drop(self, queue: MessageQueue) -> None:
         """Give up one queue at once. The next round takes it again if it is still in this member's share. While its
-        listener is at work it stays in the table as dropped, so that no round takes it before the listener has ended.
-        """
+        listener is running it stays in the table as dropped, so that no round takes it before the listener has
+        ended."""
         process_queue = self.process_queues.get(queue)
         if process_queue is None:
             return
@@ -240,9 +240,9 @@ class RebalanceImpl:
         log.warning("queue %s is given up by a later round: its listener is still at work", queue)
 
     async def leave_to_another(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Drop a queue if another member has gone on with it, and return whether that is so. Asked when the queue may
-        have been another's for a while; its offset in the broker tells. Nothing of what is here of it is committed
-        then, and a round that follows takes it anew if it is in this member's share."""
+        """Drop a queue if another member has continued with it, and return whether that is so. Call it when another
+        member may have had the queue for a while; the queue's offset at the broker tells. Messages held here are not
+        committed then, and a later round takes the queue anew if it is in this member's share."""
         try:
             committed = await self._offsets.stored(queue)
         except (RemotingError, BrokerError, ClientError) as error:
@@ -257,7 +257,7 @@ class RebalanceImpl:
         return True
 
     async def close(self) -> None:
-        """Make no more rounds, when a shutdown begins. One that is under way ends first."""
+        """Stop making rounds, when a shutdown begins. A round under way is completed first."""
         async with self._lock:
             self._is_closed = True
 
@@ -308,8 +308,8 @@ class RebalanceImpl:
         await asyncio.gather(*(self._lock_at(name, queues) for name, queues in by_broker.items()))
 
     async def wait_for_next_locks(self, limit_ms: int) -> None:
-        """Wait until locks should be renewed: for `limit_ms`, or until a route leads to other brokers, for a new master
-        knows no locks."""
+        """Wait until locks should be renewed: for `limit_ms`, or until a route changes, because a new master has no
+        locks."""
         await self._instance.brokers.wait_for_change(limit_ms)
 
     async def _lock_at(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -339,7 +339,7 @@ class RebalanceImpl:
         return ours
 
     async def unlock(self, queues: Sequence[MessageQueue], *, oneway: bool) -> None:
-        """Give back the locks of these queues, which are all of one broker. Failures are logged; the broker forgets
+        """Release the locks of these queues, which all belong to one broker. Failures are logged; the broker drops
         locks after 60 s."""
         broker_name = self._instance.routes.broker_of(queues[0])
         broker = self._instance.find_broker_address_in_subscribe(broker_name, MASTER_ID, True)
@@ -353,7 +353,7 @@ class RebalanceImpl:
             log.warning("unlocking %d queues of %s failed: %s", len(queues), queues[0].broker_name, error)
 
     async def unlock_all(self, *, oneway: bool) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue, process_queue in self.process_queues.items():
             process_queue.locked = False

@@ -20,7 +20,7 @@ _SEND_TIMEOUT_MS = 5_000
 
 
 class SendBack:
-    """Gives messages back to brokers for one consumer group (name on the wire)."""
+    """Sends failed messages back to brokers for one consumer group (name on the wire)."""
 
     def __init__(self, instance: MQClientInstance, sender: MessageSender, group: str, max_reconsume_times: int) -> None:
         self._instance = instance
@@ -58,7 +58,7 @@ class SendBack:
         return await self.send_to_retry(message)
 
     async def send_to_retry(self, message: MessageExt) -> bool:
-        """Send a copy to the retry topic; the broker delays it, or makes it a dead letter after too many tries."""
+        """Send a copy to the retry topic; the broker delays it, or makes it a dead letter after too many attempts."""
         properties = {name: value for name, value in message.properties.items() if name not in _DROPPED_PROPERTIES}
         properties[const.PROPERTY_ORIGIN_MESSAGE_ID] = message.properties.get(
             const.PROPERTY_ORIGIN_MESSAGE_ID, message.msg_id

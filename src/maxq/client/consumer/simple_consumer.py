@@ -79,11 +79,11 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         self._pops = PopAPI(instance, self.group)
 
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
-        """Do nothing: messages are received when they are asked for."""
+        """Do nothing: messages are received on request."""
 
     async def _shut_down(self) -> None:
-        """Leave the group. Messages that were received and not acknowledged come again when their invisible time is
-        over."""
+        """Leave the group. Received messages that were not acknowledged become visible again after their invisible
+        time."""
         instance, self._instance = self._instance, None
         if instance is not None:
             await self._quit(instance)
@@ -155,7 +155,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
 
     async def _places(self) -> list[Place]:
         """Return every topic at every broker that has it, beginning with another one each time. For a static topic the
-        brokers that have led a queue are included: what was stored there before the queue moved is nowhere else."""
+        brokers that have led a queue are included: messages stored there before the queue moved are nowhere else."""
         if not self._wanted:
             raise ClientError("nothing is subscribed: subscribe to a topic before you receive")
         instance = self._running()
@@ -207,7 +207,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
     # --- what becomes of them ---
 
     async def ack(self, message: MessageExt) -> None:
-        """Acknowledge a message: it is done, and does not come again.
+        """Acknowledge a message, so that it is not delivered again.
 
         Raises:
             RemotingError, BrokerError: it may come again.
@@ -224,8 +224,8 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         await self._pops.ack_all(messages)
 
     async def change_invisible_duration(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """Keep a message from others for `invisible_ms` from now (0: it is delivered again at once). It gets a new
-        receipt handle.
+        """Keep a message invisible to others for `invisible_ms` from now (0: it is delivered again at once). It gets a
+        new receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.

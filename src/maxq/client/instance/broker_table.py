@@ -47,7 +47,7 @@ class BrokerTable:
     """
 
     def __init__(self, clock: Clock, *, on_move: Callable[[], None] = lambda: None) -> None:
-        """`on_move` is called when the master of a group is at another address than before."""
+        """`on_move` is called when the master of a group has a new address."""
         self._clock = clock
         self._on_move = on_move
         self.addresses: dict[str, dict[int, str]] = {}
@@ -73,8 +73,8 @@ class BrokerTable:
         self._replaced = asyncio.Event()
 
     async def wait_for_change(self, limit_ms: int, *, since: int | None = None) -> None:
-        """Return as soon as a route names other brokers than before (when `changes` was `since`, if that is given), or
-        after `limit_ms`."""
+        """Return as soon as a route names other brokers than before (if `since` is given: than when `changes` was
+        `since`), or after `limit_ms`."""
         if since is not None and since != self.changes:
             return
         with contextlib.suppress(TimeoutError):
@@ -127,7 +127,7 @@ class BrokerTable:
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
     def find_in_subscribe(self, broker_name: str, broker_id: int, only_this_broker: bool) -> BrokerTarget | None:
-        """Return the broker of a group that is to be read from.
+        """Return the broker of a group from which to read.
 
         The asked broker of the group; if a slave was asked that is not there, the next id; else, unless
         `only_this_broker`, any of the group.
@@ -143,8 +143,8 @@ class BrokerTable:
         return None if found_id is None else self._broker(found_id, addresses[found_id])
 
     def reader(self, broker_name: str, broker_id: int) -> BrokerTarget | None:
-        """Return the broker that is to be pulled from: as `find_in_subscribe`, but in place of one under suspicion the
-        first of the group that is not."""
+        """Return the broker from which to pull: as `find_in_subscribe`, but instead of a suspected one the first of the
+        group that is not suspected."""
         found = self.find_in_subscribe(broker_name, broker_id, False)
         if found is None or not self.is_suspect(found.address):
             return found
@@ -152,7 +152,7 @@ class BrokerTable:
         return others[0] if others and not self.is_suspect(others[0].address) else found
 
     def candidates(self, broker_name: str) -> list[BrokerTarget]:
-        """Return all brokers of a group: the master first, those under suspicion last."""
+        """Return all brokers of a group: the master first, suspected ones last."""
         addresses = sorted(self.addresses.get(broker_name, {}).items())
         found = [self._broker(broker_id, address) for broker_id, address in addresses]
         return sorted(found, key=lambda broker: self.is_suspect(broker.address)) if self._suspects else found
@@ -169,10 +169,10 @@ class BrokerTable:
         self._suspects[address] = now_ms + length_ms, length_ms
 
     def trust(self, address: str) -> None:
-        """Note that a broker has answered: it is under suspicion no longer."""
+        """Note that a broker has answered and is no longer suspected."""
         self._suspects.pop(address, None)
 
     def is_suspect(self, address: str) -> bool:
-        """Tell whether a broker could not be reached, or did not serve, a short while ago."""
+        """Return whether a broker could not be reached, or did not serve, a short while ago."""
         until_ms, _ = self._suspects.get(address, (0, 0))
         return self._clock.monotonic_ms() < until_ms

@@ -37,7 +37,7 @@ PONG_MS: Final = 300
 
 @dataclass(slots=True)
 class _Quiet:
-    """What was seen of one connection at the last check. Times are monotonic milliseconds."""
+    """The state of one connection at the last check. Times are monotonic milliseconds."""
 
     arrivals: int
     requests: int
@@ -67,7 +67,7 @@ class BrokerWatch:
         self._masters: set[str] = set()  # that routes named when they were looked at last
 
     def look(self) -> int:
-        """Look at all connections to brokers. Returns in how many milliseconds to look again."""
+        """Check all connections to brokers. Returns in how many milliseconds to check again."""
         now_ms = self._clock.monotonic_ms()
         seen, self._seen = self._seen, {}
         remoting = self._api.remoting
@@ -80,8 +80,8 @@ class BrokerWatch:
         return max(min(due_ms, self._look_at_attempts(now_ms)) - now_ms, LOOK_MS)
 
     def _look_at_attempts(self, now_ms: int) -> int:
-        """Look at attempts to connect to masters, or to brokers that were masters when the attempt began. Returns when
-        to look again, monotonic ms."""
+        """Check attempts to connect to masters, or to brokers that were masters when the attempt began. Returns when to
+        check again, monotonic ms."""
         remoting = self._api.remoting
         began, before = self._attempts, self._masters
         self._attempts = {address: began.get(address, now_ms) for address in remoting.open_attempts()}

@@ -229,7 +229,7 @@ class MQClientAPI:
     async def query_assignment(
         self, address: str, topic: str, group: str, client_id: str, strategy: str = "AVG"
     ) -> list[MessageQueueAssignment] | None:
-        """Ask which queues of a topic a member of a group should read, and how. None: the broker cannot tell at the
+        """Ask which queues of a topic a member of a group should read, and how. None if the broker cannot tell at the
         moment."""
         body = QueryAssignmentRequestBody(topic, group, client_id, strategy).encode()
         response = await self.call(address, RequestCode.QUERY_ASSIGNMENT, body=body)
@@ -249,7 +249,7 @@ class MQClientAPI:
     async def unlock_batch(
         self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], *, oneway: bool
     ) -> None:
-        """Give back locks of queues."""
+        """Release locks of queues."""
         body = _lock_body(group, client_id, queues)
         if oneway:
             await self.oneway(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
@@ -259,7 +259,7 @@ class MQClientAPI:
     # --- messages ---
 
     async def pull(self, address: str, code: RequestCode, ext: dict[str, str], timeout_ms: int) -> PullResult:
-        """Send one pull (PULL_MESSAGE or LITE_PULL_MESSAGE) with `ext` as its header. Bodies come decompressed.
+        """Send one pull (PULL_MESSAGE or LITE_PULL_MESSAGE) with `ext` as its header. Bodies are decompressed.
 
         Never goes to the VIP port: pulls are not served there.
         """
@@ -292,7 +292,7 @@ class MQClientAPI:
     async def end_transaction(
         self, address: str, ext: dict[str, str], remark: str | None, *, oneway: bool, timeout_ms: int
     ) -> None:
-        """Tell a broker how a transaction ended. An end that is not decided yet is a one-way request, which has no
+        """Report the end of a transaction to a broker. An end that is not decided yet is a oneway request, which has no
         answer.
 
         Raises:

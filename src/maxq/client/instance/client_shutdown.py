@@ -34,7 +34,8 @@ class ClientShutdown:
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
-        """Start within this, after a shutdown that is under way; a shutdown that is asked for meanwhile waits for it.
+        """Start the client within this context, after a shutdown that is under way; a shutdown that is requested
+        meanwhile waits for the start.
 
         Raises:
             ClientError: another start is under way; or a call that the shutdown waits for asks for the start.
@@ -57,8 +58,8 @@ class ClientShutdown:
             start.set_result(None)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]], hurry: Callable[[], None] | None = None) -> None:
-        """Do `work` once no start is under way, or wait for the end of a `work` that is. Whoever is cancelled meanwhile
-        is cancelled when it is complete.
+        """Run the shutdown `work` once no start is under way, or wait for a shutdown under way. If the caller is
+        cancelled, the shutdown is still completed, and then the cancellation is raised.
 
         A call of the application that it waits for (`calling`) does not wait for it, nor does a task that such a call
         has made: it is begun then. A call that the shutdown of another client waits for is cancelled at once, for the
@@ -103,7 +104,7 @@ class ClientShutdown:
             log.warning("the shutdown of %s failed: %s", self._what, error)
 
     async def wait(self, hurry: Callable[[], None] | None = None) -> None:
-        """Wait until no shutdown is under way. Raises what the shutdown raised."""
+        """Wait until no shutdown is under way. Raises the error of the shutdown."""
         task, cancelled = self._task, None
         if task is None:
             return
@@ -127,7 +128,7 @@ class ClientShutdown:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Call the application within this, if a shutdown waits for the end of the call."""
+        """Call the application within this context if a shutdown must wait for the end of the call."""
         token = _calls.set((*_calls.get(), (self, _current_task())))
         try:
             yield
@@ -136,7 +137,7 @@ class ClientShutdown:
 
     @property
     def is_called(self) -> bool:
-        """Whether the code that asks is a part of a call that a shutdown waits for."""
+        """Return whether the calling code is part of a call that a shutdown waits for."""
         return any(client is self for client, _ in _calls.get())
 
     @property
@@ -154,7 +155,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 async def in_turn(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Run every step, also after one has failed or was cancelled, and then raise the first error."""
+    """Run every step, even after one has failed or was cancelled, and then raise the first error."""
     first: BaseException | None = None
     for step in steps:
         try:

@@ -72,7 +72,7 @@ class DLedgerClient:
         return reply
 
     async def leader(self) -> str:
-        """Return the id of the member that leads, as the members say. Waits for an election that is under way.
+        """Return the id of the leader according to the members. Waits for an election that is under way.
 
         Raises:
             DLedgerError: METADATA_ERROR: no member knows a leader within twice the time of a request.
@@ -131,7 +131,7 @@ class DLedgerClient:
             raise self._refused(reply, leader)
 
     async def _term(self) -> int:
-        """Return the group's term, which a transfer must name. MaxQ's members tell it to clients, Java's do not."""
+        """Return the group's term, which a transfer must name. MaxQ's members report it to clients, Java's do not."""
         terms = [-1]
         for peer in self._peers:
             try:

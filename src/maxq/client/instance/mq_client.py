@@ -57,7 +57,7 @@ Result = TypeVar("Result")
 
 
 class ConsumerInner(Protocol):
-    """What a client instance asks of each consumer."""
+    """The interface of a consumer for its client instance."""
 
     group: str
     failures: Failures
@@ -78,7 +78,7 @@ class ConsumerInner(Protocol):
 
 
 class TransactionChecker(Protocol):
-    """A function that a producer has called when a broker asks for the state of a transaction."""
+    """A function that is called when a broker asks for the state of a transaction."""
 
     async def __call__(
         self, message: MessageExt, header: CheckTransactionStateRequestHeader, broker_name: str, connection: Connection
@@ -86,7 +86,8 @@ class TransactionChecker(Protocol):
 
 
 class MQClientInstance:
-    """What the clients of one client id share. MQClientManager makes and starts it."""
+    """The connections, routes and timers that the clients of one client id share. MQClientManager makes and starts
+    it."""
 
     def __init__(
         self, client_id: str, config: ClientConfig, environment: ClientEnvironment, remoting: RemotingClient
@@ -196,14 +197,15 @@ class MQClientInstance:
         self._introduced.clear()
 
     def set_transaction_checker(self, group: str, checker: TransactionChecker | None) -> None:
-        """Set what is called when a broker asks how a transaction of this producer group ended; None: nothing."""
+        """Set the function that is called when a broker asks how a transaction of this producer group ended; None: no
+        function."""
         if checker is None:
             self._transaction_checkers.pop(group, None)
         else:
             self._transaction_checkers[group] = checker
 
     def transaction_checker(self, group: str) -> TransactionChecker | None:
-        """Return what `set_transaction_checker` was given for a group."""
+        """Return the checker of a group."""
         return self._transaction_checkers.get(group)
 
     def register_consumer(self, consumer: ConsumerInner) -> None:
@@ -244,7 +246,7 @@ class MQClientInstance:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no client uses this instance any more."""
+        """Return whether no client uses this instance any more."""
         return not self._producer_groups and not self._consumers
 
     # --- routes ---
@@ -276,7 +278,7 @@ class MQClientInstance:
             await asyncio.sleep(pause_ms / 1000)
 
     def _refresh_group(self, broker_name: str) -> None:
-        """Ask who the master of a broker group is that is silent, by the route of one of its topics."""
+        """Ask for the master of a silent broker group, by the route of one of its topics."""
         for topic, route in self.routes.table.items():
             if any(data.broker_name == broker_name for data in route.broker_datas):
                 self.refresh_route_soon(topic)
@@ -311,7 +313,8 @@ class MQClientInstance:
         self.refresh_route_soon(topic)
 
     def note_failure(self, address: str, topic: str, error: Exception) -> None:
-        """Ask others when a request to a broker of `topic` failed because it cannot be reached or is the wrong one."""
+        """Ask other brokers for a while if a request to a broker of `topic` failed because it cannot be reached or is
+        the wrong one."""
         if isinstance(error, RemotingError):
             self.broker_failed(address, topic)
         elif isinstance(error, BrokerError) and error.code in NOT_HERE_CODES:
@@ -396,15 +399,15 @@ class MQClientInstance:
         self._introduced.discard(address)
 
     def _greet(self) -> None:
-        """Send heartbeats to new masters, which must know this client before they are asked for anything."""
+        """Send heartbeats to new masters, which must know this client before the first request."""
         if self.started_at_ms:
             task = asyncio.create_task(self._survive("heartbeat", self.introduce), name=f"maxq-greet-{self.client_id}")
             self._greeting.add(task)
             task.add_done_callback(self._greeting.discard)
 
     async def wait_for_brokers(self, limit_ms: int, *, since: int | None) -> None:
-        """Wait after a failure, until routes lead to other brokers than when `brokers.changes` was `since` and a new
-        master knows us, but not longer than `limit_ms`, and a moment for the new master."""
+        """Wait after a failure until routes name other brokers than when `brokers.changes` was `since` and a new master
+        has this client's heartbeat, but not longer than `limit_ms`, plus a moment for the new master."""
         await self.brokers.wait_for_change(limit_ms, since=since)
         if self._greeting:
             await asyncio.wait(set(self._greeting), timeout=_GREETING_SECONDS)
@@ -500,7 +503,7 @@ class MQClientInstance:
         return balanced
 
     async def persist_all_offsets(self) -> None:
-        """Commit what all consumers have done."""
+        """Commit the finished messages of all consumers."""
         for consumer in list(self._consumers.values()):
             await consumer.persist_consumer_offset()
 

@@ -90,7 +90,7 @@ class PopAPI:
         return result
 
     async def _leave_other_tags(self, result: PopResult, tags: set[str]) -> None:
-        """Leave out messages whose tags only have the hash of a wanted tag, by which brokers select. They are
+        """Leave out messages whose tags have only the hash of a wanted tag, by which brokers select. They are
         acknowledged."""
         others = [message for message in result.messages if message.tags not in tags]
         if not others:
@@ -135,7 +135,7 @@ class PopAPI:
             await self._call(queues[broker_name], RequestCode.BATCH_ACK_MESSAGE, {"bname": broker_name}, body)
 
     async def change_invisible_time(self, message: MessageExt, invisible_ms: int, *, suspend: bool = False) -> None:
-        """Set after how many ms from now others may get a message. It has a new receipt handle afterwards.
+        """Set after how many ms from now others may get a message. It gets a new receipt handle.
 
         Args:
             suspend: it is not counted as a try when it comes again.
@@ -159,13 +159,13 @@ class PopAPI:
         )
 
     def _queue_of(self, message: MessageExt, handle: ExtraInfo) -> MessageQueue:
-        """Return the queue that a message lies in, which may be one of the group's retry topic."""
+        """Return the queue that holds a message, which may be one of the group's retry topic."""
         topic = real_topic(wrap(self._instance.config.namespace, message.topic), self._group, handle.retry)
         return MessageQueue(topic, handle.broker_name, handle.queue_id or 0)
 
     async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
-        """Wait after a pop of this queue failed: until routes lead to other brokers than when it began, but not longer
-        than `limit_ms`."""
+        """Wait after a failed pop of this queue until routes name other brokers than when it began, but not longer than
+        `limit_ms`."""
         await self._instance.wait_for_brokers(limit_ms, since=self._began_at.pop(queue, None))
 
     async def _call(
@@ -178,8 +178,8 @@ class PopAPI:
         timeout_ms: int | None = None,
         expect: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> RemotingCommand:
-        """Ask the master of a queue's broker group. After a failure that makes its route doubtful, the route is asked
-        for."""
+        """Ask the master of a queue's broker group. After a failure that makes its route doubtful, the route is
+        requested again."""
         address = await self._address(queue)
         try:
             return await self._instance.api.call(address, code, ext, body, timeout_ms=timeout_ms, expect=expect)

@@ -64,8 +64,8 @@ class PullAPIWrapper:
         self._connect_broker_by_user = connect_broker_by_user
 
     def recalculate_pull_from_which_node(self, queue: MessageQueue) -> int:
-        """Return the broker id for the next pull of a queue: what the user fixed, else what the last answer suggested,
-        else the master's."""
+        """Return the broker id for the next pull of a queue: the user's fixed one, else the suggestion of the last
+        answer, else the master's."""
         if self._connect_broker_by_user is not None:
             return self._connect_broker_by_user
         return self._pull_from_which_node.get(queue, MASTER_ID)
@@ -156,7 +156,7 @@ class PullAPIWrapper:
         return result
 
     async def pause(self, queue: MessageQueue, limit_ms: int) -> None:
-        """Wait after a pull of this queue failed: until routes lead to other brokers than when it began, but not longer
+        """Wait after a failed pull of this queue until routes name other brokers than when it began, but not longer
         than `limit_ms`."""
         await self._instance.wait_for_brokers(limit_ms, since=self._began_at.pop(queue, None))
 
@@ -176,8 +176,8 @@ class PullAPIWrapper:
         return broker
 
     def _note_failure(self, queue: MessageQueue, broker: BrokerTarget, error: RemotingError | BrokerError) -> None:
-        """Ask other brokers of the group for a while after a failure that calls for it. A slave that does not serve
-        readers is left as well; Java's client asks it for ever, because only answers change where it pulls from."""
+        """Ask other brokers of the group for a while after a failure that calls for it. That includes a slave that does
+        not serve readers; Java's client asks it for ever, because only answers change where it pulls from."""
         is_moved = isinstance(error, BrokerError) and error.code == ResponseCode.NOT_LEADER_FOR_QUEUE
         self._instance.note_failure(broker.address, queue.topic, error)
         if isinstance(error, BrokerError) and broker.is_slave and error.code not in _KNOWS_US_NOT and not is_moved:
@@ -185,8 +185,8 @@ class PullAPIWrapper:
             self.update_pull_from_which_node(queue, MASTER_ID)
 
     async def _pause_without_progress(self, queue: MessageQueue, asked: BrokerTarget) -> None:
-        """Wait if the broker that lacks an offset would be asked for it again next. The other one, which its answer
-        suggests, may be gone, and the client would ask in a circle."""
+        """Wait if the next pull would go to the broker that lacks an offset. The other one, which its answer suggests,
+        may be down, and the client would ask in a circle."""
         broker_name = self._instance.routes.broker_of(queue)
         following = self._instance.brokers.reader(broker_name, self.recalculate_pull_from_which_node(queue))
         if following is not None and following.address == asked.address:
@@ -220,7 +220,7 @@ class PullAPIWrapper:
 
 def unpack(message: MessageExt) -> list[MessageExt]:
     """Return the messages of an inner batch, with consecutive queue offsets; an ordinary message unchanged. A message
-    that is marked as a batch and is none is returned unchanged as well: its `body_fault` says why."""
+    that is wrongly marked as a batch is returned unchanged as well: its `body_fault` says why."""
     if message.sys_flag & _INNER_BATCH != _INNER_BATCH or message.body_fault:
         return [message]
     try:

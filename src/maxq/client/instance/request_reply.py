@@ -59,5 +59,5 @@ def create_reply_message(request: MessageExt, body: bytes) -> Message:
 
 
 def is_reply(message: Message) -> bool:
-    """Tell whether a message was made by `create_reply_message`."""
+    """Return whether a message was made by `create_reply_message`."""
     return message.properties.get(const.PROPERTY_MESSAGE_TYPE) == REPLY_MESSAGE_TYPE

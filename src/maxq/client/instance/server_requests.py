@@ -46,7 +46,7 @@ class ServerRequests:
         self._instance = instance
 
     def register(self) -> None:
-        """Answer requests that come on the instance's connections."""
+        """Register the handlers of requests that come on the instance's connections."""
         register = self._instance.remoting.register
         register(RequestCode.CHECK_TRANSACTION_STATE, self._check_transaction)
         register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._consumer_ids_changed)

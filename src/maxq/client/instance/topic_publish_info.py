@@ -15,7 +15,7 @@ QueueFilter = Callable[[MessageQueue], bool]
 
 
 class TopicPublishInfo:
-    """The queues of one topic that take messages, and which of them is next.
+    """The queues of one topic that accept messages, and which of them is next.
 
     Attributes:
         is_used: it was asked for since TopicRoutes looked last.
@@ -24,7 +24,7 @@ class TopicPublishInfo:
     __slots__ = ("index", "is_used", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], *, first: int) -> None:
-        """`first` is a number: the round robin starts behind it."""
+        """`first` is a number behind which the round robin starts."""
         self.queues = tuple(queues)
         self.index = first
         self.is_used = True
@@ -81,7 +81,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def is_route_changed(old: TopicRouteData | None, new: TopicRouteData) -> bool:
-    """Tell whether two routes differ. The order inside an answer means nothing."""
+    """Return whether two routes differ. The order inside an answer does not matter."""
     return old is None or _comparable(old) != _comparable(new)
 
 

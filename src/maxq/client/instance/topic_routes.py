@@ -31,14 +31,14 @@ UNUSED_ROUNDS: Final = 20
 
 
 class TopicRoutes:
-    """The routes of one client, as the name server told them last. Requests for a route at the same time are joined.
+    """The routes of one client, from the name server's last answers. Simultaneous requests for a route are joined.
 
     Attributes:
         table: topic → route.
     """
 
     def __init__(self, api: MQClientAPI, brokers: BrokerTable, rng: Rng) -> None:
-        """`brokers` is told the addresses of every route."""
+        """`brokers` gets the addresses of every route."""
         self._api = api
         self._brokers = brokers
         self._rng = rng
@@ -51,8 +51,8 @@ class TopicRoutes:
         self._publish_lookups: SharedLookups[TopicPublishInfo] = SharedLookups()
 
     async def update_all(self, topics: Iterable[str]) -> None:
-        """Ask the name server for these topics and those that are sent to. Topics that were not used for
-        UNUSED_ROUNDS calls are forgotten: a program may send to any number of topics in its life."""
+        """Ask the name server for these topics and those with sends. Topics that were not used for UNUSED_ROUNDS calls
+        are forgotten: a program may send to any number of topics in its life."""
         topics = set(topics)
         self._forget_unused(topics)
         for topic in sorted({*self._publish, *topics}):
@@ -217,7 +217,7 @@ class TopicRoutes:
         )
 
     def has_living_masters(self, topic: str) -> bool:
-        """Tell whether the route of a topic names a master of each of its groups, and none that could not be reached a
+        """Return whether the route of a topic names a master of each of its groups, none of which was unreachable a
         short while ago."""
         masters = self.masters(topic).values() if topic in self.table else [None]
         return all(master is not None and not self._brokers.is_suspect(master) for master in masters)

@@ -17,7 +17,7 @@ ISOLATION_LATENCY = 10_000  # ms, what a failed call counts as
 
 @dataclass(slots=True)
 class FaultItem:
-    """What is known of the faults of one broker. Times are monotonic milliseconds."""
+    """The recorded faults of one broker. Times are monotonic milliseconds."""
 
     current_latency_ms: int
     start_timestamp: int  # available from then on
@@ -74,12 +74,12 @@ class LatencyFaultTolerance:
         return 0
 
     def is_available(self, broker_name: str, now_ms: int) -> bool:
-        """Tell whether a broker need not be avoided."""
+        """Return whether a broker need not be avoided."""
         item = self._items.get(broker_name)
         return item is None or now_ms >= item.start_timestamp
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Tell whether the last contact with a broker worked. One that nothing is known of counts as reachable."""
+        """Return whether the last contact with a broker worked. An unknown broker counts as reachable."""
         item = self._items.get(broker_name)
         return item is None or item.reachable
 

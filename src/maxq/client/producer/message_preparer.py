@@ -37,7 +37,7 @@ _TIMED: Final = frozenset(
 
 @dataclass(slots=True)
 class PreparedMessage:
-    """What all tries of one send have in common."""
+    """The data that all attempts of one send share."""
 
     topic: str  # as it travels
     msg_id: str  # client ids, of a batch joined by commas
@@ -54,7 +54,7 @@ class PreparedMessage:
 
 
 def property_text(message: Message) -> str:
-    """Encode the properties of a message as they travel.
+    """Encode the properties of a message for the wire.
 
     Raises:
         ClientError: one is no text, or would be read as another; or they are too long; says which, or by how much.

@@ -80,7 +80,7 @@ _ROUTE_WAIT_MS = 300  # so long a try waits for a new route
 
 
 class OfTopic(Protocol):
-    """Interface of what belongs to a topic: a prepared message, or a queue."""
+    """Interface of an object that belongs to a topic: a prepared message, or a queue."""
 
     @property
     def topic(self) -> str: ...
@@ -92,7 +92,7 @@ Try = Callable[[Subject, MessageQueue, int], Coroutine[Any, Any, Result]]
 
 
 class _Failures:
-    """The errors of the tries of one send.
+    """The errors of the attempts of one send.
 
     Attributes:
         tries: (broker name, error), in order.
@@ -110,7 +110,7 @@ class _Failures:
         self._pause_ms, self._longest_ms = _PAUSE_MS
 
     def add(self, error: Exception, broker_name: str | None) -> None:
-        """Note how a try failed. `broker_name` None: before a broker was asked."""
+        """Note how an attempt failed. `broker_name` is None if no broker was asked yet."""
         is_late = isinstance(error, RemotingTimeoutError) and broker_name is None
         if not (is_late and isinstance(self.newest, RemotingConnectError | NoRouteError)):  # why there was no time left
             self.newest = error
@@ -223,12 +223,12 @@ class MessageSender:
         return RemotingCommand(code, ext, prepared.body, serialize_type=self._serialize_type)
 
     def address(self, queue: MessageQueue) -> str | None:
-        """Return where to send for a queue; None if no route names a master of its broker group."""
+        """Return the address to send to for a queue; None if no route names a master of its broker group."""
         address = self.instance.find_broker_address_in_publish(self.instance.routes.broker_of(queue))
         return None if address is None else self.instance.api.address(address)
 
     async def address_of(self, queue: MessageQueue) -> str:
-        """Return where to send for a queue, and ask the name servers once more if that is not known.
+        """Return the address to send to for a queue, and ask the name servers once more if it is not known.
 
         Raises:
             NoMasterError: still unknown.
@@ -245,7 +245,7 @@ class MessageSender:
     def send_kernel(
         self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int
     ) -> Coroutine[Any, Any, SendResult]:
-        """Make one try on one queue, note the latency in the fault table, and tell the hooks.
+        """Make one attempt on one queue, note the latency in the fault table, and call the hooks.
 
         Raises:
             RemotingError, BrokerError, ClientError
@@ -339,7 +339,7 @@ class MessageSender:
         queue: MessageQueue | None = None,
         choose: Callable[[TopicPublishInfo], MessageQueue] | None = None,
     ) -> Coroutine[Any, Any, SendResult]:
-        """Send, and try again as the table of the module says.
+        """Send, and retry by the table in the module's docstring.
 
         Args:
             timeout_ms: for everything together.
@@ -358,7 +358,7 @@ class MessageSender:
         return self.over_tries(prepared, self.send_kernel, timeout_ms, retries, queue=queue, choose=choose)
 
     async def _send_until_ok(self, prepared: PreparedMessage, timeout_ms: int, retries: int) -> SendResult:
-        """Send a message. Where it is stored, but not as safely as it should be, send it to another broker as well."""
+        """Send a message. If it is stored, but not as safely as it should be, send it to another broker as well."""
         not_ok: list[SendResult] = []
 
         async def one_try(prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
@@ -376,7 +376,7 @@ class MessageSender:
             raise
 
     async def send_oneway(self, prepared: PreparedMessage, timeout_ms: int, queue: MessageQueue | None = None) -> None:
-        """Send without an answer. Only a connection is waited for."""
+        """Send without an answer. The call waits only for a connection."""
         await self.over_tries(prepared, self._oneway_kernel, timeout_ms, 0, queue=queue)
 
     async def _oneway_kernel(self, prepared: PreparedMessage, queue: MessageQueue, timeout_ms: int) -> None:
@@ -441,7 +441,7 @@ class MessageSender:
         raise self._outcome(prepared, failures, timeout_ms, is_one_queue=queue is not None)
 
     async def _ask_for(self, topic: str, deadline_ms: int) -> TopicPublishInfo:
-        """Ask for the publish queues of a topic that is not known yet."""
+        """Ask for the unknown publish queues of a topic."""
         try:
             async with asyncio.timeout(self._left_seconds(deadline_ms)):
                 return await self.publish_info(topic)
@@ -450,7 +450,7 @@ class MessageSender:
             raise RemotingTimeoutError(f"the route of topic {topic} did not come in time from {asked}") from None
 
     async def _ask_again(self, topic: str, deadline_ms: int) -> None:
-        """Ask for the route after a failure that makes it doubtful, and wait for it, but not long."""
+        """Ask for the route after a failure that makes it doubtful, and wait for it for a short time."""
         with contextlib.suppress(RemotingError, BrokerError, TimeoutError):
             async with asyncio.timeout(min(_ROUTE_WAIT_MS / 1000, self._left_seconds(deadline_ms))):
                 await self.instance.routes.update_route(topic)
@@ -465,7 +465,7 @@ class MessageSender:
     def _outcome(
         self, prepared: OfTopic, failures: _Failures | None, timeout_ms: int, *, is_one_queue: bool
     ) -> Exception:
-        """Make the error that is raised when no try is left."""
+        """Make the error that is raised after the last attempt."""
         text = f"sending to topic {prepared.topic} took longer than {timeout_ms} ms"
         if failures is None:
             return RemotingTimeoutError(text, timeout_ms=timeout_ms)

@@ -41,7 +41,7 @@ _ALONE = frozenset(
 
 @dataclass(slots=True)
 class _Accumulation:
-    """One batch that gathers messages."""
+    """One batch that is being filled."""
 
     messages: list[Message] = field(default_factory=list)
     results: list[asyncio.Future[SendResult]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class ProduceAccumulator:
         self._sending: set[asyncio.Task[None]] = set()
 
     def can_batch(self, message: Message, size: int) -> bool:
-        """Tell whether a message of `size` bytes (body and properties) may wait for others."""
+        """Return whether a message of `size` bytes (body and properties) may wait for others."""
         return (
             size < self._config.batch_max_bytes
             and self._held_bytes < self._config.total_batch_max_bytes
@@ -69,7 +69,7 @@ class ProduceAccumulator:
         )
 
     def add(self, message: Message, size: int, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
-        """Take a message that `can_batch` allows. The future has its result when its batch was sent."""
+        """Add a message that `can_batch` allows. The future gets its result when the batch was sent."""
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store_msg_ok, message.tags)
         batch = self._open.get(key)

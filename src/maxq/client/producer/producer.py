@@ -52,7 +52,7 @@ _MANY_BYTES = 4 << 20  # of bodies that send_many has on their way at once; one 
 
 
 class _Room:
-    """The bytes that may be on their way at once. A send that needs more than are free waits in line."""
+    """The bytes that may be on their way at once. A send that needs more than are free waits in a queue."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -269,8 +269,8 @@ class Producer:
     async def send_orderly(
         self, message: Message, selector: QueueSelector[Arg], arg: Arg, *, timeout_ms: int | None = None
     ) -> SendResult:
-        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in
-        order. Another try goes to the same queue. Raises as `send`."""
+        """Send to the queue that `selector(queues, message, arg)` picks, so that messages with one `arg` stay in order.
+        Further attempts go to the same queue. Raises as `send`."""
         sender = self._running()
         check_callable("the selector", selector, "selector(queues, message, arg)")
         prepared = sender.preparer.prepare(message)
@@ -342,9 +342,9 @@ class Producer:
         in_flight: int = 512,
         on_result: Callable[[SendResult], None] | None = None,
     ) -> list[SendResult]:
-        """Send many messages, each in a request of its own, with up to `in_flight` of them, and 4 MiB, on their way:
-        each has the timeout of a send, which the last of many large ones, started at once, would miss. Results are in
-        the messages' order. Retries as `send`.
+        """Send many messages, each in a request of its own, with at most `in_flight` of them, and 4 MiB, on their way:
+        each has the timeout of a send, which the last of many large ones, started at once, would miss. Results are
+        in the messages' order. Retries as `send`.
 
         Args:
             messages: drawn on this loop, so it must not block; what does comes through a MessageFeed, which is told the
@@ -415,7 +415,7 @@ class Producer:
         *,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Start to send; the future (and the callback, with result or error) tells the outcome.
+        """Start to send; the future (and the callback, with result or error) gets the outcome.
 
         Raises:
             ClientError: an illegal message. Everything later goes to the future.

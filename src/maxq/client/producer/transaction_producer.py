@@ -46,7 +46,8 @@ Answer = LocalTransactionState | None
 
 
 class TransactionListener(Protocol):
-    """What an application does for transactions. Methods may be coroutine functions. An exception counts as UNKNOW."""
+    """The callbacks of an application for transactions. Methods may be coroutine functions. An exception counts as
+    UNKNOW."""
 
     def execute_local_transaction(self, message: Message, arg: Any) -> Answer | Awaitable[Answer]:
         """Execute the local transaction of a half message that the broker has stored safely. `message` has its
@@ -60,7 +61,7 @@ class TransactionListener(Protocol):
 
 
 class TransactionSendResult(NamedTuple):
-    """What became of a message sent in a transaction.
+    """The outcome of a message sent in a transaction.
 
     Attributes:
         end_error: why the broker could not be told the state; it will ask.
@@ -72,8 +73,8 @@ class TransactionSendResult(NamedTuple):
 
     @property
     def send_status(self) -> SendStatus:
-        """Status of the half message. Anything but SEND_OK means: not safe enough, so it was rolled back and nothing
-        was executed."""
+        """Return the status of the half message. Any status but SEND_OK means that it is not safe enough: it was rolled
+        back and the local transaction was not executed."""
         return self.send_result.send_status
 
     @property
@@ -95,7 +96,7 @@ class TransactionSendResult(NamedTuple):
 
 
 class HalfMessage(NamedTuple):
-    """A message that waits for its local transaction, and where it is."""
+    """A message that waits for its local transaction, and its place."""
 
     message: Message
     result: SendResult
@@ -183,7 +184,7 @@ class TransactionProducer(Producer):
     async def end(
         self, half: HalfMessage, state: LocalTransactionState, remark: str | None = None
     ) -> TransactionSendResult:
-        """Tell the broker how a local transaction ended. Never raises for what goes wrong there, nor because the
+        """Report the end of a local transaction to the broker. Never raises for a failure there, nor because the
         producer was shut down meanwhile: brokers will ask.
 
         Args:

@@ -27,7 +27,7 @@ class ConsumeResult(Enum):
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """The circumstances of one listener call. What the listener writes into it decides what happens to the messages.
+    """The circumstances of one listener call. The listener's changes to it decide about the messages.
 
     Attributes:
         message_queue: where the messages come from.
@@ -43,7 +43,7 @@ class ConsumeContext:
     suspend_ms: int | None = None
 
     def done_of(self, count: int) -> int:
-        """Return how many of the `count` messages of a successful call are done."""
+        """Return how many of the `count` messages of a successful call are finished."""
         if self.ack_index is None:
             return count
         if not isinstance(self.ack_index, int):

@@ -43,7 +43,7 @@ _STATUS = {
 
 @dataclass(slots=True)
 class PopResult:
-    """What one pop brought. Times are in ms, by the broker's clock.
+    """The result of one pop. Times are in ms, by the broker's clock.
 
     Attributes:
         rest_num: messages that are left for the group.
@@ -57,7 +57,7 @@ class PopResult:
 
 
 def decode_pop_answer(reply: RemotingCommand, topic: str, broker_name: str, *, order: bool) -> PopResult | None:
-    """Decode the answer to a pop of `topic`. None: it is a refusal, and the caller looks at its code.
+    """Decode the answer to a pop of `topic`. Returns None for a refusal, whose code the caller examines.
 
     Every message gets POP_CK, its receipt handle, and 1ST_POP_TIME, and stands under `topic` whichever retry topic it
     was read from.
@@ -115,5 +115,5 @@ def _give_handle(
 
 
 def handle_of(message: MessageExt) -> ExtraInfo:
-    """Return the receipt handle of a message that was popped. Raises RemoteProtocolError if it has none."""
+    """Return the receipt handle of a popped message. Raises RemoteProtocolError if it has none."""
     return parse_extra_info(message.properties.get(const.PROPERTY_POP_CK, ""))

@@ -10,8 +10,8 @@ from maxq.protocol.message.message import MessageExt
 
 
 class PullStatus(Enum):
-    """FOUND: messages. NO_NEW_MSG: the end of the queue. NO_MATCHED_MSG: none passed the filter so far, pull on.
-    OFFSET_ILLEGAL: the offset is outside the queue; `next_begin_offset` is inside."""
+    """The outcome of a pull. FOUND: messages. NO_NEW_MSG: the end of the queue. NO_MATCHED_MSG: none passed the filter
+    so far, pull on. OFFSET_ILLEGAL: the offset is outside the queue; `next_begin_offset` is inside."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -21,7 +21,7 @@ class PullStatus(Enum):
 
 @dataclass(slots=True)
 class PullResult:
-    """What one pull brought. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
+    """The result of one pull. Offsets are queue offsets; `min_offset` and `max_offset` are the queue's at the broker.
 
     `offset_delta`: of a global queue of a static topic, what makes the records' own offsets global ones.
     """

@@ -11,7 +11,8 @@ from maxq.protocol.message.message_queue import MessageQueue
 
 
 class SendStatus(Enum):
-    """How safely a message was stored. It is stored in every case; all but SEND_OK say what did not happen in time."""
+    """How safely a message was stored. It is stored in every case; values other than SEND_OK name the step that was not
+    confirmed in time."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -28,7 +29,7 @@ STATUS_OF_CODE: dict[int, SendStatus] = {
 
 
 class SendResult(NamedTuple):
-    """Where a message went.
+    """Where a message was stored.
 
     `msg_id` is the client's id (UNIQ_KEY; of a batch, its messages' ids joined by commas), `offset_msg_id` the
     broker's."""

@@ -52,7 +52,7 @@ class TraceSide(Enum):
 
 
 class AsyncTraceDispatcher:
-    """Gathers the trace records of one client and sends them beside everything else.
+    """Collects the trace records of one client and sends them in the background.
 
     Args:
         config: `trace_topic`, `trace_msg_batch_num`, `namespace`.
@@ -121,11 +121,12 @@ class AsyncTraceDispatcher:
         return f"{self._request_prefix}{next(self._request_numbers) & 0xFFFF_FFFF:08X}"
 
     def is_traced(self, topic: str) -> bool:
-        """Tell whether events of a topic are traced. Those of the trace topic are not: that would have no end."""
+        """Return whether events of a topic are traced. Those of the trace topic are not, because tracing them would
+        never end."""
         return not topic.startswith(self.topic)
 
     def append(self, records: list[TraceRecord]) -> None:
-        """Take the records of one event. Any thread may call this."""
+        """Add the records of one event. Any thread may call this."""
         waiting = self._waiting
         if len(waiting) >= WAITING_MAX:
             self.dropped += len(records)

@@ -83,7 +83,7 @@ def _type_of(message: Message) -> TracedMessageType:
 
 
 class EndTransactionTraceHook:
-    """Makes an EndTransaction record for each end of a transaction that a broker is told."""
+    """Makes an EndTransaction record for each end of a transaction that is reported to a broker."""
 
     def __init__(self, dispatcher: AsyncTraceDispatcher) -> None:
         self._dispatcher = dispatcher

@@ -33,7 +33,7 @@ FAULTS: Final = (GAP, OVERLAP, MISSING_FILE, DAMAGED_FILE, WRONG_ENTRY)
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the table of a proof; a field that does not apply is None."""
+    """One row of the table of findings; a field that does not apply is None."""
 
     kind: str
     queue: MessageQueue | None = None
@@ -57,7 +57,7 @@ class Finding:
 
 
 def broker_ranges(options: ReadOptions) -> dict[MessageQueue, tuple[int, int]]:
-    """Return queue → (first offset, one past the last) that the options of a batch mean at this moment.
+    """Return queue → (first offset, one past the last) for the options of a batch at this moment.
 
     Raises:
         PipelineError: a topic that was named is not there; brokers do not answer.
@@ -81,7 +81,7 @@ def incarnations(options: ConnectionOptions, queues: Iterable[MessageQueue]) -> 
 
 
 def check_same_topics(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> None:
-    """Raises PipelineError if a queue ends before what was archived of it: it is another queue of the same name."""
+    """Raise PipelineError if a queue ends before its archived offsets: it is another queue of the same name."""
     for queue, (_, end) in bounds.items():
         archived = coverage.get(queue)
         if archived and end <= archived[-1][1]:
@@ -152,8 +152,8 @@ def coverage_findings(
 
 
 def lost_findings(bounds: Mapping[MessageQueue, tuple[int, int]], coverage: Coverage) -> list[Finding]:
-    """Return holes about which no broker can tell: from the first archived offset of a queue up to what the broker
-    still has, or between archived offsets of a queue about which no broker was asked."""
+    """Return gaps that no broker can explain: from the first archived offset of a queue up to the first one that the
+    broker still has, or between archived offsets of a queue about which no broker was asked."""
     found: list[Finding] = []
     for queue, ranges in sorted(coverage.items()):
         if ranges:

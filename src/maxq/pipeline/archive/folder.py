@@ -72,7 +72,7 @@ class ArchiveFolder:
             raise ConfigError(f"archive {path!r} is a file: name a folder, or a new one")
 
     def uri_of(self, path: str) -> str:
-        """Return the URI of a file below the folder, for Spark, which takes percent signs as they are."""
+        """Return the URI of a file below the folder, for Spark, which does not decode percent signs."""
         return f"{self.uri}/{path}"
 
     # --- the manifest ------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class ArchiveFolder:
         raise PipelineError(f"the manifest of {self.root} changes faster than it can be read")
 
     def existing(self) -> Manifest:
-        """Return the manifest as `manifest` does. Raises ConfigError if nothing was archived here."""
+        """Return the manifest as `manifest` does. Raises ConfigError if the folder has no archive."""
         found = self.manifest()
         if not found.number:
             raise ConfigError(f"{self.root} holds no archive: there is no {_MANIFESTS}; `archive run` makes one")
@@ -124,7 +124,7 @@ class ArchiveFolder:
         return f"{_MANIFESTS}/{number:012d}.jsonl"
 
     def _create(self, name: str, data: bytes) -> bool:
-        """Write a file as a whole; False if there is one of that name."""
+        """Write a file as a whole; returns False if the name exists."""
         full = self._full(name)
         self.filesystem.create_dir(os.path.dirname(full), recursive=True)
         if not self.is_local:
@@ -140,7 +140,7 @@ class ArchiveFolder:
 
     @contextlib.contextmanager
     def run(self) -> Iterator["ArchiveRun"]:
-        """Open a run that writes; it begins by removing what dead runs left."""
+        """Start a run that writes; first it removes the remains of dead runs."""
         stamp = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         name = f"{stamp:%Y%m%dT%H%M%S}-{SystemRng().bytes(4).hex()}"
         lock = self._lock(name)
@@ -175,7 +175,7 @@ class ArchiveFolder:
         return bool(info.type != fs.FileType.NotFound and age_ms < _DEAD_AFTER_MS)
 
     def clean(self) -> list[str]:
-        """Remove what dead runs left; returns its paths."""
+        """Remove the remains of dead runs; returns their paths."""
         removed: list[str] = []
         runs = {name.removesuffix(".lock") for name in self._names(_RUNS)}
         dead = {run for run in runs if not self._is_alive(run)}
@@ -202,7 +202,7 @@ class ArchiveFolder:
     # --- files -------------------------------------------------------------------------------------------------------
 
     def data_files(self) -> list[str]:
-        """Return every data file that is in its place."""
+        """Return every data file in its final place."""
         return [path for name in self._names("") if name.startswith("topic=") for path in self._files(name)]
 
     def exists(self, path: str) -> bool:
@@ -210,17 +210,17 @@ class ArchiveFolder:
         return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def delete(self, path: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self._full(path))
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder if it is there."""
+        """Remove a folder if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_dir(self._full(path))
 
     def move(self, source: str, target: str) -> None:
-        """Give a data file its place; durable where the file system lets us say so."""
+        """Move a data file to its final place, durably where the file system supports that."""
         full = self._full(target)
         self.filesystem.create_dir(os.path.dirname(full), recursive=True)
         if not self.is_local:
@@ -238,7 +238,7 @@ class ArchiveFolder:
         return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
 
     def _files(self, folder: str) -> list[str]:
-        """Paths of all files below a folder."""
+        """Return the paths of all files below a folder."""
         selector = fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True)
         found = [info for info in self.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
         return sorted(info.path[len(self.root) + 1 :] for info in found)

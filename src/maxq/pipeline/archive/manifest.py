@@ -66,7 +66,7 @@ class FileEntry:
     queues: tuple[QueuePart, ...]
 
     def queue(self, part: QueuePart) -> MessageQueue:
-        """Return the queue whose messages a part has."""
+        """Return the queue of a part's messages."""
         return MessageQueue(self.topic, part.broker, part.queue_id)
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class FileEntry:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "FileEntry":
-        """Raises KeyError, TypeError or ValueError if this is no such line."""
+        """Make an entry from a line of the manifest. Raises KeyError, TypeError or ValueError for any other value."""
         parts = tuple(
             QueuePart(
                 str(part["broker"]),
@@ -133,7 +133,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes, number: int, name: str = "manifest") -> "Manifest":
-        """Raises PipelineError that names the line."""
+        """Decode a manifest's file. Raises PipelineError that names the line."""
         entries: list[FileEntry] = []
         head: dict[str, Any] | None = None
         for at, line in enumerate(data.splitlines(), 1):

@@ -7,7 +7,7 @@ Range = tuple[int, int]
 
 
 class Overlap(NamedTuple):
-    """Offsets that two of the numbered ranges share."""
+    """Offsets that are in two of the numbered ranges."""
 
     first: int
     last: int

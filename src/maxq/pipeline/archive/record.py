@@ -29,7 +29,7 @@ IncarnationsOf = Callable[[Iterable[MessageQueue]], Mapping[MessageQueue, int]]
 
 
 class SentRecord:
-    """The record, in one file, of which messages a job has sent.
+    """The record, in one file, of the messages that a job has sent.
 
     Args:
         path: of the file; it is made when the first line is added.
@@ -107,22 +107,22 @@ class SentRecord:
             self._is_new = False
 
     def begin_piece(self, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
-        """Note, before any of them is sent, that these offsets are next. Durable on return."""
+        """Note durably, before any of them is sent, that these offsets come next."""
         self.begin()
         self.pending = {queue: list(some) for queue, some in ranges.items()}
         self._note_incarnations(ranges)
         self._append({"begun": SystemClock().wall_ms()} | self._told(ranges))
 
     def add(self, rows: int, ranges: Mapping[MessageQueue, Sequence[Range]]) -> None:
-        """Note that these offsets are done, and how many rows of them were sent. Durable on return."""
+        """Note durably that these offsets are done, and how many rows of them were sent."""
         self.begin()
         self._note_incarnations(ranges)
         self._append({"done": SystemClock().wall_ms(), "rows": rows} | self._told(ranges))
         self._count(rows, ranges)
 
     def _note_incarnations(self, queues: Iterable[MessageQueue]) -> None:
-        """Note the incarnations of queues that are not known yet; they do not change afterwards, because a topic that
-        is made again while a piece is sent is no part of the piece."""
+        """Note the incarnations of queues that are not known yet. They do not change afterwards, because a topic that
+        is made again while a piece is sent is not part of the piece."""
         new = [queue for queue in queues if queue not in self._incarnations]
         now = self._incarnations_of(new) if new else {}
         self._incarnations |= {queue: now.get(queue, 0) for queue in new}

@@ -140,7 +140,7 @@ def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
 
 @dataclass
 class _Cluster:
-    """A connected Admin, and what all tables ask it.
+    """A connected Admin, and the answers that all tables share.
 
     Attributes:
         masters: broker name → address.

@@ -85,7 +85,7 @@ def dlq_groups(options: Mapping[str, str]) -> list[str]:
 
 
 def check_groups(config: DlqConfig) -> None:
-    """Ask whether each group of `config` has dead letters at all, before anything is made of them.
+    """Check that each group of `config` has dead letters before anything else happens.
 
     Raises:
         PipelineError: one has none.
@@ -129,7 +129,8 @@ def dlq_counts(letters: DataFrame) -> DataFrame:
 
 
 def check_export(path: str, kind: str) -> None:
-    """Raises ConfigError: another format than EXPORT_FORMATS; the folder, unless it is a URI, is there already."""
+    """Raise ConfigError for a format that is not in EXPORT_FORMATS, and for a folder that exists, unless it is a
+    URI."""
     if kind not in EXPORT_FORMATS:
         raise ConfigError(f"format is {kind!r}; it must be {', '.join(EXPORT_FORMATS)}")
     if "://" not in path and Path(path).exists():
@@ -147,7 +148,7 @@ def dlq_export(letters: DataFrame, path: str, kind: str = "parquet") -> None:
 
 
 def dlq_redrive(spark: SparkSession, config: RedriveConfig, *, dry_run: bool = False) -> SentResult:
-    """Send letters again that are chosen and not in the record.
+    """Send chosen letters again that are not in the record.
 
     Args:
         dry_run: only count them.

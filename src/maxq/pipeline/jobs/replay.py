@@ -113,7 +113,7 @@ def replay(spark: SparkSession, config: ReplayConfig) -> SentResult:
 
 
 def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
-    """Count what `replay` would send; columns as transforms.replay.target_counts."""
+    """Count the messages that `replay` would send; columns as transforms.replay.target_counts."""
     record = _record_of(config)
     messages = [piece.messages for piece in pieces(spark, config, record)]
     if not messages:
@@ -122,7 +122,7 @@ def replay_counts(spark: SparkSession, config: ReplayConfig) -> DataFrame:
 
 
 def _record_of(config: ReplayConfig) -> SentRecord | None:
-    """Raises ConfigError: see SentRecord."""
+    """Return the record of sent messages. Raises ConfigError as SentRecord does."""
     if config.record is None:
         return None
     of_stores = partial(deleted_in_stores, _store_source(config)) if config.store else None
@@ -177,8 +177,7 @@ def _archive_pieces(spark: SparkSession, config: ReplayConfig, path: str, done: 
 
 
 def neighbours(files: Iterable[FileEntry], piece_bytes: int) -> list[list[FileEntry]]:
-    """Group files in the order of time, those of a queue in its order, so that a group has about `piece_bytes`
-    bytes."""
+    """Group files by time, those of a queue in its order, so that a group has about `piece_bytes` bytes."""
     groups: list[list[FileEntry]] = []
     size = 0
     for entry in sorted(files, key=lambda one: (one.first_time, min(part.first for part in one.queues), one.path)):
@@ -267,7 +266,7 @@ def send_pieces(
 
 
 def _write(messages: DataFrame, options: Mapping[str, str]) -> int:
-    """Send all rows; how many there were."""
+    """Send all rows; returns how many there were."""
     seen = Observation()
     counted = messages.observe(seen, F.count(F.lit(1)).alias("rows"))
     counted.write.format(FORMAT).options(**options).mode("append").save()

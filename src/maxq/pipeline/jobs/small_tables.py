@@ -35,8 +35,8 @@ def rows_of(frame: DataFrame, most: int | None = None) -> Rows:
 
 
 def in_few_partitions(frame: DataFrame, rows: int) -> DataFrame:
-    """Return the frame in one partition for each ROWS_A_TASK of about `rows` rows, or in its own partitions if these
-    are fewer."""
+    """Return the frame in one partition for each ROWS_A_TASK of about `rows` rows, or in its present partitions if
+    these are fewer."""
     return frame.coalesce(max(1, math.ceil(rows / ROWS_A_TASK)))
 
 

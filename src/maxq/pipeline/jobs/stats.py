@@ -189,7 +189,7 @@ def _groups(spark: SparkSession, source: MessageInput, topics: list[str]) -> Dat
 
 
 def _course_of_lag(spark: SparkSession, settings: StatsSettings, now_ms: int) -> Rows:
-    """Adds a sample to the history and reads them all."""
+    """Add a sample to the history and read all samples."""
     folder = settings.history
     if folder is None:
         return []

@@ -30,7 +30,7 @@ class OptionValues:
         self._what = what
 
     def check_names(self, known: Iterable[str], others: Mapping[str, str] | None = None) -> None:
-        """Refuse names that are none of `known`.
+        """Refuse names that are not in `known`.
 
         Args:
             others: names that people know from elsewhere, and what there is here in their place.
@@ -58,7 +58,7 @@ class OptionValues:
         return text.strip() or None
 
     def required(self, name: str, meaning: str) -> str:
-        """Raises ConfigError saying what the option is for."""
+        """Return the text of a mandatory option. Raises ConfigError that says what the option is for."""
         text = self.text(name)
         if text is None:
             raise ConfigError(f"{self._what}: option {name} is missing: {meaning}")
@@ -131,7 +131,7 @@ class OptionValues:
         return value
 
     def wrong(self, name: str, text: object, allowed: str) -> ConfigError:
-        """Make the error about a value."""
+        """Make the error about an invalid value."""
         return ConfigError(f"{self._what}: option {name} is {text!r:.200}; it must be {allowed}")
 
     def contradiction(self, sentence: str) -> ConfigError:

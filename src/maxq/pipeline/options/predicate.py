@@ -72,8 +72,7 @@ def condition(column: str, operator: str, value: object) -> Filter | None:
 
 
 def predicate_option(conditions: Iterable[Filter | None]) -> dict[str, str]:
-    """Return the option that holds these conditions (of `condition`), all of which every wanted row meets; {} for
-    none."""
+    """Return the option with these conditions (of `condition`), all of which every wanted row meets; {} for none."""
     rows = [
         (one.attribute[0], _OPERATORS[type(one)], _plain(one.value))  # type: ignore[attr-defined]
         for one in conditions
@@ -129,7 +128,7 @@ def _fits(column: str, value: object) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as JSON has it."""
+    """Return the value in a form that JSON can represent."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, datetime):

@@ -73,7 +73,7 @@ class ConnectionOptions:
 
     @classmethod
     def parse(cls, values: OptionValues) -> "ConnectionOptions":
-        """Raises ConfigError."""
+        """Parse the options of the connection. Raises ConfigError."""
         namesrv = values.required("rocketmq.namesrv", "host:port of the name servers, separated by ';'")
         addresses = [part.strip().removeprefix("http://") for part in re.split("[;,]", namesrv) if part.strip()]
         for address in addresses:
@@ -126,7 +126,7 @@ class QueueSelection:
 
 @dataclass(frozen=True)
 class Position:
-    """Where reading starts or ends.
+    """Where a read starts or ends.
 
     Attributes:
         kind: `earliest` or `latest`: the ends of each queue; `offsets`: what `table` says (EARLIEST and LATEST are
@@ -143,7 +143,7 @@ class Position:
     needs_match: bool = False
 
     def of_queue(self, topic: str, broker: str, queue_id: int) -> int | None:
-        """Return what `table` says about a queue; None if it says nothing."""
+        """Return the offset of a queue in `table`; None if it has none."""
         if self.table is None:
             return None
         brokers = self.table.get(topic, {})
@@ -337,7 +337,7 @@ def _by_strategy(values: OptionValues, position: Position) -> Position:
 
 
 def _position(values: OptionValues, name: str | None, default: Position, refused: int | None) -> Position:
-    """Parse a position. `refused`: the end of a queue (EARLIEST or LATEST) that would leave nothing to read."""
+    """Parse a position. `refused` is the end of a queue (EARLIEST or LATEST) at which the read would be empty."""
     if name is None:
         return default
     if name.endswith("ByTimestamp"):
@@ -370,8 +370,8 @@ def _by_queue(values: OptionValues, name: str, *, low: int) -> dict[str, dict[st
 
 
 def offsets_table(table: Mapping[str, Any], *, low: int = 0) -> dict[str, dict[str, dict[int, int]]]:
-    """Check the form topic → broker → queue → number. A topic may give queues directly: for each of its brokers ("*").
-    INCARNATION among the queues, as a stream's offsets have it, is passed over.
+    """Check the form topic → broker → queue → number. A topic may give queues directly, for each of its brokers ("*").
+    INCARNATION among the queues, as a stream's offsets have it, is ignored.
 
     Raises:
         ConfigError: it is something else, or a number is below `low`.

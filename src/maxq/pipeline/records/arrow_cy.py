@@ -45,7 +45,7 @@ def _start(view: cython.const[cython.uchar][::1]) -> cython.p_uchar:
 @cython.inline
 @cython.exceptval(check=False)
 def _find(buf: cython.p_uchar, p: cython.Py_ssize_t, end: cython.Py_ssize_t, byte: cython.int) -> cython.Py_ssize_t:
-    """Return where `byte` is next in buf[p:end]; `end` if it is not there."""
+    """Return the position of `byte` in buf[p:end]; `end` if it is not there."""
     found: cython.p_uchar
     if not cython.compiled:
         while p < end and buf[p] != byte:

@@ -49,7 +49,8 @@ class Losses:
         self._note(error.what, 0 if end is None else end - first)
 
     def bytes_of(self, place: str, reason: str) -> None:
-        """Report that bytes of a store's log which should be records are none; how many messages are lost is not known.
+        """Report that bytes of a store's log are no records although they should be; the number of lost messages is
+        unknown.
 
         Raises:
             DataLossError: if a loss is to be an error.
@@ -67,7 +68,7 @@ class Losses:
             self._more += 1
 
     def tell(self) -> None:
-        """Log what was lost since the last call, in one line."""
+        """Log the losses since the last call, in one line."""
         if not self._places:
             return
         more = f"; and {self._more} more places" if self._more else ""

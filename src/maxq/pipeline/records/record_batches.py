@@ -167,7 +167,7 @@ class RecordBatches:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _bodies(self, view: memoryview, rows: Rows, table: Rows) -> pa.Array:
-        """Build the column of bodies as the producer gave them; one that does not decompress stays as it is in the
+        """Build the column of bodies as the producer sent them; one that cannot be decompressed stays as it is in the
         log."""
         compressed = np.flatnonzero(rows[:, rc.C_SYS_FLAG] & MessageSysFlag.COMPRESSED)
         if not len(compressed):
@@ -185,7 +185,7 @@ class RecordBatches:
         return _gather(view, extra, places.reshape(-1), 2, 0, len(rows), pa.binary())
 
     def _host_names(self, view: memoryview, rows: Rows, column: int, v6_flag: int) -> pa.Array:
-        """Build a column of `address:port`; there are few different ones."""
+        """Build a column of `address:port`; there are few different values."""
         count = len(rows)
         if np.any(rows[:, rc.C_SYS_FLAG] & v6_flag):
             sizes = np.where(rows[:, rc.C_SYS_FLAG] & v6_flag, 20, 8).tolist()

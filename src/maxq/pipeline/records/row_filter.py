@@ -47,7 +47,7 @@ def can_decide(condition: Condition) -> bool:
 
 @dataclass
 class RowFilter:
-    """All of `conditions` together; `can_decide` accepts each of them."""
+    """A conjunction of `conditions`, for each of which `can_decide` is true."""
 
     conditions: tuple[Condition, ...] = ()
     topics: frozenset[str] | None = field(init=False, default=None)

@@ -63,7 +63,7 @@ class Plot:
 
 
 def plain_text(value: object, most: int = _TEXT_MAX) -> str:
-    """Return a stranger's text without characters that hide or reorder others, cut to `most` characters."""
+    """Return a text of unknown origin without characters that hide or reorder others, cut to `most` characters."""
     text = str(value)
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return _UNSEEN.sub(lambda found: found[0] if found[0] == _THIN_SPACE else f"‹{ord(found[0]):X}›", cut)

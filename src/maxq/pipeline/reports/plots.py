@@ -171,7 +171,7 @@ def bars(
 
 
 def _name(text: str) -> str:
-    """Cut in the middle: what tells groups of a topic, or files of a store, apart may be at either end."""
+    """Shorten a name in the middle, because names of groups or files may differ at either end."""
     if len(text) > _NAME_MAX:
         text = f"{text[: _NAME_MAX // 2 - 1]}…{text[-_NAME_MAX // 2 :]}"
     name = plain_text(text)
@@ -243,7 +243,7 @@ def _legend_rows(names: Sequence[str]) -> int:
 
 
 def _legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
-    """Place the legend above the drawing; none without names."""
+    """Place the legend above the drawing, if there are names."""
     if names:
         figure.legend(
             *axes.get_legend_handles_labels(), loc="outside upper left", ncols=_legend_columns(names), frameon=False,

@@ -189,7 +189,7 @@ def _lag_course(found: Mapping[str, Any]) -> list[Series]:
 
 
 def _waiting(found: Mapping[str, Any]) -> list[Series]:
-    """Return sums, so that the last point is today's lag of the messages that were read."""
+    """Return running sums, so that the last point is the present lag of the messages that were read."""
     arrived: dict[str, dict[int, int]] = {}
     for row in found["waiting"]:
         arrived.setdefault(f"{row['consumerGroup']} · {row['topic']}", {})[row["stepMs"]] = row["messages"]

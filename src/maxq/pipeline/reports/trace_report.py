@@ -123,7 +123,7 @@ def _numbers(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _course(found: Mapping[str, Any], share: str) -> list[Series]:
-    """Return lines that a step without messages breaks."""
+    """Return lines that are interrupted where a step has no messages."""
     first, last = (function(row["stepMs"] for row in found["course"]) for function in (min, max))
     steps = range(first, last + 1, found["step_ms"])
     series = []

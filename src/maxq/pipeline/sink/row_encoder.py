@@ -105,7 +105,7 @@ class RowEncoder:
     # --- where rows go ---
 
     def _groups(self, rows: SinkRows) -> Iterator[tuple[str, MessageQueue | None, bool, Numbers]]:
-        """Yield (topic, queue, may be batched, row numbers) of rows that belong together."""
+        """Yield (topic, queue, whether batching is allowed, row numbers) of rows that can be sent together."""
         everything = np.arange(len(rows), dtype=np.int64)
         for topic, of_topic in self._by_topic(rows, everything):
             places = self._places(topic, rows, of_topic)
@@ -130,7 +130,8 @@ class RowEncoder:
             yield topic or self._topic or "", chosen
 
     def _places(self, topic: str, rows: SinkRows, chosen: Numbers) -> Numbers | None:
-        """Return for each row the place of its queue among the topic's; -1: any queue; None: any for all rows."""
+        """Return for each row the position of its queue among the topic's; -1: any queue; None: any queue for all
+        rows."""
         if rows.sharding_keys is not None:
             count = len(self._queues(topic))
             keys = rows.sharding_keys

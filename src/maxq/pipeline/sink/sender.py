@@ -97,8 +97,8 @@ class PublishRoutes:
         self._leaders: dict[MessageQueue, str] = {}  # of global queues of static topics: broker names
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
-        """Return the queues of a topic that take messages. Of a topic that does not exist yet: the queues it will have,
-        where brokers make topics of themselves.
+        """Return the queues of a topic that accept messages. For a topic that does not exist yet they are the queues
+        that it will have, where brokers create topics automatically.
 
         Raises:
             PipelineError: nothing can be sent to it.
@@ -273,7 +273,7 @@ class Sender:
             )
 
     def _on_broken(self, address: str, error: Exception, cause: Outgoing, queue: MessageQueue) -> None:
-        """Send everything that was under way at a broker again, in its order, before all else."""
+        """Send everything that was under way at a broker again, in its order, before all other requests."""
         self._client.drop(address)
         in_flight = self._in_flight.pop(address, None)
         for request, where in reversed(in_flight.requests.values() if in_flight is not None else ()):
@@ -282,7 +282,7 @@ class Sender:
         self._note_failure(cause, queue, str(error))
 
     def _note_failure(self, request: Outgoing, queue: MessageQueue, why: str) -> None:
-        """Avoid the broker of a request that failed, if there are others, and wait before the next attempt, longer each
+        """Avoid the broker of a failed request, if there are others, and wait before the next attempt, longer each
         time."""
         now_ms = self._clock.monotonic_ms()
         request.failures += 1

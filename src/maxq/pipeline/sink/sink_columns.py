@@ -103,7 +103,7 @@ class SinkRows:
 
 
 def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dict[str, str]:
-    """Find out which column means what.
+    """Determine the meaning of each column.
 
     Args:
         columns: name and Spark type (simpleString) of each column that is written; upper and lower case alike.
@@ -141,7 +141,7 @@ def check_columns(columns: Iterable[tuple[str, str]], *, has_topic: bool) -> dic
 
 
 def sink_rows(batch: pa.RecordBatch, names: dict[str, str], keep: Iterable[str] = ()) -> SinkRows:
-    """Take a batch apart.
+    """Split a batch into the fields of its rows.
 
     Args:
         names: as check_columns returns them.
@@ -290,7 +290,7 @@ def _milliseconds(times: Any) -> Any:
 
 
 def _positive(numbers: Any, column: str) -> Any:
-    """Make numbers texts; null for 0."""
+    """Convert numbers to text; null for 0."""
     wide = numbers.cast(pa.int64())
     if pc.any(pc.less(wide, 0)).as_py():
         raise PipelineError(f"column {column} is {pc.min(wide).as_py()} in a row; it must be 0 (none) or above")
@@ -298,7 +298,8 @@ def _positive(numbers: Any, column: str) -> Any:
 
 
 def _map(column: Any, also: set[str], reserved_too: Iterable[str]) -> Any:
-    """Return the properties of a map column. `also`: tags and keys are taken from the map if no column has them."""
+    """Return the properties of a map column. `also` means that tags and keys are taken from the map if they have no
+    column."""
     names, values = column.keys.cast(pa.large_string()), column.items.cast(pa.large_string())
     offsets = np.asarray(column.offsets, np.int64)
     allowed = {const.PROPERTY_TAGS for _ in also & {"tags"}} | {const.PROPERTY_KEYS for _ in also & {"keys"}}

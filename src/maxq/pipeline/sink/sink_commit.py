@@ -64,14 +64,14 @@ class WriteRun:
 
 @dataclass(frozen=True)
 class Coordinator:
-    """The broker that decides for an application, and the last batch that it decided; None: it knows none."""
+    """The broker that decides for an application, and the last batch that it decided; None: there is none."""
 
     broker: str
     last_batch: int | None
 
 
 def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult], run: WriteRun) -> None:
-    """Make the batch's messages visible, once. Returns when all are.
+    """Make the batch's messages visible, exactly once. Returns when all are visible.
 
     Raises:
         PipelineError: brokers do not answer in time, are none of MaxQ's, or have lost what was staged; or another run
@@ -96,8 +96,8 @@ def commit(options: WriteOptions, name: BatchName, results: Sequence[TaskResult]
 
 
 def deliver_last(options: WriteOptions, application: str) -> dict[str, Any]:
-    """Make the messages of an application's last decided batch visible, if they are not: its driver died before it came
-    to that, and will not run again. Changes nothing where they are.
+    """Make the messages of an application's last decided batch visible, if they are not: its driver died before that,
+    and will not run again. Changes nothing if they are visible.
 
     Returns:
         As JSON: application, batch, coordinator, and of the run that was decided rows, beganMs, query and queryRun.
@@ -139,15 +139,15 @@ def _deliver_all(brokers: "Brokers", name: BatchName, decision: Mapping[str, Any
 
 
 class Brokers:
-    """Asks masters, by the names of their brokers, and waits for those that are away."""
+    """Asks masters, by the names of their brokers, and waits for those that cannot be reached."""
 
     def __init__(self, client: WireClient, options: WriteOptions) -> None:
         self._client = client
         self._limit_ms = options.connection.broker_wait_ms
 
     def names(self, wanted: AbstractSet[str] = frozenset(), remedy: str = "start it") -> list[str]:
-        """Return the names of all brokers that the name server knows. One that has just started knows none of them, or
-        not all that are wanted, yet: it is asked again.
+        """Return the names of all brokers that the name server knows. A name server that has just started knows none of
+        them, or not all that are wanted, yet: it is asked again.
 
         Args:
             remedy: what to do about one that stays away.
@@ -164,7 +164,7 @@ class Brokers:
         return self._patiently(attempt, "the coordinator")
 
     def ask(self, broker: str, code: int, ext: dict[str, str], body: bytes | None = None) -> RemotingCommand:
-        """Return an answer that is SUCCESS, or a refusal that will not change.
+        """Return an answer: SUCCESS, or a refusal that will not change.
 
         Raises:
             PipelineError: there is none within rocketmq.brokerWait.
@@ -172,7 +172,7 @@ class Brokers:
         return self._patiently(lambda: self._once(broker, code, ext, body), f"broker {broker}")
 
     def _once(self, broker: str, code: int, ext: dict[str, str], body: bytes | None) -> RemotingCommand | str:
-        """Return the answer, or why there is none yet."""
+        """Return the answer, or the reason why there is none yet."""
         data = self._client.cluster_info().broker_addr_table.get(broker)
         address = None if data is None else data.broker_addrs.get(MASTER_ID)
         if address is None:
@@ -285,7 +285,7 @@ def decide(brokers: Brokers, coordinator: Coordinator, name: BatchName, ours: Ma
 
 
 def is_repetition(found: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    """Tell whether the decision in force stands for all that this run was to write.
+    """Return whether the decision in force covers everything that this run was to write.
 
     It does if it is this run's, or of a run with the same rows, in whichever order and division, or if a streaming
     query was started again and repeats its last batch, which may have other rows then.
@@ -310,7 +310,7 @@ def _run_text(decision: Mapping[str, Any]) -> str:
 
 
 def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
-    """Return the decision for a coordinator, as JSON has it:
+    """Return the decision for a coordinator, in the form of JSON.
 
     brokers   name → {"runs": [[attempt, sequence, queue offset, count], …]}: attempts in the order of their tasks,
               requests of an attempt in the order of its rows, neighbours joined
@@ -335,7 +335,7 @@ def decision_of(results: Sequence[TaskResult], run: WriteRun) -> dict[str, Any]:
 
 
 def deliver(brokers: Brokers, broker: str, name: BatchName, part: dict[str, Any]) -> int:
-    """Ask one broker until it has delivered its part. Returns how many messages it turned out to have lost."""
+    """Ask one broker until it has delivered its part. Returns how many of the messages it had lost."""
     body = json.dumps(part).encode()
     while True:
         answer = brokers.ask(broker, RequestCode.MAXQ_DELIVER_STAGED, name.fields(), body)

@@ -44,7 +44,7 @@ _SHORT: Final = struct.Struct(">h")
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task tells the driver.
+    """The report of a task to the driver.
 
     Attributes:
         rows: messages that were acknowledged.
@@ -146,7 +146,7 @@ class SinkTask:
 
 
 def _nothing_more(broker_name: str, answer: RemotingCommand) -> None:
-    """Do nothing more with an answer: the acknowledgement was all that is wanted."""
+    """Ignore an answer, because the acknowledgement was all that is needed."""
 
 
 def messages_of(body: bytes) -> Iterator[tuple[bytes, str]]:
@@ -172,7 +172,7 @@ _CATCH_UP_MS: Final = 1000  # of a rate: what was missed longer ago stays missed
 
 
 class SinkPace:
-    """Holds the rows of one task back until they are due: so many a second, or from the times in the column sendAt.
+    """Holds the rows of one task back until they are due: so many a second, or by the times in the column sendAt.
 
     It cuts batches where one row is due and the next is not yet. Rows stay in their order: one that is due waits for
     those before it. What is late leaves at once, but of a rate no more than a second's rows.
@@ -191,7 +191,7 @@ class SinkPace:
         self.is_any = rate is None and "sendAt" not in names
 
     def due(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in pieces, each when all of it is due."""
+        """Yield the rows in pieces, each as soon as all of it is due."""
         if self.is_any:
             yield batch
             return
@@ -208,7 +208,7 @@ class SinkPace:
             at += count
 
     def _allowed(self, now_ms: int, rate: float, wanted: int) -> int:
-        """Return how many of `wanted` rows the rate lets go at this moment. They count as gone."""
+        """Return how many of `wanted` rows the rate allows at this moment, and count them as sent."""
         first_ms = max(self._next_ms, now_ms - _CATCH_UP_MS) if self._next_ms else now_ms
         count = min(wanted, int((now_ms - first_ms) * rate / 1000) + 1)
         self._next_ms = first_ms + count * 1000 / rate

@@ -25,7 +25,8 @@ _QUERY_RUN: Final = "spark.jobGroup.id"
 
 
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver, and to which streaming query it belongs: ids of the query and of its start."""
+    """The report of a task to the driver, and the streaming query to which it belongs: ids of the query and of its
+    start."""
 
     def __init__(self, result: TaskResult, query: str, query_run: str) -> None:
         self.result = result

@@ -41,7 +41,7 @@ class Conditions:
     hint: SelectionHint | None = None
 
     def takes(self, queue: MessageQueue) -> bool:
-        """Return whether this queue can have rows that are wanted."""
+        """Return whether this queue can have wanted rows."""
         return (
             (self.topics is None or queue.topic in self.topics)
             and (self.brokers is None or queue.broker_name in self.brokers)

@@ -75,7 +75,7 @@ class FilesPartition:
 
 @dataclass(frozen=True, slots=True)
 class FilesPlan:
-    """What is read from files, and what is left for the wire."""
+    """The ranges that are read from files, and those left for the wire."""
 
     partitions: list[FilesPartition]
     rest: list[OffsetRange]
@@ -207,7 +207,7 @@ def _piece_bytes(found: Sequence[_Held], span: int, min_parts: int | None, max_r
 
 
 def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _Held | None:
-    """Return the leading part of a range for which there are units; None if there are none where it begins."""
+    """Return the leading part of a range for which there are units; None if there are none at its start."""
     key = (asked.queue.topic, asked.queue.queue_id)
     if key not in files.queues or key[0] in special:
         return None
@@ -227,7 +227,7 @@ def _held(files: StoreFiles, asked: OffsetRange, special: frozenset[str]) -> _He
 
 
 def _units(queue: QueueFiles, first: int, last: int) -> NDArray[Any]:
-    """Read the units [first, last), as far as there are files without a gap."""
+    """Read the units [first, last), up to the first gap between files."""
     parts = []
     index = first
     while index < last:
@@ -329,7 +329,7 @@ class FilesReader:
 
 
 def _gathered(view: memoryview, units: NDArray[Any], from_offset: int) -> memoryview:
-    """Copy the records of units one behind the other. Places that hold no good record are left out."""
+    """Copy the records of units one behind the other. Positions without a good record are left out."""
     table = np.empty((len(units), 2), np.int64)
     table[:, 0] = units["offset"].astype(np.int64) - from_offset
     table[:, 1] = units["size"]
@@ -353,7 +353,7 @@ def _all_rows(view: memoryview) -> Rows:
 
 
 class _Ranges:
-    """Tells which records belong to ranges of queues, and which of their offsets were not seen."""
+    """The ranges of queues to read: selects their records, and knows which of their offsets were not seen."""
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
         self._topics = sorted({one.topic for one in ranges})
@@ -368,8 +368,8 @@ class _Ranges:
         return self._topics.index(one.topic) * _QUEUES + one.queue_id
 
     def select(self, view: memoryview, rows: Rows) -> Rows:
-        """Return the rows that a consumer of the ranges gets. Records that no queue has a unit of are left out:
-        prepared and rolled back ones, and those of a topic of this name that was deleted."""
+        """Return the rows that a consumer of the ranges gets. Records without a queue unit are left out: prepared and
+        rolled back ones, and those of a deleted topic of this name."""
         keys = topic_numbers(view, rows, self._topics)
         keys = np.where(keys < 0, -1, keys * _QUEUES + rows[:, rc.C_QUEUE_ID])
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)

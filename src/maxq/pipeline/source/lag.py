@@ -76,7 +76,7 @@ def _behind(counts: list[int]) -> Behind:
 
 
 class LagListener(StreamingQueryListener):
-    """Knows how far each query of a session was behind when it last reported: `spark.streams.addListener(listener)`.
+    """Knows each query's lag at its last report: `spark.streams.addListener(listener)`.
 
     Attributes:
         behind: query id → `offsets_behind`; queries that ended are not in it.
@@ -86,7 +86,7 @@ class LagListener(StreamingQueryListener):
         self.behind: dict[str, list[SourceBehind]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: nothing is known yet."""
+        """Do nothing: there is no progress yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Remember how far the query is behind."""

@@ -65,7 +65,7 @@ def to_json(
 
 
 def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) -> bool:
-    """Tell whether a queue is of the same topic in two offsets of a stream, as far as its brokers told."""
+    """Return whether a queue belongs to the same topic in two offsets of a stream, as far as its brokers reported."""
     if is_mock_broker(queue.broker_name):
         return all(then.get(key, number) == number for key, number in now.items() if key[0] == queue.topic)
     key = queue.topic, queue.broker_name
@@ -83,7 +83,8 @@ def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
 
 
 def from_json(value: Mapping[str, Any]) -> Offsets:
-    """Raises ConfigError if this is no such dictionary: a checkpoint of another source."""
+    """Decode a stream's offsets. Raises ConfigError for another dictionary, such as the checkpoint of another
+    source."""
     try:
         table = offsets_table(value)
     except ConfigError as error:
@@ -99,7 +100,7 @@ def from_json(value: Mapping[str, Any]) -> Offsets:
 def ranges_between(
     start: Mapping[MessageQueue, int], end: Mapping[MessageQueue, int], incarnations: Incarnations | None = None
 ) -> list[OffsetRange]:
-    """Return what lies between two offsets of a stream, in the order of the queues. Empty ranges are left out.
+    """Return the ranges between two offsets of a stream, in the order of the queues. Empty ranges are left out.
 
     Without `incarnations` nobody knows which topics they are of; the queues of static topics, which are of several
     brokers, have none.

@@ -43,7 +43,7 @@ def selected_queues(client: WireClient, selection: QueueSelection) -> dict[Messa
 
 
 def queues_there(client: WireClient, selection: QueueSelection) -> list[MessageQueue]:
-    """Return those of the selected queues that exist, which may be none. A name server that is away is waited for.
+    """Return the selected queues that exist, perhaps none. A name server that cannot be reached is waited for.
 
     Raises:
         PipelineError: none answers within rocketmq.brokerWait.
@@ -59,7 +59,7 @@ def queues_there(client: WireClient, selection: QueueSelection) -> list[MessageQ
 
 
 def _missing(selection: QueueSelection, found: Iterable[MessageQueue]) -> list[str]:
-    """Describe what was named and does not exist."""
+    """Describe the named topics and queues that do not exist."""
     queues = set(found)
     topics = {queue.topic for queue in queues}
     names = [f"topic {topic}" for topic in selection.topics if topic not in topics]
@@ -75,7 +75,7 @@ def ask_until_answered(
     ask: Callable[[list[MessageQueue]], tuple[dict[MessageQueue, _Found], Failures]],
     queues: Iterable[MessageQueue],
 ) -> dict[MessageQueue, _Found]:
-    """Return answers about all `queues`. Brokers that are away are waited for.
+    """Return answers about all `queues`. Brokers that cannot be reached are waited for.
 
     Raises:
         PipelineError: some did not answer within rocketmq.brokerWait.
@@ -103,7 +103,7 @@ def ask_until_answered(
 def resolve(
     client: WireClient, position: Position, queues: Iterable[MessageQueue], option: str, losses: Losses
 ) -> Offsets:
-    """Return the offset of each queue that `position` means.
+    """Return the offset of each queue at `position`.
 
     Args:
         option: what the position was given by, for errors.
@@ -236,11 +236,11 @@ def tell_of_slaves(seen: Mapping[MessageQueue, ReportedOffset]) -> None:
 
 
 def incarnation_of(queue: MessageQueue, seen: ReportedOffset) -> int | None:
-    """Return which topic of its name a queue is of. None: a slave, which may lag, was asked; or it is a static topic's,
-    whose queues are of several brokers."""
+    """Return the incarnation of a queue's topic. None if a slave, which may lag, was asked, or if the topic is static,
+    because its queues belong to several brokers."""
     return seen.incarnation if seen.is_master and not is_mock_broker(queue.broker_name) else None
 
 
 def offsets_of(seen: Mapping[MessageQueue, ReportedOffset]) -> Offsets:
-    """Return the offsets without who told them."""
+    """Return the offsets without their sources."""
     return {queue: one.offset for queue, one in seen.items()}

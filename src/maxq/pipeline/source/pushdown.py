@@ -37,7 +37,7 @@ _REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8, which brokers
 
 
 def conditions_of(filters: Sequence[Filter], *, with_hint: bool) -> Conditions:
-    """Return conditions that every row meets which meets all `filters`.
+    """Return conditions that hold for every row that meets all `filters`.
 
     Args:
         with_hint: may brokers be asked to select by tags and keys?
@@ -60,7 +60,7 @@ def _values(one: Filter) -> Sequence[Any] | None:
 
 
 def _narrowed(found: Conditions, one: Filter) -> Conditions:
-    """Return `found` with what is understood of this filter."""
+    """Return `found` narrowed by this filter, as far as it is understood."""
     column = _column(one)
     if column in _SETS:
         values, name = _values(one), _SETS[column]

@@ -51,7 +51,7 @@ def partitions(client: WireClient, ranges: Sequence[OffsetRange], options: ReadO
 
 
 def _are_still_there(client: WireClient, ranges: Sequence[OffsetRange]) -> bool:
-    """Tell whether each topic of the ranges is still the same, as far as the masters tell."""
+    """Return whether each topic of the ranges is still the same, as far as the masters report."""
     seen = ask_until_answered(client, client.max_offsets, [one.queue for one in ranges])
     return all(
         one.incarnation in (None, seen[one.queue].incarnation) or not seen[one.queue].is_master for one in ranges
@@ -100,7 +100,7 @@ def _of_wire(one: OffsetRange) -> QueueRange:
 
 
 def read_scan(options: ReadOptions, scan: ScanPartition, hint: SelectionHint | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one partition, without Spark. What files do not give comes over the wire, behind the rest.
+    """Yield the rows of one partition, without Spark. Rows that the files lack come over the wire, behind the others.
 
     Args:
         hint: a condition that all wanted rows meet.

@@ -137,7 +137,7 @@ class TopicStream:
 
     def _selected(self, before: Offsets) -> Offsets:
         """Return the offsets of the queues that the query's options select. The others belong to a query that had other
-        options: what was not read of them is lost."""
+        options: their unread messages are lost to this query."""
         selection = self._options.selection
         left: Offsets = {}
         for queue, offset in before.items():
@@ -149,8 +149,8 @@ class TopicStream:
         return left
 
     def _await_topics(self, before: Offsets) -> None:
-        """Wait until the end of this query can name all topics of the stream: a name server that has started again, or
-        has given up their brokers, knows none of them, and the query would end with nothing read."""
+        """Wait until the end of this query can name all topics of the stream. A name server that was restarted, or has
+        dropped their brokers, knows none of them, and the query would end with nothing read."""
         deadline_ms = self._client.clock.monotonic_ms() + self._options.connection.broker_wait_ms
         while unknown := self._unknown(before):
             if self._client.clock.monotonic_ms() >= deadline_ms:
@@ -163,7 +163,8 @@ class TopicStream:
             self.prepare_for_available_now()
 
     def _unknown(self, before: Offsets) -> list[MessageQueue]:
-        """Return the queues of topics that are not in `_target`, and that are in no route yet or have come since."""
+        """Return the queues of topics that are not in `_target`, and that are in no route yet or have appeared
+        since."""
         assert self._target is not None, "asked by the caller"
         selection, there = self._options.selection, {queue.topic for queue in self._target}
         found: list[MessageQueue] = []
@@ -182,8 +183,8 @@ class TopicStream:
     def _of_topics_that_are_there(
         self, before: Offsets, then: Incarnations, now: Incarnations, seen: Mapping[MessageQueue, ReportedOffset]
     ) -> Offsets:
-        """Return the offsets of a stream without those of topics that were deleted, whether they were made again or
-        not: their queues are read from the new beginning, if there is one.
+        """Return the offsets of a stream without those of deleted topics, whether they were made again or not: their
+        queues are read from the new beginning, if there is one.
 
         Args:
             then, now: what brokers told with the offsets, and what they tell now.
@@ -203,7 +204,7 @@ class TopicStream:
         return left
 
     def _ask_ends(self, begun: Offsets) -> dict[MessageQueue, ReportedOffset]:
-        """Ask for the ends of the existing queues; of none while no name server ever answered."""
+        """Ask for the ends of the existing queues; the result is empty while no name server has ever answered."""
         try:
             queues = {*self._client.find_queues(self._options.selection)}
             seen, failed = self._client.max_offsets(sorted(queues))
@@ -237,7 +238,7 @@ class TopicStream:
         self._away = set(away)
 
     def _lows(self, new: Iterable[MessageQueue]) -> Offsets:
-        """Return where queues begin that did not exist before."""
+        """Return the first offsets of queues that did not exist before."""
         queues = sorted(new)
         seen = self._client.min_offsets(queues)[0] if queues else {}
         return offsets_of(seen)
@@ -255,8 +256,7 @@ class TopicStream:
     # --- admission ---------------------------------------------------------------------------------------------------
 
     def _waits_for_more(self, rows: int) -> bool:
-        """Return whether `rows` are too few to begin (minOffsetsPerTrigger) and there is time to wait
-        (maxTriggerDelay)."""
+        """Return whether `rows` are too few to begin (minOffsetsPerTrigger) and maxTriggerDelay is not over."""
         lowest = self._options.min_offsets_per_trigger
         if lowest is None or rows >= lowest or self._target is not None:
             return False
@@ -271,8 +271,7 @@ class TopicStream:
         return ends
 
     def _limited_by_bytes(self, start: Offsets, ends: Offsets, limit: int) -> Offsets:
-        """Limit the ends by bytes: each queue gets bytes in proportion to its rows, and brokers tell how far they
-        reach."""
+        """Limit the ends by bytes: each queue gets bytes in proportion to its rows, and brokers compute the offsets."""
         sizes = {queue: ends[queue] - start.get(queue, 0) for queue in ends if ends[queue] > start.get(queue, 0)}
         total = sum(sizes.values())
         found = dict(ends)
@@ -297,7 +296,7 @@ class TopicStream:
     # --- what Spark asks besides -------------------------------------------------------------------------------------
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ScanPartition]:
-        """Return what the tasks of a trigger read. It is the same for the same offsets."""
+        """Return the partitions of a trigger, which are the same for the same offsets."""
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
         begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}

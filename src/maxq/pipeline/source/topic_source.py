@@ -39,7 +39,7 @@ from maxq.pipeline.spark.worker import freeze_modules, readable_errors, then_fre
 
 @readable_errors
 class RocketMQDataSource(DataSource):
-    """The data source of topics of RocketMQ brokers. Options: docs/pipeline.md, options.py."""
+    """The data source of topics of RocketMQ brokers. For the options see docs/pipeline.md and options.py."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +73,7 @@ class RocketMQDataSource(DataSource):
 
 
 class SourcePartition(InputPartition):
-    """What one task reads."""
+    """The work of one task."""
 
     def __init__(self, scan: ScanPartition) -> None:
         super().__init__(scan)

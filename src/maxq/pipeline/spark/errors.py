@@ -22,7 +22,8 @@ _MAX = 600
 
 
 def plain_text(error: Exception) -> str:
-    """Return one line: the error of MaxQ's code in a worker if that failed, else Spark's own first words."""
+    """Return one line: the error of MaxQ's code in a worker if that failed, else the beginning of Spark's own
+    message."""
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
@@ -52,7 +53,7 @@ def as_ours(error: Exception) -> MaxQError:
 
 
 def _with_remedy(text: str) -> str:
-    """Add what to do about it: workers run a Python of their own, which may lack what the driver's has."""
+    """Add the remedy for an error: workers run a Python of their own, which may lack packages of the driver's."""
     missing = _MISSING.match(text)
     if missing is None:
         return text

@@ -15,7 +15,7 @@ _SECONDS: Final = 2  # that Java has for its own end, in which it removes its fi
 
 
 class StartingJava:
-    """The Java processes that PySpark starts in a block of `watching_start`; `end` ends them."""
+    """The Java processes that PySpark starts within a block of `watching_start`; `end` ends them."""
 
     def __init__(self) -> None:
         self._processes: list[subprocess.Popen[Any]] = []
@@ -28,7 +28,7 @@ class StartingJava:
             process.send_signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """End all of them, also those that PySpark is about to start. What waits for them in this process fails."""
+        """End all of them, also those that PySpark is about to start. Calls in this process that wait for them fail."""
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come
         self._is_ended = True
         for process in self._processes:
@@ -38,7 +38,7 @@ class StartingJava:
         killing.start()
 
     def reap(self) -> None:
-        """Wait for their ends, and have PySpark forget them: its next session starts another one."""
+        """Wait until they have ended, and make PySpark forget them, so that its next session starts another one."""
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(2 * _SECONDS)

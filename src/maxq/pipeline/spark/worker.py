@@ -22,7 +22,7 @@ def _is_worker() -> bool:
 
 
 class _Frozen:
-    """Objects that the garbage collector of this process does not examine.
+    """The objects that the garbage collector of this process does not examine.
 
     Attributes:
         modules: how many modules had been loaded when `freeze_modules` took effect last.

@@ -26,7 +26,7 @@ def open_uri(uri: str) -> tuple[Disk, PurePath]:
 
 
 class _Bytes(MappedRegion):
-    """A file that was read as a whole, in place of a mapping."""
+    """A file that was read as a whole, used like a mapping."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

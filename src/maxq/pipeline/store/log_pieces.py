@@ -256,7 +256,7 @@ class PieceReader:
 
 
 def _is_finished(view: memoryview, row: Rows) -> bool:
-    """Return whether a broker finishes the newest record of its log, given the moment that it needs.
+    """Return whether a broker has had enough time to finish the newest record of its log.
 
     A record is written from its head to its end. CRCs cover the body, which lies before topic and properties: a reader
     that comes between finds the record good and zeros in these. A record whose last property ends in a zero, as a
@@ -288,9 +288,9 @@ def _message_at(view: memoryview, position: int, end: int) -> tuple[str, int, in
 def tell_what_is_lost(
     files: StoreFiles, name: str, losses: Losses, topics: Collection[str] | None = None, *, with_queues: bool = True
 ) -> None:
-    """Tell `losses` what a store's files show to be gone: stretches of the log without a file, and messages of which
-    the ConsumeQueues of a store without a running broker have units behind the end of its log; all of them if it has
-    no log.
+    """Report to `losses` the messages that a store's files show to be lost: stretches of the log without a file, and,
+    in a store without a running broker, messages whose queue units point behind the end of the log; all of them if
+    it has no log.
 
     Args:
         name: of the broker.

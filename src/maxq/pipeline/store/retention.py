@@ -74,7 +74,7 @@ def forecast(disk: BrokerDisk, bytes_per_second: float) -> Forecast:
 
 
 def disk_of_store(path: str, broker: str, *, ratio: float, reserved_hours: float) -> BrokerDisk | None:
-    """Look at the disk of a store directory on this machine; None for one that is elsewhere.
+    """Return the disk of a store directory on this machine; None for a directory elsewhere.
 
     Raises:
         ConfigError: there is no store.
@@ -88,7 +88,7 @@ def disk_of_store(path: str, broker: str, *, ratio: float, reserved_hours: float
 
 
 def disk_of_broker(broker: str, runtime: Mapping[str, str], config: Mapping[str, str]) -> BrokerDisk | None:
-    """Read what a broker says of its disk (request codes 28 and 26); None if it does not say it."""
+    """Return a broker's disk by its own report (request codes 28 and 26); None if the report lacks it."""
     capacity = _CAPACITY.search(runtime.get("commitLogDirCapacity", ""))
     try:
         size = int(runtime["commitLogMaxOffset"]) - int(runtime["commitLogMinOffset"])

@@ -76,7 +76,7 @@ def condition_of(given: Filter) -> Condition | None:
 
 
 def _decided(filters: Iterable[Filter]) -> tuple[Condition, ...]:
-    """Return those of these conditions that a RowFilter decides."""
+    """Return the conditions among these that a RowFilter decides."""
     found = (condition_of(one) for one in filters)
     return tuple(one for one in found if one is not None and can_decide(one))
 
@@ -103,7 +103,7 @@ class _Partition(InputPartition):
 
 
 def _nothing(paths: Sequence[str]) -> _Partition:
-    """Return a partition without rows, for where there is nothing to read: Spark would make one of None itself."""
+    """Return a partition without rows, for an empty read: Spark would make one of None itself."""
     return _Partition(paths[0], None)
 
 
@@ -269,8 +269,8 @@ class _MessageReader(DataSourceReader):
 
 
 def _check_deletions(view: memoryview, rows: Rows, path: str, deletions: Mapping[str, int]) -> None:
-    """Raises PipelineError if a record deletes a topic and the list does not know it: what lies before it in the log
-    may have been shown."""
+    """Raise PipelineError if a record deletes a topic that the list lacks: earlier messages of it may have been
+    returned already."""
     for row in np.flatnonzero((rows[:, rc.C_SYS_FLAG] & TRANSACTION_MASK) == TRANSACTION_MASK).tolist():
         values = rows[row].tolist()
         if not is_deletion(view, values):

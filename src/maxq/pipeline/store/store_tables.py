@@ -98,7 +98,7 @@ TABLES: Final[dict[str, dict[str, tuple[pa.DataType, str]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableTask:
-    """What one task reads of a table: some of its files, or all of it."""
+    """The part of a table that one task reads: some of its files, or all of it."""
 
     root: str
     table: str
@@ -183,15 +183,14 @@ def _bytes(files: StoreFiles, file: DataFile) -> bytes:
 
 
 def read_written_units(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task of `consumequeue`, and besides everything except zeros that was written in the place of
-    a unit."""
+    """Yield the rows of a task of `consumequeue`, and also other bytes in the place of a unit, except zeros."""
     files = StoreFiles(disk, PurePath(task.root))
     for topic, queue_id, file in task.files:
         yield from _units(files, topic, queue_id, file, _written)
 
 
 def _in_use(units: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which units are in use; those that only fill a queue's first file are not."""
+    """Return which units are in use; units that only fill a queue's first file are not."""
     used: NDArray[np.bool_] = (units["size"] > 0) & (units["offset"] >= 0) & (units["size"] != PRE_BLANK_SIZE)
     return used
 
@@ -263,7 +262,7 @@ def _entries(files: StoreFiles, schema: pa.Schema, file: DataFile) -> Iterator[p
 
 
 def _timer(disk: Disk, files: StoreFiles, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield what waits in the wheel; a store that never had a timer has no rows."""
+    """Yield the messages that wait in the wheel; a store that never had a timer has no rows."""
     with tempfile.TemporaryDirectory(prefix="maxq-timer-") as upper:
         overlay = OverlayDisk(files.root, PurePath(upper), private_from=_PRIVATE_FROM)
         try:

@@ -125,7 +125,7 @@ def _faults(rows: DataFrame, store: str, file: Column, position: Column, expecte
 
 
 def _unit(offset: str, size: str, tags: str) -> Column:
-    """Describe a unit; null without one."""
+    """Describe a unit; null if there is none."""
     parts = (F.lit("at "), F.col(offset), F.lit(", "), F.col(size), F.lit(" bytes, tags code "), F.col(tags))
     return F.concat(*(part.cast("string") for part in parts))
 

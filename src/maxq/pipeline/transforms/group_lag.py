@@ -38,7 +38,7 @@ def group_lag(groups: DataFrame, sized: DataFrame) -> DataFrame:
 
 
 def waiting_over_time(groups: DataFrame, sized: DataFrame, step_ms: int) -> DataFrame:
-    """Return when the messages came that are not consumed now: consumerGroup, topic, stepMs, messages."""
+    """Return when the unconsumed messages were stored: consumerGroup, topic, stepMs, messages."""
     return (
         _waiting(groups, sized)
         .groupBy("consumerGroup", "topic", step_start_ms(F.col("storeTimestamp"), step_ms).alias("stepMs"))
@@ -48,7 +48,7 @@ def waiting_over_time(groups: DataFrame, sized: DataFrame, step_ms: int) -> Data
 
 
 def lag_over_time(samples: DataFrame) -> DataFrame:
-    """Return the course of lag over samples taken one after another.
+    """Return the lag over time from samples taken one after another.
 
     Args:
         samples: rows of `groups`, with sampledAt.

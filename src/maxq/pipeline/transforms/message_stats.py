@@ -146,7 +146,7 @@ def log_growth(sized: DataFrame) -> DataFrame:
 
 
 def disk_by_topic(units: DataFrame) -> DataFrame:
-    """Return what each topic takes of the disk.
+    """Return the disk space that each topic takes.
 
     Args:
         units: the store table `consumequeue` (topic, size, messageCount).

@@ -112,7 +112,7 @@ def _decoded(split: DataFrame) -> DataFrame:
 
 
 def _fault() -> Column:
-    """Describe what is wrong with the record in `fields`; null if nothing is."""
+    """Describe the fault of the record in `fields`; null if it has none."""
     least = _looked_up(LEAST_FIELDS, F.col("kind"))
     found = F.when(F.col("record").isNull(), "no record").when(least.isNull(), "unknown kind")
     found = found.when(F.size("fields") < least, "too few fields")
@@ -129,7 +129,7 @@ def _fault() -> Column:
 
 
 def _raw(name: str) -> Column:
-    """Return a field by its name; null where the kind of record has none.
+    """Return a field by its name; null if the kind of record does not have it.
 
     A look-up of its place, and not a question for each kind: every column of a record is made of several of these, and
     Spark makes one method of them all: 32 kB of it took seconds to plan and to compile.

@@ -107,7 +107,7 @@ def latencies(sent: DataFrame, consumed: DataFrame, stored: DataFrame | None = N
 
 
 def undelivered(sent: DataFrame, consumed: DataFrame, *, until_ms: int, grace_ms: int) -> DataFrame:
-    """Return the messages that a group should have consumed and, as far as traced, has not.
+    """Return the messages that a group should have consumed and, by the trace, has not.
 
     A message is expected at every group that was given another message of the same topic and tags, and at one group at
     least (groupName null) if nobody was given any. Failed sends, delayed messages, transactions that were not

@@ -79,7 +79,7 @@ class BlockingConnection:
 
     @property
     def waiting(self) -> int:
-        """How many requests were sent whose answers have not come."""
+        """Return the number of requests whose answers have not arrived."""
         return len(self._requests)
 
     def receive_head(self) -> tuple[RemotingCommand, int]:
@@ -112,8 +112,8 @@ class BlockingConnection:
         return view
 
     def receive_answer(self, opaque: int) -> RemotingCommand:
-        """Receive the answer to one request, body included. Answers to others that come before it are passed over.
-        Raises as `receive_head`."""
+        """Receive the answer to one request, body included. Earlier answers to other requests are skipped. Raises as
+        `receive_head`."""
         while (answer := self.receive()).opaque != opaque:
             pass
         return answer
@@ -133,7 +133,7 @@ class BlockingConnection:
             done += self._receive_into(view[done:])
 
     def _receive_into(self, view: memoryview | bytearray) -> int:
-        """Receive at least one byte; how many these are."""
+        """Receive at least one byte; returns how many."""
         try:
             count = self._socket.recv_into(view)
         except TimeoutError:
@@ -153,8 +153,8 @@ class BlockingConnection:
         return RemotingSendError(f"the connection to <{self.address}> broke: {error}", address=self.address)
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, for selectors. Nothing has been read ahead of it as long as each answer is
-        taken before the next request is sent."""
+        """Return the socket's descriptor, for selectors. Nothing was read ahead of it as long as each answer is taken
+        before the next request is sent."""
         return self._socket.fileno()
 
     def close(self) -> None:

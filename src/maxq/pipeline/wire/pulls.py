@@ -120,22 +120,22 @@ class _Moved(Exception):
 
 
 class _Nothing(Exception):
-    """Raised when there is no message at an offset where one should be. `high` is where the broker's queue ends."""
+    """Raised when an offset has no message although it should have one. `high` is the end of the broker's queue."""
 
     def __init__(self, high: int) -> None:
         self.high = high
 
 
 class _MadeAgain(Exception):
-    """Raised when the broker's topic of this name was made after the wanted one was deleted."""
+    """Raised when the broker's topic of this name was made after the deletion of the wanted one."""
 
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
 
 class RangePull:
-    """Pulls one range. Every answer of a MaxQ broker says which incarnation of the topic it concerns, so that nothing
-    of a topic that was made meanwhile is returned.
+    """Pulls one range. Every answer of a MaxQ broker names the topic's incarnation, so that messages of a topic that
+    was made meanwhile are not returned.
 
     Args:
         losses: is told which offsets of the range no broker has.
@@ -231,7 +231,8 @@ class RangePull:
     # --- what is not there -------------------------------------------------------------------------------------------
 
     def _on_moved(self, moved: _Moved, is_master: bool) -> bool:
-        """Decide what a moved offset means. True: ask again at once; False: wait, or ask another broker."""
+        """Decide how to continue after code 21. Returns True to ask again at once; False to wait, or to ask another
+        broker."""
         if self.position < moved.low:
             if not is_master:
                 return False
@@ -250,7 +251,7 @@ class RangePull:
         self._lose(self._range.last, low, high, "the topic was made again, or the broker's log was cut")
 
     def _on_refusal(self, error: BrokerError, is_master: bool) -> bool:
-        """Decide what a refusal means. True: ask again at once."""
+        """Decide how to continue after a refusal. Returns True to ask again at once."""
         if self._hint is not None and error.code in _REFUSED:
             log.info("%s: read without the filter %s: %s", self._range, self._hint, error)
             self._hint = None
@@ -368,8 +369,8 @@ class RangePull:
         return connection.send(RequestCode.PULL_MESSAGE, ext)
 
     def _next_offset(self, command: RemotingCommand, offset: int, *, is_master: bool) -> tuple[int, tuple[int, int]]:
-        """Return where the next pull begins, and the first and the last offset that there is. Raises what an answer
-        without these means."""
+        """Return where the next pull begins, and the first and the last existing offset. Raises the error of an answer
+        without these."""
         ext = command.ext
         if command.code != ResponseCode.SUCCESS and "nextBeginOffset" not in ext:
             raise BrokerError(command.code, command.remark)

@@ -72,7 +72,7 @@ class Ask(NamedTuple):
 
 
 class BrokerAnswer(NamedTuple):
-    """The answer to a question. `is_master`: a master gave it; a slave's ends of queues may lie behind."""
+    """The answer to a question. `is_master` means that a master gave it; a slave's ends of queues may lag."""
 
     queue: MessageQueue
     command: RemotingCommand
@@ -84,7 +84,7 @@ _Candidates = tuple[Ask, list[tuple[str, bool]]]
 
 
 class ReportedOffset(NamedTuple):
-    """An offset, and whether the master told it.
+    """An offset, and whether the master reported it.
 
     Attributes:
         incarnation: a number that changes when the topic is deleted on the broker; 0: it never was, or is Java's.
@@ -172,18 +172,18 @@ class WireClient:
         return self._connections.pop(address)
 
     def take_back(self, connection: BlockingConnection) -> None:
-        """Keep a connection that was lent, on which nothing is under way any more."""
+        """Take back a lent connection, on which no request is under way any more."""
         if self._connections.setdefault(connection.address, connection) is not connection:
             connection.close()
 
     def drop(self, address: str) -> None:
-        """Close the connection to a server, which is of no more use."""
+        """Close the connection to a server, because it is unusable."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
     def suspect(self, address: str) -> None:
-        """Ask others before this server for a while."""
+        """Prefer other servers to this one for a while."""
         self._suspect_until_ms[address] = self.clock.monotonic_ms() + _SUSPECT_MS
 
     def candidates(self, queue: MessageQueue, *, to_read: bool = False) -> list[tuple[str, bool]]:
@@ -294,13 +294,14 @@ class WireClient:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     def forget_routes(self) -> None:
-        """Ask for all routes anew when they are needed next. The old ones count while no name server answers."""
+        """Make all routes be requested again at their next use. The old ones are valid while no name server answers."""
         self._routes = {topic: _Told(_LONG_AGO, told.value) for topic, told in self._routes.items()}
         if self._user_topics is not None:
             self._user_topics = _Told(_LONG_AGO, self._user_topics.value)
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Return where a topic is; None if no name server knows it. Old routes count while no name server answers."""
+        """Return the route of a topic; None if no name server knows it. Old routes are valid while no name server
+        answers."""
         now_ms = self.clock.monotonic_ms()
         kept = self._routes.get(topic)
         if kept is not None and now_ms - kept.asked_ms < self._route_age_ms:
@@ -359,8 +360,7 @@ class WireClient:
         return [name for name in kept.value if matches(name)]
 
     def find_queues(self, selection: QueueSelection) -> dict[MessageQueue, str]:
-        """Return the readable queues that `selection` means, and their brokers. Of a topic without a route there are
-        none."""
+        """Return the readable queues of `selection`, and their brokers. A topic without a route has none."""
         topics = selection.topics if selection.pattern is None else self.topics(selection.pattern)
         found: dict[MessageQueue, str] = {}
         for topic in topics:
@@ -404,7 +404,8 @@ class WireClient:
         return answers, failed
 
     def _responsive_candidates(self, queue: MessageQueue, failed: Failures) -> list[tuple[str, bool]]:
-        """Leave out candidates that only cost timeouts a short while ago; each trigger would wait for them again."""
+        """Leave out candidates that did not answer a short while ago, because each trigger would wait for their
+        time-outs again."""
         now_ms = self.clock.monotonic_ms()
         found = self.candidates(queue)
         answering = [one for one in found if self._silent_until_ms.get(one[0], 0) <= now_ms]
@@ -416,7 +417,8 @@ class WireClient:
     def _ask_or_suspect(
         self, address: str, asks: Sequence[Ask]
     ) -> list[RemotingCommand] | RemotingError | RemoteProtocolError:
-        """Return an answer to each question, or why there are none. A broker that does not answer is remembered."""
+        """Return an answer to each question, or the reason why there are none. A broker that does not answer is
+        remembered."""
         began_ms = self.clock.monotonic_ms()
         try:
             return self._ask_together(address, asks)
@@ -507,8 +509,8 @@ class WireClient:
         return found, failed
 
     def may_have_holes(self, queue: MessageQueue) -> bool:
-        """Tell whether a queue may have offsets without a message though nothing was lost. Queues of compaction topics
-        may.
+        """Return whether a queue may have offsets without a message though nothing was lost. Queues of compaction
+        topics may.
 
         Raises:
             PipelineError: no broker answers within rocketmq.brokerWait, so that nobody knows.
@@ -526,14 +528,15 @@ class WireClient:
         return (attributes or {}).get("cleanup.policy") == "COMPACTION"
 
     def selects_messages(self, queue: MessageQueue) -> bool:
-        """Tell whether what brokers know of a record of this queue holds for each of its messages. That is not so in a
-        BatchCQ topic, where a record has several messages, nor for delayed messages, whose queue has times in the place
-        of tags."""
+        """Return whether the broker's properties of a record of this queue hold for each of its messages. They do not
+        in a BatchCQ topic, where a record has several messages, nor for delayed messages, whose queue has times in
+        the place of tags."""
         attributes = None if queue.topic == _DELAYED else self._attributes_of(queue)
         return attributes is not None and attributes.get("queue.type") != "BatchCQ"
 
     def was_deleted(self, topic: str, broker_name: str) -> bool:
-        """Tell whether the master of a broker group that no route of the topic names says that it has no such topic."""
+        """Return whether the master of a broker group that the topic's route does not name reports that it has no such
+        topic."""
         now_ms = self.clock.monotonic_ms()
         told = self._deletions.get((topic, broker_name), _Told(_LONG_AGO, False))
         if now_ms - told.asked_ms >= self._route_age_ms:
@@ -552,8 +555,8 @@ class WireClient:
         return answer.code == ResponseCode.TOPIC_NOT_EXIST
 
     def _attributes_of(self, queue: MessageQueue) -> Mapping[str, str] | None:
-        """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if a broker refuses to
-        say, or none answers, in which case the next call asks again."""
+        """Return the attributes of a topic: empty at brokers before 5.0, which have none; None if a broker refuses, or
+        none answers, in which case the next call asks again."""
         if queue.topic not in self._topic_attributes:
             ask = Ask(queue, RequestCode.GET_TOPIC_CONFIG, {"topic": queue.topic, "lo": "true"})
             found: Mapping[str, str] | None = None

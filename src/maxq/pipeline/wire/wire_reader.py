@@ -104,7 +104,7 @@ class WireReader:
             yield from self._batches(batches[broker], *kept.take())
 
     def _whole(self, client: WireClient, chunk: Chunk, wanted: QueueRange) -> tuple[memoryview, Rows, _Lost]:
-        """Return the messages of a chunk that belong to the range, and what is missing among them."""
+        """Return the messages of a chunk that belong to the range, and the offsets that are missing among them."""
         view, rows, damage = _of_range(chunk, wanted, check_crc=not self._settings.omit)
         first, end = max(chunk.first, wanted.first), min(chunk.next, wanted.last)
         if len(rows) == end - first:
@@ -121,7 +121,7 @@ class WireReader:
         return view, rows, lost
 
     def _settings_of(self, client: WireClient, one: QueueRange) -> PullSettings:
-        """Return the settings of a pull, without the hint where it would leave out wanted messages."""
+        """Return the settings of a pull, without the hint if it would leave out wanted messages."""
         if self._settings.hint is None or client.selects_messages(one.queue):
             return self._settings
         return replace(self._settings, hint=None)
@@ -151,7 +151,7 @@ class _Gathered:
         self.size += len(view)
 
     def take(self) -> tuple[memoryview, Rows]:
-        """Give what was added, as one piece, and be empty."""
+        """Return everything added, as one piece, and start empty."""
         view, rows = memoryview(self._data), np.concatenate(self._rows)
         self._data, self._rows, self.size = bytearray(), [], 0
         return view, rows
@@ -196,7 +196,7 @@ _Damage = list[tuple[int, str]]
 
 
 def _good_rows(view: memoryview, *, check_crc: bool) -> tuple[Rows, _Damage]:
-    """Scan the good records, and tell what is wrong with the others."""
+    """Scan the good records, and report the faults of the others."""
     rows, position, stop = scan_rows(view, 0, len(view), 0, _room(view), check_crc=check_crc, check_offset=False)
     if position == len(view):
         return rows, []
@@ -231,8 +231,8 @@ def _next_record(view: memoryview, position: int, stop: int) -> int:
 
 
 def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[memoryview, Rows, _Damage]:
-    """Return the messages of a chunk that belong to the range, as consumers get them: their bytes, their rows, and what
-    is wrong with others."""
+    """Return the messages of a chunk that belong to the range, as consumers get them: their bytes, their rows, and the
+    faults of others."""
     view = chunk.view
     rows, damage = _good_rows(view, check_crc=check_crc)
     if damage:
@@ -256,7 +256,7 @@ def _of_range(chunk: Chunk, wanted: QueueRange, *, check_crc: bool) -> tuple[mem
 
 
 def _moved(view: memoryview, rows: Rows, delta: int, queue_id: int) -> memoryview:
-    """Copy records of a static topic, which tell their places on one broker, and put their global places in; `rows` are
+    """Copy records of a static topic, whose positions refer to one broker, and replace these by global ones; `rows` are
     changed in the same way."""
     copy = bytearray(view)
     rows[:, rc.C_QUEUE_ID] = queue_id

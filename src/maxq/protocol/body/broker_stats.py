@@ -30,7 +30,7 @@ class BrokerStatsData(JsonBody):
 
 @json_body
 class ConsumeQueueData(JsonBody):
-    """One ConsumeQueue unit, and whether the subscription takes it."""
+    """One ConsumeQueue unit, and whether the subscription matches it."""
 
     physic_offset: int = 0
     physic_size: int = 0

@@ -11,7 +11,7 @@ from maxq.protocol.json.json_body import JsonBody, json_body
 
 @json_body
 class BloomFilterBits(JsonBody):
-    """Which bits of a message's bit map stand for a consumer."""
+    """The bits of a message's bit map that belong to a consumer."""
 
     bit_num: int = 0
     bit_pos: list[int] = field(default_factory=list)

@@ -16,13 +16,13 @@ class DataVersion(JsonBody):
     timestamp: int = 0
 
     def next_version(self, now_ms: int, state_version: int = 0) -> None:
-        """Count a change of the table."""
+        """Return the version after a change of the table."""
         self.timestamp = now_ms
         self.state_version = state_version
         self.counter += 1
 
     def assign(self, other: "DataVersion") -> None:
-        """Take over another copy's version (assignNewOne)."""
+        """Adopt another copy's version (assignNewOne)."""
         self.counter, self.state_version, self.timestamp = other.counter, other.state_version, other.timestamp
 
     def copy(self) -> "DataVersion":

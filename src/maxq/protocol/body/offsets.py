@@ -145,8 +145,8 @@ class ConsumeStats(JsonBody):
 
     @staticmethod
     def encode_row(queue: MessageQueue, offsets: OffsetWrapper) -> bytes:
-        """One row of the table, for `filled`: the same bytes as the general encoder writes, which takes 100 µs for a
-        queue."""
+        """Encode one row of the table, for `filled`: the same bytes as the general encoder writes, which takes 100 µs
+        for a queue."""
         return b'%b:{"brokerOffset":%d,"consumerOffset":%d,"lastTimestamp":%d,"pullOffset":%d}' % (
             orjson.dumps(queue.to_json()),
             offsets.broker_offset,
@@ -177,8 +177,8 @@ class ConsumeStatsList(JsonBody):
 
     @staticmethod
     def begin_row(group: str) -> bytes:
-        """Return how an item of the list begins. Encoded ConsumeStats of the group follow, with commas between them,
-        and `]}`."""
+        """Return the beginning of an item of the list. Encoded ConsumeStats of the group follow, with commas between
+        them, and `]}`."""
         return b"{%b:[" % orjson.dumps(group)
 
 

@@ -39,7 +39,7 @@ class RegisterBrokerBody(JsonBody):
     filter_server_list: list[str] = field(default_factory=list)
 
     def encode_body(self, *, compressed: bool, broker_version: int = MQVersion.V5_0_0) -> bytes:
-        """The bytes of the frame body; `compressed` leaves out `order` and `topicSysFlag` of topics, as Java does."""
+        """Encode the frame body; `compressed` leaves out `order` and `topicSysFlag` of topics, as Java does."""
         if not compressed:
             return self.encode()
         wrapper = self.topic_config_serialize_wrapper

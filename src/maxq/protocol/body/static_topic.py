@@ -71,7 +71,7 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
     hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
 
     def info(self) -> TopicQueueMappingInfo:
-        """Return what name servers and clients are told: the queues that this broker leads."""
+        """Return the part that name servers and clients get: the queues that this broker leads."""
         leads = {
             global_id: items[-1].queue_id
             for global_id, items in self.hosted_queues.items()

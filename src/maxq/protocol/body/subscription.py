@@ -79,7 +79,7 @@ def build_subscription_data(
 
 @json_body
 class GroupRetryPolicy(JsonBody):
-    """How a group's retries are spaced; kept as sent."""
+    """The delays between a group's retries; kept as sent."""
 
     type: str = "CUSTOMIZED"
     customized_retry_policy: dict[str, Any] | None = None

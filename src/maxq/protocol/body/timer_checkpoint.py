@@ -83,11 +83,11 @@ class TimerCheckpoint:
         ) + _VERSION.pack(version.state_version, version.timestamp, version.counter)
 
     def encode_answer(self) -> bytes:
-        """Returns what another broker is sent: Java's bytes, and MaxQ's part where it is known."""
+        """Return the bytes for another broker: Java's, and MaxQ's part where it is known."""
         return self.encode() + self.encode_own()
 
     def encode_own(self) -> bytes:
-        """Returns MaxQ's part; empty where it is not known."""
+        """Encode MaxQ's part; empty where it is not known."""
         if self.moved is None:
             return b""
         content = _LOG_END.pack(self.log_end) + b"".join(_MOVED.pack(*message) for message in self.moved)
@@ -96,7 +96,7 @@ class TimerCheckpoint:
         return head + content + _CRC.pack(zlib.crc32(content))
 
     def decode_own(self, data: bytes | bytearray | memoryview) -> None:
-        """Take MaxQ's part, if `data` begins with it as a whole."""
+        """Decode MaxQ's part, if `data` begins with all of it."""
         if len(data) < _MOVED_HEAD.size:
             return
         magic, count, crc = _MOVED_HEAD.unpack_from(data)

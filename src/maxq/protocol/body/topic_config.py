@@ -46,7 +46,7 @@ class TopicConfig(JsonBody):
         return self.perm & PERM_INHERIT != 0
 
     def describe(self) -> str:
-        """Return what remarks and commands show of a topic (TopicConfig.toString)."""
+        """Return the topic's text in remarks and commands (TopicConfig.toString)."""
         attributes = ", ".join(f"{name}={value}" for name, value in self.attributes.items())
         return (
             f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "

@@ -98,7 +98,7 @@ class VoteResult(Enum):
 
 
 class PushType(Enum):
-    """What a PUSH is (PushEntryRequest.Type)."""
+    """The kind of a PUSH (PushEntryRequest.Type)."""
 
     APPEND = "APPEND"
     COMMIT = "COMMIT"
@@ -122,7 +122,7 @@ class DLedgerEntry:
     body: bytes
 
     def encode(self) -> bytes:
-        """The bytes of the data file: 48 bytes of header, the body."""
+        """Encode the entry as in the data file: 48 bytes of header, then the body."""
         return ENTRY_HEADER.pack(
             self.magic, self.size, self.index, self.term, self.pos, self.channel, self.chain_crc, self.body_crc,
             len(self.body),
@@ -146,11 +146,11 @@ class EntryRun:
 
     @property
     def count(self) -> int:
-        """Entries in it, at least one."""
+        """Return the number of entries, at least one."""
         return self.last_index - self.first_index + 1
 
     def entries(self) -> Iterator[DLedgerEntry]:
-        """Each entry, its body copied."""
+        """Return all entries, with copies of their bodies."""
         position, end = 0, len(self.data)
         while position < end:
             magic, size, index, term, pos, channel, chain, crc, length = ENTRY_HEADER.unpack_from(self.data, position)
@@ -231,14 +231,15 @@ class VoteReply(DLedgerMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatRequest(DLedgerMessage):
-    """`maxq`: MaxQ only: who sends it understands binary pushes and has this config digest (S18)."""
+    """A leader's heartbeat. `maxq` (MaxQ only): the sender understands binary pushes and has this config digest
+    (S18)."""
 
     maxq: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatReply(DLedgerMessage):
-    """`maxq` as in the request: the answering member's."""
+    """The answer to a heartbeat; `maxq` is the answering member's, as in the request."""
 
     maxq: str | None = None
 

@@ -75,25 +75,26 @@ class Ledger(Protocol):
 
     @property
     def committed_index(self) -> int:
-        """Return the index of the last committed entry: the last argument of `commit`; after a start, what is known to
-        have been committed before. Entries up to here are never truncated."""
+        """Return the index of the last committed entry: the last argument of `commit`; after a start, the last entry
+        known to have been committed before. Entries up to here are never truncated."""
         ...
 
     @property
     def committed_position(self) -> int:
-        """Return the position behind the last committed entry: what ends at or below it is committed."""
+        """Return the position behind the last committed entry: an entry that ends at or below it is committed."""
         ...
 
     @property
     def amnesiac_until(self) -> int:
-        """-1, or: this member has lost durable entries or its vote. Until it has matched a leader's log up to this
-        index it must not vote, stand for election or be counted in a quorum; then call `remembered`. A ledger in files
-        that never had an entry nor a vote says 0: its disk may have been replaced."""
+        """Return -1, or the index up to which this member must match a leader's log, because it has lost durable
+        entries or its vote. Until then it must not vote, stand for election or be counted in a quorum; afterwards
+        call `remembered`. A ledger in files that never had an entry nor a vote returns 0: its disk may have been
+        replaced."""
         ...
 
     @property
     def has_room(self) -> bool:
-        """Return True if it takes own appends; False while its disk is full, or would be."""
+        """Return True if it accepts own appends; False while its disk is full, or would be."""
         ...
 
     def remembered(self) -> None:
@@ -111,7 +112,7 @@ class Ledger(Protocol):
         ...
 
     def unit(self, index: int) -> EntryUnit:
-        """Return where an entry lies."""
+        """Return the position and size of an entry."""
         ...
 
     def entry(self, index: int) -> DLedgerEntry:
@@ -142,12 +143,12 @@ class Ledger(Protocol):
     # --- writing ---
 
     def begin_leading(self, term: int) -> None:
-        """Give own appends `term` until `end_leading`. The broker's store numbers queue offsets from the uncommitted
-        end of the log on, and takes messages."""
+        """Append own entries with `term` until `end_leading`. The broker's store numbers queue offsets from the
+        uncommitted end of the log on, and accepts messages."""
         ...
 
     def end_leading(self) -> None:
-        """Take no own appends until the next `begin_leading`; the broker's store refuses messages."""
+        """Accept no own appends until the next `begin_leading`; the broker's store refuses messages."""
         ...
 
     def append(self, body: bytes) -> int:
@@ -160,13 +161,13 @@ class Ledger(Protocol):
         ...
 
     def barrier(self) -> bytes:
-        """Return the body of the entry with which a new leader begins its term: one that every reader of this kind of
-        log passes over. The caller appends it."""
+        """Return the body of the entry with which a new leader begins its term: every reader of this kind of log skips
+        it. The caller appends it."""
         ...
 
     def append_entries(self, run: EntryRun) -> int:
-        """Append what a leader sent: entries that begin at or before `end_index + 1`. Those that are here already must
-        have the term they have here and are passed over. `on_appended` is not called. Returns the new end index.
+        """Append a leader's entries, which begin at or before `end_index + 1`. Existing ones must have the same term
+        and are skipped. `on_appended` is not called. Returns the new end index.
 
         Raises:
             LedgerMismatchError: they do not continue this log: index, term, position, magic, size or body CRC. Nothing
@@ -186,7 +187,7 @@ class Ledger(Protocol):
         ...
 
     def reset(self, index: int, position: int) -> None:
-        """Forget all entries; the next one is `index` at `position` of the stream of entries: the leader's log begins
+        """Delete all entries; the next one is `index` at `position` of the stream of entries: the leader's log begins
         behind this one's end. Blocks, and is durable on return.
 
         Raises:
@@ -197,14 +198,15 @@ class Ledger(Protocol):
 
     def commit(self, index: int) -> None:
         """Note that a quorum has everything up to `index`: readers may see it. An index beyond the end counts as the
-        end; one below the committed index does nothing."""
+        end; one below the committed index is ignored."""
         ...
 
     def retain_from(self, index: int) -> None:
-        """Forbid retention to delete `index` and what is behind it: the slowest live follower still needs it (S17)."""
+        """Forbid retention to delete `index` and later entries: the slowest live follower still needs them (S17)."""
         ...
 
     def set_listeners(self, on_appended: Callable[[int, int], None], on_durable: Callable[[int], None]) -> None:
-        """Set who is told. `on_appended(first, last)`: own entries were appended (a group) and are not durable yet;
-        called from within the append. `on_durable(index)`: everything up to `index` is durable; called on the loop."""
+        """Set the listeners. `on_appended(first, last)`: own entries were appended (a group) and are not durable yet;
+        called from within the append. `on_durable(index)`: everything up to `index` is durable; called on the
+        loop."""
         ...

@@ -23,7 +23,7 @@ _OTHERWISE: Final = "ask for less at once, or spread topics and groups over more
 
 
 def refusal_of_answer(code: int, size: int, limit: int) -> str:
-    """Return the remark that is sent in place of an answer to request `code` that has, as a frame, `size` bytes."""
+    """Return the remark that replaces an answer to request `code` whose frame would have `size` bytes."""
     remedy = _REMEDIES.get(code, _OTHERWISE)
     return (
         f"the answer has {size} bytes or more, a client takes frames of {limit}; {remedy}, or raise "
@@ -32,7 +32,7 @@ def refusal_of_answer(code: int, size: int, limit: int) -> str:
 
 
 class LongBody:
-    """The JSON of a table with any number of rows, which are encoded one at a time while others are served.
+    """The JSON of a table with any number of rows, which are encoded one at a time while other requests are served.
 
     Rows are joined in pieces of some 64 KiB as they come, so that there is no moment at which megabytes are copied.
     """
@@ -64,8 +64,8 @@ class LongBody:
             self._close_piece()
 
     def filled(self, body: bytes, member: str, brackets: bytes = b"{}") -> list[memoryview]:
-        """Return the pieces of `body`, whose `member` is empty, a map or with `brackets` b"[]" a list, with the rows in
-        it."""
+        """Return the pieces of `body` with the rows in its `member`, which is an empty map or, with `brackets` b"[]",
+        an empty list."""
         before, empty, after = body.partition(f'"{member}":'.encode() + brackets)
         assert empty, "the body has an empty member of this name, and nothing before it may say so too"
         self._close_piece()

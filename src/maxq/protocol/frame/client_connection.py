@@ -27,7 +27,7 @@ Waiter = TypeVar("Waiter")
 
 
 class AnswerHead(NamedTuple):
-    """The head of an answer has arrived.
+    """The head of an arrived answer.
 
     Attributes:
         waiter: what the request was given; None: nobody waits for this answer.
@@ -41,7 +41,7 @@ class AnswerHead(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The head of a request of the server has come; the fields are those of `AnswerHead`."""
+    """The head of a request of the server; the fields are those of `AnswerHead`."""
 
     command: RemotingCommand
     body_size: int
@@ -85,7 +85,7 @@ class ClientConnection(Generic[Waiter]):
         return len(self._waiters)
 
     def is_at(self, peer: str) -> None:
-        """Tell the address of the server, which may not be known from the start."""
+        """Set the address of the server, which may not be known from the start."""
         self._peer = peer
 
     # --- sending ---
@@ -97,7 +97,7 @@ class ClientConnection(Generic[Waiter]):
             raise RemotingSendError(text, address=self._peer)
 
     def request(self, command: RemotingCommand, waiter: Waiter) -> list[bytes | memoryview]:
-        """Number a request, note who waits for its answer, and return its frame in pieces.
+        """Number a request, note its waiter, and return its frame in pieces.
 
         Raises:
             RemotingSendError: too many requests wait.
@@ -131,7 +131,7 @@ class ClientConnection(Generic[Waiter]):
         self._waiters.pop(opaque, None)
 
     def end(self) -> list[Waiter]:
-        """Return all who wait, and forget them: no more answers come."""
+        """Return all waiters and forget them, because no more answers come."""
         waiters = list(self._waiters.values())
         self._waiters.clear()
         return waiters
@@ -143,8 +143,8 @@ class ClientConnection(Generic[Waiter]):
         self._received += data
 
     def next_event(self) -> AnswerHead | Asked | None:
-        """Return the next head of a frame, or None if more data is needed for it. What was not taken of the body
-        before it is dropped.
+        """Return the next head of a frame, or None if more data is needed for it. The rest of the body before it is
+        dropped.
 
         Raises:
             RemoteProtocolError: what came is no frame. The connection is of no more use.
@@ -171,7 +171,7 @@ class ClientConnection(Generic[Waiter]):
         return AnswerHead(self.answered(command), command, body_size)
 
     def take_body(self, view: memoryview) -> int:
-        """Put what has been received of the body of the last event into `view`, which has as many bytes as the body.
+        """Copy the received part of the last event's body into `view`, which has as many bytes as the body.
 
         Returns:
             How many bytes these are. The caller receives the others itself, straight into the rest of `view`, before

@@ -59,8 +59,8 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _credential(self, buf: cython.p_uchar, key: cython.Py_ssize_t, key_size: cython.Py_ssize_t) -> cython.bint:
-        """Return whether this is a field that AclClientRPCHook adds. A server that asks for no signatures need not look
-        at these."""
+        """Return whether this is a field that AclClientRPCHook adds. A server that requires no signatures need not
+        examine these."""
         if key_size == 9:
             if same_bytes(buf, key, key_size, b"AccessKey"):
                 self._access_key = self._text
@@ -99,8 +99,8 @@ class FrameScanner:
         cooked: cython.Py_ssize_t,
         cooked_size: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Put the signed values, in the order of their keys, behind what `content` holds. The text at `raw` was
-        unescaped into scratch. False: no room, or another value has escapes."""
+        """Append the signed values, in the order of their keys, to `content`. The text at `raw` was unescaped into
+        scratch. Returns False if there is no room, or if another value has escapes."""
         target: cython.p_uchar
         i: cython.Py_ssize_t
         j: cython.Py_ssize_t
@@ -154,7 +154,7 @@ class FrameScanner:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _header(self, buf: cython.p_uchar, start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the header of the whole frame [start, end); the position of its body, or 0 to leave it."""
+        """Read the header of the whole frame [start, end); returns the position of its body, or 0 to leave it."""
         kind: cython.int = buf[start + 4]
         body: cython.Py_ssize_t = start + 8 + (u32(buf, start + 4) & 0xFFFFFF)
         if body > end or kind > 1:
@@ -378,7 +378,8 @@ class OneFrameScanner(FrameScanner):
         end: cython.Py_ssize_t,
     ):
         # type: (...) -> int
-        """Read the frame at `start`; the position behind it, or `start` if it is incomplete or none of ours."""
+        """Read the frame at `start`; returns the position behind it, or `start` if it is incomplete or of another
+        kind."""
         if end > len(buffer) or start < 0:
             raise ValueError(f"range [{start}, {end}) is outside the buffer of {len(buffer)} bytes")
         if end - start < 8:
@@ -402,7 +403,7 @@ class OneFrameScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _begin(self) -> cython.void:
-        """Forget the fields of the frame before."""
+        """Reset the fields for the next frame."""
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -417,7 +418,7 @@ class OneFrameScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _take_signature(self, buf: cython.p_uchar) -> cython.int:
-        """Keep what the frame is signed with. 0: it has too much to sign."""
+        """Keep the signed content of the frame. Returns 0 if there is too much of it."""
         self._used_content = 0
         if not self._compose(buf, buf, -1, 0, 0):
             return 0

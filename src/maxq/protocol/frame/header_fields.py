@@ -126,7 +126,7 @@ def camel_case(name: str) -> str:
 
 @dataclass_transform()
 def header(cls: type[_T]) -> type[_T]:
-    """Make a dataclass whose comparison and text are left to the base, because there are a hundred of them."""
+    """Make a dataclass whose comparison and text come from the base class, because there are a hundred of them."""
     return dataclass(slots=True, eq=False, repr=False)(cls)
 
 
@@ -152,7 +152,8 @@ class CommandHeader:
 
     @classmethod
     def decode(cls, ext: Mapping[str, str]) -> Self:
-        """Raises MissingFieldError for a required field that is absent or does not parse."""
+        """Decode the fields of a frame. Raises MissingFieldError for a required field that is absent or does not
+        parse."""
         values: list[Any] = []
         get = ext.get
         for wire, parse, required, default in _PLANS.get(cls) or _plan(cls):
@@ -211,7 +212,7 @@ def _plan(cls: type[CommandHeader]) -> tuple[tuple[str, _Parse | None, bool, Any
 
 
 def _parser(hint: Any) -> _Parse | None:
-    """Return how a field of this annotation is read; None for text."""
+    """Return the parser of fields with this annotation; None for text."""
     if isinstance(hint, UnionType) or (get_origin(hint) is not Annotated and NoneType in get_args(hint)):
         (hint,) = [part for part in get_args(hint) if part is not NoneType]
     if hint is str:

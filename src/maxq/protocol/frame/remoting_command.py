@@ -46,7 +46,7 @@ _INT16: Final = struct.Struct(">h")
 
 
 class SerializeType(IntEnum):
-    """How a header is written; the byte after the frame length."""
+    """The encoding of a header; the byte after the frame length."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -72,7 +72,7 @@ class RemotingCommand:
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the request is one-way: it is never answered, not even with an error."""
+        """Return whether the request is oneway: it is never answered, not even with an error."""
         return self.flag & ONEWAY_FLAG != 0
 
     @property
@@ -163,7 +163,7 @@ LONGEST_HEADER: Final = 0xFFFFFF
 
 
 def decode_frame(payload: bytes | bytearray | memoryview, header_limit: int = MAX_HEADER_SIZE) -> RemotingCommand:
-    """Decode what follows the 4-byte length of a frame. Nothing of `payload` is kept: the body is copied.
+    """Decode the bytes behind the 4-byte length of a frame. Nothing of `payload` is kept: the body is copied.
 
     Args:
         header_limit: bytes of the header. LONGEST_HEADER for what comes from a server that was asked.

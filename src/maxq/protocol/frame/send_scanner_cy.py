@@ -186,8 +186,8 @@ class SendScanner(FrameScanner):
         end: cython.Py_ssize_t,
         left: cython.longlong,
     ) -> cython.Py_ssize_t:
-        """Rows of the leading fast-path sends of [p, end) that have none of the flags `left`; the position behind
-        them."""
+        """Make rows of the leading fast-path sends of [p, end) that have none of the flags `left`; returns the position
+        behind them."""
         length: cython.longlong
         while self.count < self._capacity and end - p >= 8:
             length = u32(buf, p)

@@ -30,7 +30,7 @@ _LONG_END: Final = 1 << 63
 
 @dataclass_transform(field_specifiers=(field,))
 def json_body(cls: type[_T]) -> type[_T]:
-    """Make a dataclass whose comparison and text are left to the base, because there are many of them."""
+    """Make a dataclass whose comparison and text come from the base class, because there are many of them."""
     return dataclass(eq=False, repr=False)(cls)
 
 
@@ -102,7 +102,7 @@ class JsonBody:
 
 def filled(body: bytes, member: str, rows: Iterable[bytes], brackets: bytes = b"{}") -> bytes:
     """Insert encoded `rows` into a body whose `member` is empty: a map, or with `brackets` b"[]" a list. Long members
-    are encoded like this, so that others are served between two rows."""
+    are encoded like this, so that other requests are served between two rows."""
     before, empty, after = body.partition(f'"{member}":'.encode() + brackets)
     assert empty, "the body has an empty member of this name, and nothing before it may say so too"
     return b"".join((before, empty[:-1], b",".join(rows), empty[-1:], after))
@@ -114,7 +114,7 @@ def queue_row(queue: MessageQueue, value: bytes) -> bytes:
 
 
 def to_plain(value: Any) -> Any:
-    """Convert values of members to what json_dialect writes: enums by name, sets sorted, bytes as base64."""
+    """Convert values of members to the types of json_dialect: enums by name, sets sorted, bytes as base64."""
     if isinstance(value, IntEnum):
         return value.name
     if value is None or isinstance(value, str | int | float):

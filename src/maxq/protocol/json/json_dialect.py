@@ -328,7 +328,7 @@ def dumps(value: Any) -> bytes:
 
 
 def java_text(value: Any) -> str:
-    """Return what fastjson makes of a value where a string is wanted."""
+    """Return fastjson's text for a value where a string is expected."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -349,7 +349,7 @@ def dumps_pretty(value: Any) -> bytes:
 
 def _pretty_in_slices(value: Any) -> bytes | None:
     """Encode the same text as in one go, some hundred rows of a table at a time: files are encoded beside a loop that
-    answers requests, and no step may keep the interpreter for long."""
+    answers requests, and no step may hold the interpreter for long."""
     if not isinstance(value, dict) or not any(isinstance(one, dict) and len(one) > _ROWS for one in value.values()):
         return _pretty_by_orjson(value)
     parts = []
@@ -402,7 +402,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Writer:
-    """Encodes what orjson cannot write: object keys, and Java's pretty form."""
+    """Encodes values that orjson cannot: object keys, and Java's pretty form."""
 
     def __init__(self, *, quote_integers: bool, indent: str | None) -> None:
         self._quote_integers = quote_integers

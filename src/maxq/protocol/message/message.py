@@ -49,7 +49,7 @@ def crc31(data: bytes | bytearray | memoryview) -> int:
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sends. `flag` is the application's own; `properties` are user and system properties together."""
+    """A message for sending. `flag` is the application's own; `properties` are user and system properties together."""
 
     topic: str
     body: bytes = b""
@@ -68,7 +68,7 @@ class Message:
 
     @property
     def keys(self) -> str | None:
-        """The KEYS property: keys with blanks between them. Set it to a text, or to several keys."""
+        """Return the KEYS property: keys with blanks between them. Set it to a text, or to several keys."""
         return self.properties.get(const.PROPERTY_KEYS)
 
     @keys.setter
@@ -90,7 +90,7 @@ class Message:
 
     @property
     def uniq_key(self) -> str | None:
-        """The message id that the client gave (UNIQ_KEY)."""
+        """Return the message id that the client gave (UNIQ_KEY)."""
         return self.properties.get(const.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX)
 
     @property
@@ -100,7 +100,7 @@ class Message:
 
     @property
     def delay_level(self) -> int:
-        """The DELAY property; 0 if absent or not a number."""
+        """Return the DELAY property; 0 if absent or not a number."""
         return _int_property(self.properties, const.PROPERTY_DELAY_TIME_LEVEL)
 
     @delay_level.setter
@@ -110,7 +110,8 @@ class Message:
 
     @property
     def delay_time_ms(self) -> int:
-        """Deliver so many ms after the broker got it; 0: at once. On the wire TIMER_DELAY_MS, or TIMER_DELAY_SEC."""
+        """Return the delay in ms after the broker got the message; 0: none. On the wire TIMER_DELAY_MS, or
+        TIMER_DELAY_SEC."""
         seconds = _int_property(self.properties, const.PROPERTY_TIMER_DELAY_SEC)
         return seconds * 1000 or _int_property(self.properties, const.PROPERTY_TIMER_DELAY_MS)
 
@@ -122,7 +123,7 @@ class Message:
 
     @property
     def deliver_time_ms(self) -> int:
-        """Deliver at this moment, ms since 1970; 0: at once. A delay outranks it.
+        """Return the time of delivery, ms since 1970; 0: at once. A delay has priority.
 
         A moment before 1973 is refused, because it was given in seconds.
         """
@@ -140,7 +141,7 @@ class Message:
 
     @property
     def wait_store_msg_ok(self) -> bool:
-        """Wait for flush and replication; true unless the property says otherwise."""
+        """Return whether the send waits for flush and replication; true unless the property says otherwise."""
         return self.properties.get(const.PROPERTY_WAIT_STORE_MSG_OK, "true").lower() == "true"
 
     @wait_store_msg_ok.setter
@@ -187,12 +188,12 @@ class MessageExt(Message):
 
     @property
     def offset_msg_id(self) -> str:
-        """The offset message id, which tells where the message lies."""
+        """Return the offset message id, which contains the message's place."""
         return offset_message_id(self.store_host, self.physical_offset)
 
     @property
     def msg_id(self) -> str:
-        """The id that Java's clients show: the unique key if there is one, else the offset id."""
+        """Return the id that Java's clients show: the unique key if there is one, else the offset id."""
         return self.uniq_key or self.offset_msg_id
 
     @property
@@ -310,8 +311,8 @@ def _decode_record(view: memoryview, inflate: bool, check_crc: bool) -> MessageE
 
 
 def inflated(body: bytes, sys_flag: int) -> tuple[bytes, str]:
-    """Decompress a body whose flag says that it is compressed; returns it and no fault, or the body unchanged and what
-    is wrong."""
+    """Decompress a body whose flag says that it is compressed; returns it and no fault, or the body unchanged and the
+    fault."""
     try:
         return decompress(body, compression_type(sys_flag)), ""
     except RemoteProtocolError as error:
@@ -398,7 +399,7 @@ def decode_batch(data: bytes | bytearray | memoryview, topic: str) -> list[Messa
 
 
 def each_of_batch(data: bytes | bytearray | memoryview, topic: str) -> Iterator[Message]:
-    """Yield what `decode_batch` returns, one message after the other. It raises the same error when it reaches it."""
+    """Yield the messages of `decode_batch` one after the other. Raises the same error when it reaches it."""
     view = memoryview(data)
     position = 0
     while position < len(view):

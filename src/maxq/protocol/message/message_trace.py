@@ -34,7 +34,7 @@ NULL: Final = "null"
 
 
 class TraceType(Enum):
-    """What a record is about (TraceType.java); the first field of every record."""
+    """The event of a trace record (TraceType.java); the first field of every record."""
 
     PUB = "Pub"
     SUB_BEFORE = "SubBefore"
@@ -109,7 +109,7 @@ _FLAGS: Final = ("success", "fromCheck")
 
 @dataclass(slots=True)
 class TraceRecord:
-    """One record; None where its kind has no such field, or the writer knew none.
+    """One trace record. A field is None if its kind does not have it, or if the writer did not know it.
 
     Attributes:
         timestamp: wall clock ms at the client: a Pub's and SubBefore's begin, else the end.
@@ -169,7 +169,7 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class TraceFault:
-    """A text that is no record: what is wrong with it, and its beginning."""
+    """A text that is no trace record: the fault, and its beginning."""
 
     reason: str
     text: str
@@ -211,8 +211,8 @@ def decode_record(text: str) -> TraceRecord:
 
 
 def decode_traces(body: bytes | memoryview) -> tuple[list[TraceRecord], list[TraceFault]]:
-    """Decode the records of a trace message, in order, and return what is wrong with those that are none. Bytes that
-    are no UTF-8 are replaced."""
+    """Decode the records of a trace message, in order, and return the faults of those that are invalid. Bytes that are
+    no UTF-8 are replaced."""
     records: list[TraceRecord] = []
     faults: list[TraceFault] = []
     for text in str(body, "utf-8", "replace").split(RECORD_SEPARATOR):

@@ -133,17 +133,17 @@ def _number(text: str, whole: str) -> int:
 
 
 def retry_topic_v1(topic: str, group: str) -> str:
-    """Return the topic in which `group` finds messages of `topic` again, in the default spelling."""
+    """Return the retry topic of `group` for messages of `topic`, in the default spelling."""
     return f"{_RETRY_PREFIX}{group}_{topic}"
 
 
 def retry_topic_v2(topic: str, group: str) -> str:
-    """Return the retry topic in the spelling of enableRetryTopicV2, from which topic and group can be told."""
+    """Return the retry topic in the spelling of enableRetryTopicV2, from which topic and group can be derived."""
     return f"{_RETRY_PREFIX}{group}+{topic}"
 
 
 def retry_mark(topic: str) -> str:
-    """Return the `retry` part for a topic as it is stored."""
+    """Return the `retry` part for a stored topic."""
     if not topic.startswith(_RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1

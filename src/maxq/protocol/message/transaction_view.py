@@ -43,7 +43,7 @@ def number(properties: Mapping[str, str], name: str, default: int) -> int:
 
 
 class TransactionView:
-    """Give it all op messages from the op progress on, then half messages in their order.
+    """Derives open transactions. Give it all op messages from the op progress on, then half messages in their order.
 
     Args:
         low: half progress: what lies below is finished.
@@ -99,7 +99,7 @@ def is_final(message: MessageExt) -> bool:
 
 
 def form_of(message: MessageExt) -> str:
-    """Return half, copy, delivered or given up."""
+    """Return the kind of a transaction's message: half, copy, delivered or given up."""
     if message.topic == HALF_TOPIC:
         return "copy" if const.PROPERTY_TRANSACTION_CHECK_TIMES in message.properties else "half"
     return "given up" if message.topic == DISCARD_TOPIC else "delivered"

@@ -29,7 +29,7 @@ _CODE: Final = DLedgerResponseCode
 
 
 class ClientRequests:
-    """Handles the client requests of a bare DLedger server (append, get). Registers itself with the server's port."""
+    """Answers the client requests of a bare DLedger server (append, get)."""
 
     def __init__(self, member: DLedgerServer) -> None:
         self._member = member

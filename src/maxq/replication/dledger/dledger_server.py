@@ -70,7 +70,7 @@ RoleListener = Callable[[RoleChange], None]
 
 
 class DLedgerServer:
-    """One member of a group; see the module's text.
+    """One member of a group; see the module's docstring.
 
     Attributes:
         port: where it listens; 0 before.
@@ -238,8 +238,8 @@ class DLedgerServer:
         return (await future).code
 
     async def resign(self) -> None:
-        """Hand over the leadership before this member stops: if it leads, let the living follower with the most entries
-        lead. Takes a second at most; if nothing comes of it, the others elect when they miss this one."""
+        """Hand over the leadership before this member stops: if it leads, the living follower with the most entries is
+        to lead. Takes a second at most; if that fails, the others elect when they miss this one."""
         status = self.status()
         live = [peer for peer in self._links if status.get(f"live.{peer}") == "true"]
         if self.is_leader and live:
@@ -274,7 +274,7 @@ class DLedgerServer:
             self._look_for(peer)
 
     def went(self, peer: str) -> None:
-        """Handle that the connection ended over which `peer` last sent a heart-beat (Member, member_port.py)."""
+        """Handle that the connection over which `peer` last sent a heartbeat has ended (Member, member_port.py)."""
         if self._is_running:
             self._look_for(peer)
 
@@ -453,7 +453,7 @@ class DLedgerServer:
 
 
 class _OwnConnections:
-    """Tells links which of the connections that this member made ended (ConnectionListener)."""
+    """Tells links which of this member's outgoing connections have ended (ConnectionListener)."""
 
     def __init__(self, links: Iterable[PeerLink]) -> None:
         self._links = links

@@ -44,7 +44,7 @@ class _Remote(NamedTuple):
 
 
 class Member(Protocol):
-    """What the port needs of its member (DLedgerServer)."""
+    """The part of a member that its port uses (DLedgerServer)."""
 
     @property
     def leader_id(self) -> str | None: ...
@@ -55,11 +55,11 @@ class Member(Protocol):
         """Handle a request for the core, which `answer_token` answers."""
 
     def went(self, peer: str) -> None:
-        """Handle that the connection ended over which this peer last sent a heart-beat."""
+        """Handle that the connection over which this peer last sent a heartbeat has ended."""
 
 
 class MemberPort:
-    """Registers itself with the member's server."""
+    """The port of one member for other members and clients."""
 
     def __init__(self, config: DLedgerConfig, member: Member, server: RemotingServer) -> None:
         self._config = config

@@ -31,7 +31,7 @@ _KEEP_MS: Final = 30_000
 
 
 class PeerLink:
-    """The connection to one peer; see the module's text."""
+    """The connection to one peer; see the module's docstring."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PeerLink:
         return self._connection is not None and not self._connection.is_closed
 
     def send(self, request_id: int, request: Request) -> None:
-        """Send it now, or as soon as there is a connection."""
+        """Send the request now, or as soon as there is a connection."""
         if self._is_closed:
             return
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms
@@ -165,9 +165,9 @@ class PeerLink:
             self._on_reply(request_id, None)
 
     def drop_unsent(self) -> None:
-        """Drop what the system has not taken yet, because this member's log was cut; it is answered None. The bytes of
-        pushed entries lie in the log's files until then (uvloop copies nothing), and what is written there now is
-        another leader's."""
+        """Drop unsent data, because this member's log was cut; its requests are answered None. The bytes of pushed
+        entries lie in the log's files until they are sent (uvloop copies nothing), and another leader's entries are
+        written there now."""
         connection = self._connection
         if connection is not None and connection.unsent_bytes:
             connection.abort("the log was cut, and what was pushed of it is not sent yet")

@@ -45,7 +45,7 @@ class TermWriter:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="DLedger term")
 
     async def close(self) -> None:
-        """Returns when nothing is being written any more. What finds no room is given up."""
+        """Return when no write is under way any more. A state for which the disk has no room is dropped."""
         self._closing.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

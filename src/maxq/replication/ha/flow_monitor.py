@@ -31,8 +31,8 @@ class FlowMonitor:
         return self._speed
 
     def allowance(self, limit: int, now_ms: int) -> int:
-        """Return how many bytes may go now if `limit` are allowed a second; negative while a frame is being paid
-        off."""
+        """Return how many bytes may be sent now if `limit` are allowed a second; negative while an earlier large frame
+        is being compensated."""
         elapsed = now_ms - self._refilled_ms
         if elapsed > 0:
             self._refilled_ms = now_ms

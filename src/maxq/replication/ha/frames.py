@@ -77,7 +77,7 @@ def encode_filled_ranges(filled: Sequence[FilledRange]) -> bytes:
 
 
 def encode_name(broker_name: str) -> bytes:
-    """Encode the transfer that names whose log this is; empty for a name that is too long."""
+    """Encode the transfer that names the log's broker; empty for a name that is too long."""
     body = broker_name.encode()
     return HEAD.pack(NAME_OFFSET, len(body)) + body if 0 < len(body) <= _LONGEST_NAME else b""
 
@@ -102,7 +102,7 @@ def encode_offer(port: int) -> bytes:
 
 
 class ReportParser:
-    """Parses what slaves report to a master: of all whole reports of an arrival, the newest counts.
+    """Parses the reports of a slave to its master: of all complete reports of an arrival, the newest counts.
 
     Attributes:
         offered_port: the port of an offer that was heard; 0 if there was none.
@@ -143,9 +143,9 @@ class ReportParser:
 
 
 class TransferParser:
-    """A slave's ear: transfer frames, taken apart as they come. Bodies are not collected: their pieces are slices of
-    what was received. Only what a master says before anything else is: its name and its filled ranges, see `take_name`
-    and `take_filled_ranges`."""
+    """Splits received transfer frames on a slave. Bodies are not collected: their pieces are slices of the received
+    bytes. Only the master's first messages are: its name and its filled ranges, see `take_name` and
+    `take_filled_ranges`."""
 
     __slots__ = ("_expected", "_filled", "_head", "_left", "_name", "_notice", "_notice_left", "_offset")
 
@@ -195,8 +195,8 @@ class TransferParser:
         return [(offset, data[start:stop]) for offset, start, stop in self._cut(data)]
 
     def receive_runs(self, data: memoryview) -> list[tuple[int, memoryview]]:
-        """Do what `receive_data` does, but join bodies that follow each other into one piece: they are moved together
-        within `data`, over the heads between them. An arrival of many frames so costs one append."""
+        """Parse as `receive_data` does, but join consecutive bodies into one piece: they are moved together within
+        `data`, over the heads between them. So an arrival of many frames costs one append."""
         runs: list[tuple[int, memoryview]] = []
         run_offset, run_start, run_stop = 0, 0, 0
         for offset, start, stop in self._cut(data):

@@ -45,7 +45,7 @@ class AckRule:
 
     def refusal(self) -> str | None:
         """Return why nothing may be stored now, as the remark of an answer; None if messages may be stored. Only groups
-        with an acting master refuse; others store and answer FLUSH_SLAVE_TIMEOUT."""
+        with acting masters refuse; others store and answer FLUSH_SLAVE_TIMEOUT."""
         store = self._settings.store
         if store.broker_role != "SYNC_MASTER" or not self._settings.broker.enable_slave_acting_master:
             return None
@@ -67,7 +67,7 @@ class AckRule:
         return f"{role}: sends {sends}"
 
     def role_and_sends(self) -> tuple[str, str]:
-        """Returns the role with the setting that decides it, and what sends wait for."""
+        """Return the role with the setting that decides it, and what sends wait for."""
         store = self._settings.store
         role, number = store.broker_role, store.in_sync_replicas
         if role != "SYNC_MASTER":
@@ -107,7 +107,7 @@ class GroupTransfer:
         waiting.append(_Waiting(end_offset, deadline_ms, done))
 
     def on_acknowledged(self, offsets: Sequence[int]) -> None:
-        """Take the slaves' acknowledged offsets, the largest first, and answer senders."""
+        """Apply the slaves' acknowledged offsets, the largest first, and answer senders."""
         for needed, waiting in list(self._lists.items()):  # a sender that is told may wait again
             reached = kth_offset(offsets, needed)
             while waiting and waiting[0].end_offset <= reached:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplicaRanges(Protocol):
-    """The part of FilledRanges that a slave asks."""
+    """The part of FilledRanges that a slave uses."""
 
     as_on_master: frozenset[tuple[int, int]]
 
@@ -85,10 +85,10 @@ class ReplicaLog(Protocol):
 
 
 class FirstOffset(Protocol):
-    """Chooses what a slave without a log reports first (haFullCopy)."""
+    """Chooses the first report of a slave without a log (haFullCopy)."""
 
     async def choose(self) -> int:
-        """Return the offset to report; asked before connecting, while the log is empty."""
+        """Return the offset to report; called before connecting, while the log is empty."""
         ...
 
     def nothing_there(self, reported: int) -> bool:
@@ -119,7 +119,7 @@ class HAClient:
         own_port: Callable[[], int],
         broker_name: str,
     ) -> None:
-        """`own_port`: the port on which this broker listens for slaves; `broker_name`: its name, which is also its
+        """`own_port` is the port on which this broker listens for slaves; `broker_name` is its name, which is also its
         master's."""
         self._log = replica
         self._own_port = own_port
@@ -140,7 +140,7 @@ class HAClient:
         self.received = FlowMonitor(now_ms)
 
     async def request_offset(self) -> int:
-        """Returns the offset that the first report on the next connection names."""
+        """Return the offset of the first report on the next connection."""
         last_record = self._log.last_record_offset
         if last_record >= 0:
             return joint_offset(last_record)
@@ -225,7 +225,7 @@ class HAClient:
         return self._first_offset.nothing_there(self.reported_offset)
 
     def _join(self, offset: int, piece: memoryview) -> None:
-        """Compare `piece` with this log, and append what goes beyond it."""
+        """Compare `piece` with this log, and append the part beyond its end."""
         end = self._log.max_physical_offset
         if offset != self._position:
             raise ReplicationGapError(
@@ -263,7 +263,7 @@ class HAClient:
         self.ahead_bytes = ahead
 
     def take_report(self, now_ms: int) -> bytes:
-        """Returns the report of what was appended, or an offer; empty if there is neither."""
+        """Return the report of appended data, or an offer; empty if there is neither."""
         if self._contradiction is not None:
             if self.offered is not None or self._position < self._log.max_physical_offset:
                 return b""
@@ -275,7 +275,7 @@ class HAClient:
         return self._report(offset, now_ms) if offset > self.reported_offset else b""
 
     def heartbeat(self, now_ms: int) -> bytes:
-        """Returns the last report again if nothing was sent for haSendHeartbeatInterval; one of offset 0 while the
+        """Return the last report again if nothing was sent for haSendHeartbeatInterval; a report of offset 0 while the
         logs are compared."""
         if self.reported_offset < 0 or now_ms - self.last_write_ms < self._config().ha_send_heartbeat_interval:
             return b""
@@ -291,7 +291,7 @@ class HAClient:
         return now_ms - self.last_read_ms > self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
-        """Return when `heartbeat` or `is_silent` must be asked again."""
+        """Return when `heartbeat` or `is_silent` must be called again."""
         config = self._config()
         silent = self.last_read_ms + config.ha_housekeeping_interval + 1
         return min(silent, self.last_write_ms + config.ha_send_heartbeat_interval)

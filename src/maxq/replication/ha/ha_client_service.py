@@ -62,7 +62,7 @@ class HAClientService:
         return self.client.state is HAConnectionState.TRANSFER
 
     def start(self) -> None:
-        """Begin to connect; needs a running loop."""
+        """Start connecting; needs a running loop."""
         if self._task is None:
             self.client.state = HAConnectionState.READY
             self._task = asyncio.get_running_loop().create_task(self._run(), name="HA client")
@@ -93,7 +93,8 @@ class HAClientService:
                 self._link.close("the master's address changed")
 
     def begin_again(self) -> None:
-        """Make a new connection, on which the logs are compared anew: the process at the other end may be gone."""
+        """Make a new connection, on which the logs are compared anew, because the process at the other end may be
+        gone."""
         if self._link is not None:
             self._link.close(START_OVER)
             self.client.on_closed()  # from now on nothing is known of the master's log
@@ -195,7 +196,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self._arm()
 
     def close(self, outcome: "str | Exception") -> None:
-        """End it at once; `ended` has the outcome."""
+        """End the connection at once; `ended` gets the outcome."""
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()

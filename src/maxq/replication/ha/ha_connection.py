@@ -104,7 +104,7 @@ class HAConnection:
         *,
         broker_name: str,
     ) -> None:
-        """`broker_name`: the name of this master."""
+        """`broker_name` is the name of this master."""
         self._source = source
         self._config = config
         self._broker_name = broker_name
@@ -137,7 +137,7 @@ class HAConnection:
 
     @property
     def copies_tables(self) -> bool:
-        """Return whether this is a living MaxQ slave that has this log. It asks for changes of tables as well, or soon
+        """Return whether this is a living MaxQ slave that has this log. It also asks for changes of tables, or soon
         will."""
         return self._is_named and self.replicated_offset >= 0
 
@@ -271,7 +271,7 @@ class HAConnection:
         return max(0, self._source.max_physical_offset - self.next_offset) if self.next_offset >= 0 else 0
 
     def resume_in_ms(self, now_ms: int) -> int:
-        """Returns the ms for which flow control delays what is ready to be sent; 0 if it does not."""
+        """Return the ms for which flow control delays data that is ready to be sent; 0 if it does not."""
         config = self._config()
         if self.state is not HAConnectionState.TRANSFER or not config.ha_flow_control_enable or not self.behind_bytes:
             return 0
@@ -297,12 +297,12 @@ class HAConnection:
         return milliseconds > self._config().ha_housekeeping_interval
 
     def is_read(self, taken: int) -> bool:
-        """Return whether `taken` bytes are as much as a slave takes at least within haHousekeepingInterval while more
-        waits for it."""
+        """Return whether `taken` bytes are at least what a slave takes within haHousekeepingInterval while more waits
+        for it."""
         return taken * 1000 >= LEAST_BYTES_A_SECOND * self._config().ha_housekeeping_interval
 
     def next_deadline_ms(self) -> int:
-        """Return when `heartbeat` or `is_silent` must be asked again."""
+        """Return when `heartbeat` or `is_silent` must be called again."""
         config = self._config()
         silent = self.last_read_ms + config.ha_housekeeping_interval + 1
         if self.next_offset < 0:

@@ -121,8 +121,8 @@ class HAConnectionLink(asyncio.Protocol):
             self.close(str(error))
 
     def _is_half(self, data: bytes) -> bool:
-        """Return whether this is only a part of a MaxQ slave's first message, which a network may cut. It is kept until
-        the rest arrives."""
+        """Return whether this is only a part of a MaxQ slave's first message, which a network may split. It is kept
+        until the rest arrives."""
         first = self._first + data
         if self.connection.slave_request_offset >= 0 or len(first) >= 2 * REPORT.size or not data:
             return False
@@ -157,7 +157,7 @@ class HAConnectionLink(asyncio.Protocol):
     # --- sending ---
 
     def push(self) -> None:
-        """Send what there is, as far as the transport has room."""
+        """Send the available data, as far as the transport has room."""
         if self._is_paused or self._resume_timer is not None:
             return
         connection = self.connection

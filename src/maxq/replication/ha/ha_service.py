@@ -119,8 +119,7 @@ class HAService:
         await self.client.shutdown()
 
     def change_to_slave(self, master_address: str) -> None:
-        """Become slave: this broker's slaves connect again, and no sender waits any longer. Change brokerRole before
-        it.
+        """Become slave: this broker's slaves connect again, and senders stop waiting. Change brokerRole before it.
 
         Args:
             master_address: host:port of the master's HA port; empty: wait for `update_master_ha_address`.
@@ -168,7 +167,7 @@ class HAService:
 
     @property
     def suspended(self) -> list[str]:
-        """Returns why connected slaves get nothing, one sentence each."""
+        """Return why connected slaves get no data, one sentence each."""
         return [connection.reason for connection in self.connections if connection.reason]
 
     @property
@@ -177,8 +176,8 @@ class HAService:
 
     def admits(self, transport: asyncio.BaseTransport) -> bool:
         """Return whether this connection may stay. It may not if peerAddresses does not list its address, or if its
-        descriptor is above highestDescriptor: the others are for the store's files, without which the broker
-        ends."""
+        descriptor is above highestDescriptor: higher ones are reserved for the store's files, which the broker
+        cannot work without."""
         peer, own = transport.get_extra_info("peername") or ("", 0), transport.get_extra_info("socket")
         highest = self._settings.server.highest_descriptor
         if highest and own is not None and own.fileno() > highest:
@@ -197,14 +196,14 @@ class HAService:
         return HAConnectionLink(self, self._clock)
 
     def make_connection(self, client_address: str) -> HAConnection:
-        """See LinkOwner."""
+        """Implement LinkOwner, whose docstring says what is promised."""
         return HAConnection(
             self._store, self._config, client_address, self._clock.monotonic_ms(),
             broker_name=self._settings.broker.broker_name,
         )  # fmt: skip
 
     def on_open(self, link: HAConnectionLink) -> None:
-        """See LinkOwner."""
+        """Implement LinkOwner, whose docstring says what is promised."""
         for other in self.connections:
             if other.host == link.connection.host:
                 other.is_distinct = False
@@ -212,7 +211,7 @@ class HAService:
         log.info("slave %s connected, %d now", link.connection.client_address, len(self._links))
 
     def on_closed(self, link: HAConnectionLink) -> None:
-        """See LinkOwner."""
+        """Implement LinkOwner, whose docstring says what is promised."""
         self._links.remove(link)
         connection = link.connection
         connection.state = HAConnectionState.SHUTDOWN
@@ -230,7 +229,7 @@ class HAService:
             link.push()
 
     def on_report(self, link: HAConnectionLink) -> None:
-        """See LinkOwner."""
+        """Implement LinkOwner, whose docstring says what is promised."""
         connection = link.connection
         began_at, connection.began_at = connection.began_at, 0
         if began_at and len(self._group_transfer):  # else nobody waits for what is before
@@ -240,7 +239,7 @@ class HAService:
             self._transfer_began(connection.host)
 
     def on_offer(self, link: HAConnectionLink, port: int) -> None:
-        """See LinkOwner."""
+        """Implement LinkOwner, whose docstring says what is promised."""
         is_busy = self._offer is not None and not self._offer.done()
         is_slave_like = link.connection.has_shown_record
         if self._on_offer is None or is_busy or not is_slave_like or self._config().broker_role == "SLAVE":
@@ -267,7 +266,8 @@ class HAService:
             self._group_transfer.on_acknowledged(self._acknowledged())
 
     def _acknowledged(self) -> list[int]:
-        """Return what the slaves have, the largest first; two connections that may be one slave's count once."""
+        """Return the slaves' acknowledged offsets, the largest first; two connections that may be one slave's count
+        once."""
         links = self._links
         if self._began_at:
             partial = self._partial_hosts()
@@ -283,8 +283,8 @@ class HAService:
 
     def _partial_hosts(self) -> set[str]:
         """Return the slaves that began with the last file while senders waited who still do: their logs may begin
-        behind what these wait for. They count again when those senders have their answers, after slaveTimeout at the
-        latest."""
+        behind those senders' messages. They count again when those senders have their answers, after slaveTimeout at
+        the latest."""
         first = self._group_transfer.first_end_offset()
         self._began_at = {host: at for host, at in self._began_at.items() if first is not None and first <= at}
         return set(self._began_at)
@@ -296,7 +296,8 @@ class HAService:
         return sum(connection.copies_tables and connection.is_distinct for connection in self.connections)
 
     def in_sync_replicas_num(self, master_offset: int) -> int:
-        """Count this broker and the slaves that are less than haMaxGapNotInSync behind."""
+        """Return the number of in-sync replicas: this broker, and the slaves that are less than haMaxGapNotInSync
+        behind."""
         return 1 + sum(connection.is_in_sync(master_offset) for connection in self.connections)
 
     def _in_sync(self) -> int:
@@ -368,8 +369,8 @@ class HAService:
             self._on_joined()
 
     async def wait_until_transfer(self, host: str, timeout_ms: int) -> bool:
-        """Wait until this slave's link to its master is there; on a master, until a slave's from `host` is. False
-        after `timeout_ms`."""
+        """Wait until this slave's link to its master exists; on a master, until that of a slave from `host` does.
+        Returns False after `timeout_ms`."""
         is_slave = self._config().broker_role == "SLAVE"
         wanted = "" if is_slave else host
         if is_slave and self.is_client_connected:

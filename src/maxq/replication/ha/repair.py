@@ -75,7 +75,7 @@ class LogRepair:
         self.last_refusal = ""
 
     async def repair(self, damage: DamagedRange) -> bool:
-        """Make the range right again.
+        """Restore the range.
 
         Returns:
             Is it? If not, `last_refusal` and the log say why.
@@ -133,9 +133,9 @@ class LogRepair:
             stop = min(end, start + _CHUNK)
 
     async def _settle(self, end: int) -> None:
-        """Wait until no sender waits for an acknowledgement up to `end`. To ask the master from an offset is to
-        acknowledge what lies below, a second time for this slave; a master that counts connections could take it for
-        another slave's."""
+        """Wait until no sender waits for an acknowledgement up to `end`. A request to the master from an offset
+        acknowledges everything below, a second time for this slave; a master that counts connections could take it
+        for another slave's."""
         if end > self._settled_offset:
             offset = self._store.max_physical_offset
             await asyncio.sleep(2 * self._config().slave_timeout / 1000)
@@ -166,7 +166,7 @@ class LogRepair:
         )
 
     async def repair_sealed(self) -> int:
-        """Fetch again what starts have filled, here or on a master before this one.
+        """Fetch ranges again that starts have filled, here or on a former master.
 
         Returns:
             How many ranges are right again.
@@ -185,8 +185,8 @@ class LogRepair:
         return self.repaired - before
 
     def place_restored(self) -> None:
-        """Give messages that are in the log again the places in the queues that they lack, because the disk had no room
-        for them, or the process ended in between.
+        """Write the queue units of restored messages that lack them, because the disk had no room for them, or the
+        process ended in between.
 
         Raises:
             OSError: it has none now, either. No other message gets the places that are left.
@@ -210,7 +210,7 @@ class LogRepair:
         return [one for one in filled.ranges() if one not in open_ones and one not in self._placed]
 
     async def take_back(self, address: str) -> int:
-        """A master fetches what its starts have filled from the slave whose HA port is `address`.
+        """Fetch ranges that this master's starts have filled from the slave whose HA port is `address`.
 
         Returns:
             How many ranges are right again.
@@ -232,7 +232,7 @@ class LogRepair:
         return self.repaired - before
 
     async def _take_back(self, address: str, start: int, end: int) -> str:
-        """Restore a range. Returns why that failed; empty if the range is right again."""
+        """Restore a range. Returns why that failed; empty if it succeeded."""
         if not self._config().ha_repair_enable:
             return "haRepairEnable is false"
         if start in self._lost_places:

@@ -57,7 +57,7 @@ class ScrubService:
         supervise(self._task, _goes_on_without)
 
     async def shutdown(self) -> None:
-        """End; what is being read in this moment is waited for."""
+        """Stop; a read under way is waited for."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -69,6 +69,6 @@ class RaftConfig:
 
     @property
     def lease_ms(self) -> int:
-        """Return for how many ms after a round of heart-beats that a quorum answered a leader takes appends and reads
+        """Return for how many ms after a round of heartbeats that a quorum answered a leader accepts appends and reads
         (S13)."""
         return self.election_timeout_ms * 3 // 4

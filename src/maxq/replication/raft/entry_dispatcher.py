@@ -161,7 +161,7 @@ class EntryDispatcher:
         self.pump(now)
 
     def _next_comparison(self, low: int, high: int, begin: int) -> None:
-        """Return the next index to compare. Both logs have low..high; what is below low is known to be equal."""
+        """Return the next index to compare. Both logs have low..high; entries below low are known to be equal."""
         if self._different >= 0:
             high = min(high, self._different - 1)
         if low > high:
@@ -216,7 +216,7 @@ class EntryDispatcher:
         return self._last_push_ms + self._config.commit_again_interval_ms
 
     def _is_over_quota(self, now: int) -> bool:
-        """Return whether a follower far behind has had its share of this second (peerPushThrottlePoint,
+        """Return whether a follower far behind has used up its share of this second (peerPushThrottlePoint,
         peerPushQuota)."""
         ledger = self._ledger
         if ledger.end_index - self.write_index < _LAG_ENTRIES:

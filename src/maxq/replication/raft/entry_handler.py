@@ -64,8 +64,8 @@ class EntryHandler:
         return min(buffered.overdue_ms for buffered in self._buffer.values())
 
     def leader_changed(self) -> None:
-        """Handle a change of leader or term. The former leader is answered so, and nothing is known of the new one's
-        log, unless it is the same leader in the same term."""
+        """Handle a change of leader or term. The former leader's pushes are answered accordingly, and the new one's log
+        is unknown, unless it is the same leader in the same term."""
         code = DLedgerResponseCode.EXPIRED_TERM
         for waiting in self._waiting:
             self._refuse(waiting.token, waiting.request, code)
@@ -102,8 +102,8 @@ class EntryHandler:
         self.advance()
 
     def advance(self) -> None:
-        """Commit and answer what is possible, because the log is durable further on or the leader's commit point has
-        moved."""
+        """Commit and answer as far as possible, because the durable end of the log or the leader's commit index has
+        advanced."""
         ledger, state = self._ledger, self._state
         index = min(self._leader_commit, self.matched_index, ledger.durable_index)
         if index >= ledger.begin_index:  # not before the first entry of a log that has just begun anew
@@ -119,7 +119,7 @@ class EntryHandler:
                     self._answer(waiting.token, waiting.request, _SUCCESS)
 
     def tick(self, now: int) -> None:
-        """Answer pushes that wait too long for those before them: the leader must compare."""
+        """Answer pushes that wait too long for earlier ones: the leader must compare."""
         for first in [first for first, buffered in self._buffer.items() if buffered.overdue_ms <= now]:
             buffered = self._buffer.pop(first)
             self._answer(buffered.token, buffered.request, _INCONSISTENT)
@@ -176,7 +176,7 @@ class EntryHandler:
             self._append(buffered.token, buffered.request)
 
     def _append(self, token: object, request: PushRequest) -> None:
-        """Append the entries of a push that begins within what is known to be the leader's log, or right behind it."""
+        """Append the entries of a push that begins within the matched part of the log, or right behind it."""
         last = request.last_index
         if last > self.matched_index:
             code = self._write(request)
@@ -187,7 +187,7 @@ class EntryHandler:
         self._waiting.append(_Waiting(last, token, request))
 
     def _write(self, request: PushRequest) -> DLedgerResponseCode:
-        """Take its entries. Anything but SUCCESS: they are not all here."""
+        """Append the entries. Any result but SUCCESS means that not all of them are in the log."""
         try:
             for run in _runs_of(request.entries) if request.run is None else [request.run]:
                 self._ledger.append_entries(run)

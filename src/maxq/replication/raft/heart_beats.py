@@ -23,7 +23,7 @@ _NEVER: Final = -(1 << 62)
 
 
 class PeerContact:
-    """What heart-beats tell of one member in the current term.
+    """The result of heartbeats to one member in the current term.
 
     Attributes:
         is_in_term: it answered one with 200.
@@ -85,7 +85,7 @@ class HeartBeats:
         return self._next_tick
 
     def _contacts_changed(self) -> None:
-        """Recompute what is asked with every message and changes with heart-beats only."""
+        """Recompute the values that every message needs and that only heartbeats change."""
         needed = self._config.quorum - 1
         due = min((contact.next_ms for contact in self.contacts.values()), default=1 << 62)
         if needed:
@@ -97,7 +97,7 @@ class HeartBeats:
         self._next_tick = due
 
     def quorum_heard_ms(self, now: int) -> int:
-        """Returns the latest time at which a quorum, this member included, took it for the leader."""
+        """Return the latest time at which a quorum, this member included, considered it the leader."""
         return now if self._quorum_heard_ms < 0 else self._quorum_heard_ms
 
     def has_lease(self, now: int) -> bool:
@@ -118,7 +118,7 @@ class HeartBeats:
         return contact.is_in_term and now - contact.heard_sent_ms <= self._config.election_timeout_ms
 
     def tick(self, now: int) -> None:
-        """Send what is due; step down if no quorum has answered for an election time-out."""
+        """Send due heartbeats; step down if no quorum has answered for an election time-out."""
         if now - self.quorum_heard_ms(now) > self._config.election_timeout_ms:
             self._state.step_down(self.term, now)
             return
@@ -137,7 +137,7 @@ class HeartBeats:
         self.release_reads(now)
 
     def release_reads(self, now: int) -> None:
-        """Answer the reads whose time has come."""
+        """Answer the reads that a quorum's heartbeats have confirmed."""
         index = self._committed()
         if index < 0 or not self._reads:
             return

@@ -52,7 +52,7 @@ class _Round:
 
 
 class LeaderElector:
-    """Elects leaders, as one member sees it."""
+    """Elects leaders, from one member's point of view."""
 
     def __init__(self, state: MemberState, rng: Rng, now: int) -> None:
         self._state = state
@@ -143,7 +143,7 @@ class LeaderElector:
         )  # fmt: skip
 
     def _judge(self, request: VoteRequest, now: int) -> VoteResult:
-        """Decide on a vote, by the order of questions of DLedgerLeaderElector.handleVote."""
+        """Decide on a vote, in the order of checks of DLedgerLeaderElector.handleVote."""
         state, ledger, candidate = self._state, self._ledger, request.leader_id
         if state.check(request) is not None or not state.may_vote_for(request):
             return VoteResult.UNKNOWN
@@ -250,8 +250,8 @@ class LeaderElector:
         return sum(result in _WOULD_FOLLOW for result in round_.results.values())
 
     def _is_probe_won(self, round_: _Round, now: int) -> bool:
-        """Return whether enough members would follow. With an empty log all are waited for, so that the group can be
-        founded: a member without anything would otherwise refuse its vote."""
+        """Return whether enough members would follow. With an empty log all members must answer, so that the group can
+        be founded: an empty member would otherwise refuse its vote."""
         followers, others = self._followers(round_), len(self._config.others)
         if self._ledger.end_index >= 0:
             return 1 + followers >= self._config.quorum

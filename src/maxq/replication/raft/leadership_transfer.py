@@ -132,7 +132,7 @@ class LeadershipTransfer:
                 self._succeed(now)
 
     def log_grew(self, now: int) -> None:
-        """Check, after entries came, whether this member has what the leader has."""
+        """Check, after new entries, whether this member has all of the leader's."""
         taking = self._taking
         if taking is None or self._state.role is not Role.FOLLOWER or self._state.term != taking.request.term:
             return
@@ -185,7 +185,7 @@ class LeadershipTransfer:
         self.order_if_committed(now)
 
     def _patience_ms(self, transferee: str) -> int:
-        """Returns how long an order is waited for: one of ours that has the log stands at once."""
+        """Return how long to wait for the effect of an order: a MaxQ member that has the log stands at once."""
         is_ours = self._beats is not None and self._beats.contacts[transferee].maxq is not None
         longest = self._config.leadership_transfer_wait_timeout_ms
         return min(longest, self._config.rpc_timeout_ms) if is_ours else self._config.rpc_timeout_ms
@@ -219,7 +219,7 @@ class LeadershipTransfer:
 
     def _give_up_term(self, code: DLedgerResponseCode, now: int) -> None:
         """End the hand-over and the leadership of its term. The transferee has been elected, or may have the order and
-        act on it at any time; in a later term the order means nothing."""
+        act on it at any time; in a later term the order has no effect."""
         handing = self._handing_over
         self._handed_over(code)
         if handing is not None and self._state.is_leader_of(handing.term):
@@ -241,7 +241,7 @@ class LeadershipTransfer:
         return self._state.role is Role.LEADER and not is_content
 
     def _succeed(self, now: int) -> None:
-        """Find who should lead in this member's place, and offer it."""
+        """Choose the member that should lead instead of this one, and offer it the leadership."""
         beats = self._beats
         if beats is None:
             return

@@ -71,8 +71,8 @@ class MemberState:
         return not self.frozen and (not self.is_amnesiac or self.is_new)
 
     def may_vote_for(self, request: VoteRequest) -> bool:
-        """Return whether this member may vote for the candidate. A member without anything votes only if every member
-        of the group is known to have an empty log: of those that are away one may have what was acknowledged."""
+        """Return whether this member may vote for the candidate. A member without entries votes only if every member of
+        the group is known to have an empty log: one that is away may have acknowledged entries."""
         if not self.is_new:
             return self.may_elect
         return self.may_elect and request.ledger_end_index < 0 and (request.is_pre_vote or request.is_founding)
@@ -98,7 +98,7 @@ class MemberState:
         return interval * self.config.max_heart_beat_leak
 
     def is_leader_of(self, term: int) -> bool:
-        """Returns whether this member leads `term` now."""
+        """Return whether it leads `term` at the moment."""
         return self.role is Role.LEADER and self.term == term
 
     def check(self, message: DLedgerMessage) -> DLedgerResponseCode | None:

@@ -96,7 +96,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> str | None:
-        """The member that it takes for the leader of its term."""
+        """Return the member that it considers the leader of its term."""
         return self._state.leader_id
 
     @property
@@ -106,7 +106,7 @@ class RaftNode:
 
     @property
     def retain_index(self) -> int:
-        """Index of the entry behind which everything is still needed by a living follower, or not committed (S17)."""
+        """Return the index behind which all entries are still needed by a living follower, or not committed (S17)."""
         if self._leading is None:
             return self._state.committed_index
         live = [self._leading.acks.mark(peer) for peer in self._config.others if self._is_live(peer)]
@@ -146,7 +146,7 @@ class RaftNode:
         return DLedgerResponseCode.LEADER_TRANSFERRING if self._transfer.transferee is not None else None
 
     def append_refusal(self, now: int) -> DLedgerResponseCode | None:
-        """Return why a client's append cannot be taken now; None if it can."""
+        """Return why a client's append cannot be accepted now; None if it can."""
         state, refusal = self._state, self.promise_refusal(now)
         if refusal is not None:
             return refusal
@@ -172,7 +172,7 @@ class RaftNode:
             self._outbox.answer(token, PullReply(group=self._config.group, code=DLedgerResponseCode.UNSUPPORTED))
 
     def reply(self, request_id: int, reply: Reply | None, now: int) -> None:
-        """Handle the answer to a SendRequest; None: there will be none."""
+        """Handle the answer to a SendRequest; None means that there will be none."""
         self._now = now
         self._outbox.replied(request_id, reply, now)
 
@@ -198,7 +198,7 @@ class RaftNode:
         return due
 
     def appended(self, first: int, last: int, now: int) -> None:
-        """Push entries first..last, which the leader's store has taken, while they are being flushed."""
+        """Push entries first..last, which the leader's store has appended, while they are being flushed."""
         self._now = now
         if self._leading is not None:
             for dispatcher in self._leading.dispatchers.values():
@@ -215,7 +215,7 @@ class RaftNode:
             self._handler.advance()
 
     def term_stored(self, state: HardState, now: int) -> None:
-        """Carry out what waited for a StoreTerm, which is durable now."""
+        """Continue the work that waited for a StoreTerm, which is durable now."""
         self._now = now
         if self._outbox.stored(state):
             self._elector.term_stored(state, now)
@@ -235,7 +235,7 @@ class RaftNode:
             self._elector.leader_lost(now)
 
     def room(self, has_room: bool) -> None:
-        """Note whether the disk takes own appends. A leader whose disk does not hands over, and a member without room
+        """Note whether the disk accepts own appends. A leader whose disk does not hands over, and a member without room
         is not made leader by another one's transfer."""
         self._state.has_room = has_room
 
@@ -254,7 +254,7 @@ class RaftNode:
     # --- inside ---
 
     def count_acks(self, now: int) -> None:
-        """Commit what a quorum has, because water marks have risen."""
+        """Commit the entries that a quorum has, because water marks have risen."""
         leading = self._leading
         if leading is not None and self._state.commit(leading.acks.commit_point()):
             leading.beats.release_reads(now)

@@ -15,7 +15,7 @@ OnReply = Callable[[int, Reply | None, int], None]
 
 
 class Outbox:
-    """Collects outputs, and remembers which request came from whom."""
+    """Collects outputs, and remembers the sender of each request."""
 
     def __init__(self) -> None:
         self._outputs: list[Output] = []
@@ -30,7 +30,8 @@ class Outbox:
         return self._storing is not None
 
     def send(self, peer: str, message: Request, on_reply: OnReply) -> int:
-        """Ask `peer`; `on_reply(request_id, reply or None, now)` when there is an answer or will be none."""
+        """Send a request to `peer`; `on_reply(request_id, reply or None, now)` is called when there is an answer or
+        will be none."""
         request_id = self._next_request_id
         self._next_request_id += 1
         self._asked[request_id] = on_reply

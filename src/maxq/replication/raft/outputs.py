@@ -51,8 +51,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """Role, term or leader changed. Who ceases to lead takes no appends from here on (`end_leading`), and what
-    waits for a commit gets TERM_CHANGED (501)."""
+    """Role, term or leader changed. A member that ceases to lead accepts no appends from here on (`end_leading`), and
+    waiters for commits get TERM_CHANGED (501)."""
 
     role: Role
     term: int

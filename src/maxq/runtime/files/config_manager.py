@@ -33,8 +33,8 @@ class ConfigManager(ABC):
 
     @abstractmethod
     def decode(self, data: bytes) -> None:
-        """Take over a file's content. Raises MaxQError or ValueError if it cannot be read; the table may be half-filled
-        then, and is filled anew from the .bak."""
+        """Replace the table by a file's content. Raises MaxQError or ValueError if it cannot be read; the table may be
+        half-filled then, and is filled anew from the .bak."""
 
     def persist(self) -> None:
         """Write the table; blocks until it is durable. Raises OSError if the disk refuses; the file then keeps its old
@@ -66,7 +66,7 @@ class ConfigManager(ABC):
             )
 
     def _take(self, path: PurePath) -> str | None:
-        """Load one file. Returns None on success, "" if there is no such file, else what is wrong with it."""
+        """Load one file. Returns None on success, "" if there is no such file, else its fault."""
         try:
             data = self._disk.read(path)
         except FileNotFoundError:

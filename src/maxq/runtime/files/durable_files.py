@@ -92,7 +92,7 @@ class DurableFiles:
         _sync_folders(folders)
 
     def append(self, path: Path, data: bytes) -> None:
-        """Put `data` behind the end of a file, which is made if it is missing. A failure may leave a part of it."""
+        """Append `data` to a file, which is made if it is missing. A failure may leave a part of it."""
         folders = [] if path.exists() else _make_folders(path.parent)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
@@ -136,8 +136,8 @@ class DurableFiles:
         _sync_folders([path.parent, spare.parent])
 
     def put_new(self, path: Path, data: bytes, *, temporary: Path) -> bool:
-        """Make a file with its whole content at once, by way of `temporary` in the same folder, unless there is one of
-        that name already.
+        """Make a file with its whole content atomically, by way of `temporary` in the same folder, unless the name
+        exists already.
 
         Returns:
             False: there is one.
@@ -164,7 +164,7 @@ class DurableFiles:
         sync_folder(target.parent)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file or folder another name, in place of what has that name. The folders of both are synced."""
+        """Give a file or folder another name, replacing what has that name. The folders of both are synced."""
         os.replace(source, target)
         _sync_folders([target.parent, source.parent])
         self.new.forget(source)
@@ -198,7 +198,7 @@ class DurableFiles:
             self._failed[key] = fd
 
     def forgive(self, key: tuple[int, int]) -> None:
-        """Note that what a failed sync of this file covered was written again or is no longer needed."""
+        """Note that everything which a failed sync of this file covered was written again or is no longer needed."""
         fd = self._failed.pop(key, -1)
         if fd >= 0:
             os.close(fd)
@@ -260,7 +260,7 @@ class SyncedFile:
 
     def sync_soon(self, done: Done) -> bool:
         """Begin the same beside the running loop. `done` is called on it with None or a SyncFailedError, and never from
-        within; the file may be closed meanwhile. False: not now; nothing was begun."""
+        within; the file may be closed meanwhile. Returns False if that is not possible now; nothing was begun."""
         if self._unnamed or self._files.has_failed(self._key):
             return False  # `sync` says why
 
@@ -365,7 +365,8 @@ def _exchange(first: Path, second: Path) -> None:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Create it with those above it; the folders whose entries a new file in it adds to, the innermost first."""
+    """Create it with those above it; returns the folders whose entries a new file in it adds to, the innermost
+    first."""
     changed = [folder]
     while not changed[-1].exists():
         changed.append(changed[-1].parent)
@@ -420,11 +421,11 @@ class _NewFiles:
             self._folders.pop(path, None)
 
     def forget(self, path: Path) -> None:
-        """Forget a file that is gone, or has another name."""
+        """Forget a file that was deleted, or has another name."""
         self._folders.pop(path, None)
 
     def forget_below(self, folder: Path) -> None:
-        """Forget all files of a folder that is gone."""
+        """Forget all files of a deleted folder."""
         for path in [path for path in self._folders.copy() if path.is_relative_to(folder)]:
             self.forget(path)
 

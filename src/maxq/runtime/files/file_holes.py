@@ -98,7 +98,7 @@ class HoledMemory:
         self._holes = left
 
     def has_blocks(self, begin: int, stop: int) -> None:
-        """Note that pages [begin, stop), which the file system still calls a hole, were given blocks: they may be
+        """Note that pages [begin, stop), which the file system still calls a hole, have blocks now: they may be
         written."""
         left: list[tuple[int, int]] = []
         for start, end in self._holes:

@@ -80,7 +80,7 @@ class _Ring:
         loop.add_reader(self._eventfd, self._ended)
 
     def submit(self, fd: int, done: Done) -> bool:
-        """Submit a sync. Returns False if the kernel takes none now."""
+        """Submit a sync. Returns False if the kernel accepts none now."""
         if len(self._orders) >= _MOST:
             return False
         self._last += 1

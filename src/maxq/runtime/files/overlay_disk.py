@@ -100,7 +100,7 @@ class OverlayDisk:
         return any(folder in self._gone for folder in (Path(path), *Path(path).parents))
 
     def _real(self, path: PurePath) -> Path:
-        """Return where the content is now; a place where nothing is if the file was deleted."""
+        """Return the path of the present content; a path without a file if the file was deleted."""
         if not Path(path).is_relative_to(self._lower):
             return Path(path)
         above = self._above(path)

@@ -32,7 +32,7 @@ def _put(target: cython.p_uchar, p: cython.Py_ssize_t, data: bytes, size: cython
 @cython.inline
 @cython.exceptval(check=False)
 def _put_count(target: cython.p_uchar, p: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write decimal digits, and what makes a double and a line of them."""
+    """Write decimal digits, and the characters that make a double and a line of them."""
     digits: cython.Py_ssize_t = 1
     rest: cython.ulonglong = value // 10
     i: cython.Py_ssize_t

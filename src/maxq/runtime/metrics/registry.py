@@ -59,7 +59,8 @@ class Instrument(Protocol):
         """Yield the text of the instrument; nothing if there is no number yet."""
 
     def family(self) -> Iterator[Family | None]:
-        """Yield the numbers of the instrument, if there are any; before them None wherever the loop may turn."""
+        """Yield the numbers of the instrument, if there are any; before them None wherever the loop may run other
+        tasks."""
 
 
 AnyInstrument = TypeVar("AnyInstrument", bound=Instrument)
@@ -222,7 +223,7 @@ class Histogram:
 
 
 class _ObservedHistogram:
-    """Buckets that are asked for when they are shown."""
+    """Buckets that are computed when they are shown."""
 
     def __init__(self, rows: _Rows, observe: Callable[[], Iterable[HistogramSample]], limit: int) -> None:
         self.name = rows.name
@@ -243,7 +244,7 @@ class _ObservedHistogram:
 
 
 class _InBlocks(Generic[AnySample]):
-    """Samples that come in blocks. The text of a block is kept until another block takes its place."""
+    """Samples that come in blocks. The text of a block is cached until another block replaces it."""
 
     def __init__(
         self,
@@ -282,7 +283,7 @@ class _InBlocks(Generic[AnySample]):
 
 
 class _Observed:
-    """Numbers that are asked for when they are shown."""
+    """Numbers that are computed when they are shown."""
 
     def __init__(self, rows: _Rows, observe: Callable[[], Iterable[Sample]], limit: int) -> None:
         self.name = rows.name
@@ -405,7 +406,7 @@ class MetricsRegistry:
         self._add(_InBlocks(rows, observe, text, self._limit))
 
     def before(self, prepare: Callable[[], Iterator[None]]) -> None:
-        """Run `prepare` before the text is made; the loop may turn at each of its yields."""
+        """Run `prepare` before the text is made; the loop may run other tasks at each of its yields."""
         self._preparations.append(prepare)
 
     def names(self) -> list[str]:
@@ -425,7 +426,7 @@ class MetricsRegistry:
             yield from self._instruments[name].lines()
 
     def families(self) -> Iterator[Family | None]:
-        """Yield the numbers of all instruments that have some, and None wherever the loop may turn."""
+        """Yield the numbers of all instruments that have some, and None wherever the loop may run other tasks."""
         for prepare in self._preparations:
             for _ in prepare():
                 yield None

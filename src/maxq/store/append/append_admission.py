@@ -12,7 +12,7 @@ _IGNORE_BUSY_MS = 10_000_000
 
 
 class AppendAdmission:
-    """What MessageWriter and FastPathWriter ask before an append and report after it.
+    """The checks before an append and the bookkeeping after it, shared by MessageWriter and FastPathWriter.
 
     Attributes:
         is_open: the store is loaded, and not closed yet.
@@ -70,8 +70,8 @@ class AppendAdmission:
         return ""
 
     def _also(self) -> str:
-        """Return why a member of a DLedger group that does not lead takes no entries from a leader; empty if it takes
-        them. If a majority of the group refuses for this reason, the group has no leader or its leader can store
+        """Return why a member of a DLedger group that does not lead rejects entries from a leader; empty if it accepts
+        them. If a majority of the group rejects for this reason, the group has no leader, or its leader can store
         nothing."""
         context = self._context
         if not context.is_dledger or context.flags.writable:
@@ -99,7 +99,7 @@ class AppendAdmission:
         return None
 
     def took(self, began_ms: int) -> int:
-        """Note that an append which began at `began_ms` has ended. Returns how long it took, in ms."""
+        """Note the end of an append that began at `began_ms`. Returns how long it took, in ms."""
         now = self._context.clock.monotonic_ms()
         took_ms = now - began_ms
         if took_ms:

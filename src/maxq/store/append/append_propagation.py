@@ -82,12 +82,12 @@ class AppendPropagation:
         self.dispatch_visible()
 
     def dispatch_visible(self) -> None:
-        """Dispatch everything that readers may see, in this turn of the loop."""
+        """Dispatch all records that readers may see, in this turn of the loop."""
         self._dispatch.run(self._visible_end)
 
     @property
     def _visible_end(self) -> int:
-        """Physical offset below which readers may see everything."""
+        """Return the physical offset below which readers may see everything."""
         if self._ledger is not None:
             return self._ledger.committed_position
         return self._commit_log.flushed_offset if self._flusher.is_sync else self._commit_log.max_offset

@@ -105,7 +105,7 @@ class MessageWriter:
     # --- one message ---
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """See MessageStore.put_message."""
+        """Do what `MessageStore.put_message` says."""
         if message.topic.startswith(_OF_COPIES) and not message.sys_flag & MessageSysFlag.INNER_BATCH:
             message.properties = _of_no_batch(message.properties)
         refused = self._check(message) or self._check_inner_batch(message)
@@ -129,7 +129,7 @@ class MessageWriter:
         return result
 
     def put_deletion(self, topics: Collection[str]) -> PutMessageResult:
-        """See MessageStore.put_deletion."""
+        """Do what `MessageStore.put_deletion` says."""
         names = sorted(topics)
         result = PutMessageResult(PutMessageStatus.PUT_OK)
         for start in range(0, len(names), MOST_NAMES):
@@ -143,7 +143,7 @@ class MessageWriter:
         return result
 
     def put_tables(self, body: bytes) -> PutMessageResult:
-        """See MessageStore.put_tables."""
+        """Do what `MessageStore.put_tables` says."""
         result = self._put_fact(TABLES_TOPIC, body)
         if result.ok:
             self._propagation.appended()
@@ -210,7 +210,7 @@ class MessageWriter:
     # --- batches ---
 
     def put_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """See MessageStore.put_batch."""
+        """Do what `MessageStore.put_batch` says."""
         refused = self._check(message)
         if refused is not None:
             return refused
@@ -324,8 +324,8 @@ class MessageWriter:
         )  # fmt: skip
 
     def _append_whole(self, rows: BatchRows, now_ms: int) -> PutMessageResult | None:
-        """Store the batch in one file. What to answer if there is no room; the general path takes what was not stored
-        without a reason."""
+        """Store the batch in one file. Returns the refusal if there is no room; MessageWriter's slow path stores what
+        was left without a refusal."""
         log, tail = self._commit_log, self._commit_log.tail
         while not rows.append(tail, self._queues.topics, now_ms, rows.count):
             is_whole_and_empty = tail.wrote_position == 0 and tail.file_size == log.files.file_size
@@ -412,8 +412,8 @@ class MessageWriter:
     # --- several queues ---
 
     def _named_queues(self, message: MessageExtBrokerInner) -> list[str]:
-        """Returns the further queues that the message is put into; for a message that opens a transaction, when that
-        is committed."""
+        """Return the further queues into which the message is put. A message that opens a transaction goes into them
+        when it is committed."""
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         is_held_back = message.topic in OF_TRANSACTIONS
         if not names or not self._context.config.enable_multi_dispatch:
@@ -457,7 +457,7 @@ class MessageWriter:
 
 
 def _of_no_batch(properties: dict[str, str]) -> dict[str, str]:
-    """Returns the properties without those of inner batches: a message may still have them from a batch in which its
+    """Return the properties without those of inner batches, which a message may still have from the batch in which its
     producer sent it."""
     if PROPERTY_INNER_NUM not in properties:
         return properties
@@ -465,8 +465,8 @@ def _of_no_batch(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _without_places(properties: dict[str, str]) -> dict[str, str]:
-    """Returns the properties without queue offsets. The store assigns these; offsets named by a client would be those
-    of other messages."""
+    """Return the properties without queue offsets. The store assigns these; offsets set by a client would belong to
+    other messages."""
     if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties:
         return properties
     return {name: value for name, value in properties.items() if name != PROPERTY_INNER_MULTI_QUEUE_OFFSET}

@@ -57,8 +57,7 @@ class ReplicaAppender:
     """
 
     def __init__(self, commit_log: CommitLog, unverified: bytes = b"") -> None:
-        """`unverified`: a record of which it is not known whether it is whole, and which belongs behind the log's
-        end."""
+        """`unverified` is a record behind the log's end that may be incomplete."""
         self._log = commit_log
         self._pending = 0  # bytes in the file behind the log's end
         self._unverified = unverified
@@ -70,7 +69,7 @@ class ReplicaAppender:
 
     @property
     def end(self) -> int:
-        """The physical offset that the next bytes must have."""
+        """Return the physical offset at which the next bytes must begin."""
         return self._log.max_offset + self._pending
 
     @property
@@ -204,7 +203,8 @@ class ReplicaAppender:
         return not (stop == STOP_BAD_SIZE and possible and size > self._pending)
 
     def _judge(self, view: memoryview, stop: int) -> None:
-        """Refuse the next record, which is complete and wrong, unless the damage is the master's own."""
+        """Check the next record, which is complete and whose CRC is wrong: refuse it unless the master's own log has
+        the same damage."""
         start = self._log.tail.wrote_position
         size = _HEAD.unpack_from(view, start)[0]
         if stop != STOP_BAD_CRC:

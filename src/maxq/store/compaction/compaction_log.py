@@ -129,8 +129,8 @@ class CompactionLog:
         return segment.count == before
 
     def _keep_all(self, segments: list[Segment]) -> None:
-        """Keep the segments that have messages, in their order, and delete the others from the last one on: if this is
-        cut short, no later segment stands where an earlier one is gone, as if its messages were the first."""
+        """Keep the segments that have messages, in their order, and delete the others, the last one first: then a crash
+        never leaves a gap in front of a later segment."""
         self._segments = [segment for segment in segments if segment.count]
         for segment in reversed(segments):
             if not segment.count:
@@ -140,7 +140,7 @@ class CompactionLog:
         self.position = min(self.position, self.next_offset - 1)  # what comes again is compacted again
 
     def cut(self, offset: int) -> None:
-        """Remove messages at or behind `offset`, which a crash took from the log that they were copied from. Blocks."""
+        """Remove messages at or behind `offset`, whose originals in the log were lost in a crash. Blocks."""
         if self.next_offset <= offset:
             return
         log.warning(
@@ -158,8 +158,8 @@ class CompactionLog:
         self._keep_all(self._segments)
 
     def copy_again(self, offset: int) -> None:
-        """Copy the messages from `offset` on once more, because one that the log lacked has been restored. No
-        replacement may be under way. Blocks."""
+        """Copy the messages from `offset` on once more, because one that the log lacked was restored. No replacement
+        may be under way. Blocks."""
         if self.next_offset > offset:
             self._cut_segments(offset)
             self.next_offset = offset
@@ -175,8 +175,8 @@ class CompactionLog:
                     return
 
     def first_lost(self, original: Callable[[int], memoryview | None], low: int) -> int | None:
-        """Return the message offset, at or above `low`, of the first message since the last compaction that the log
-        does not confirm; None if it confirms all. `original` returns the log's record of the message with a given
+        """Return the message offset, at or above `low`, of the first message since the last compaction whose record in
+        the log is missing or another one; None if all agree. `original` returns the log's record of a message
         offset."""
         for segment in self._segments:
             for unit in segment.units(segment.find(max(self.position + 1, low))):
@@ -212,8 +212,8 @@ class CompactionLog:
     # --- writing ---
 
     def append(self, record: memoryview, tags_code: int, queue_offset: int) -> None:
-        """Copy the record at `next_offset` or behind it. A record without keys is passed over, for nothing could
-        replace it, and so is one that cannot be read.
+        """Copy the record at `next_offset` or behind it. A record without keys is skipped, because no later message
+        could replace it; so is an unreadable one.
 
         Raises:
             OSError: no room; the same record comes again.
@@ -364,7 +364,8 @@ class CompactionLog:
         return closed if closed and closed[-1].last_offset > self.position else []
 
     def rewrite(self, closed: list[Segment]) -> Replacement:
-        """Write what stays of closed segments beside them, durably. Blocks; touches nothing that the loop uses.
+        """Write the remaining messages of closed segments to new files beside them, durably. Blocks; does not touch
+        anything that the loop uses.
 
         Returns:
             What `begin` needs.
@@ -408,7 +409,7 @@ class CompactionLog:
         return message is not None and len(message.body) > 0 and unit.offset >= newest.get(_key(message), -1)
 
     def begin(self, closed: list[Segment], replacement: Replacement) -> None:
-        """Begin to replace the closed segments by what `rewrite` wrote."""
+        """Begin to replace the closed segments by those that `rewrite` returned."""
         self._replacing = _Replacing(closed, replacement)
 
     def finish(self) -> list[Segment]:
@@ -452,7 +453,7 @@ class CompactionLog:
     # --- the end ---
 
     def release(self) -> None:
-        """Give up all mappings."""
+        """Unmap all files."""
         for segment in self._segments:
             segment.release()
         self._segments.clear()

@@ -126,9 +126,9 @@ class CompactionStore:
         return found
 
     def _cut_lost(self, found: CompactionLog, queue: ConsumeQueue) -> None:
-        """Discard what was copied from parts of the log that a loss of power took. Such a loss takes any part that was
-        not durable, also from the middle: copies from there, and torn copies, no longer count, and what lies behind
-        them is copied again."""
+        """Discard copies of parts of the log that were lost with the power. Such a loss may take any part that was not
+        durable, also in the middle. Copies of lost parts, and torn copies, are discarded, and everything behind them
+        is copied again."""
 
         def original(offset: int) -> memoryview | None:
             unit = queue.unit(offset)
@@ -209,7 +209,7 @@ class CompactionStore:
     # --- copying ---
 
     def catch_up(self, topic: str, queue_id: int, most: int = _SLICE) -> bool:
-        """Copy up to `most` messages that the ordinary queue has and this does not; True if there are more.
+        """Copy up to `most` messages from the ordinary queue that are not copied yet; returns True if there are more.
 
         Raises:
             OSError: no room on the disk.
@@ -235,8 +235,8 @@ class CompactionStore:
         return end < queue.max_offset
 
     def came_back(self, topic: str, queue_id: int, offset: int) -> None:
-        """The log has this message of a topic, which a start had filled as damaged, again. If it was passed over, it is
-        copied in the next round, and what came after it once more."""
+        """Handle that the log has a damaged message of a topic again. If it was skipped here, the next round copies it,
+        and the messages after it once more."""
         if topic in self.topics:
             key = (topic, queue_id)
             self._came_back[key] = min(offset, self._came_back.get(key, offset))
@@ -281,8 +281,8 @@ class CompactionStore:
         return found
 
     def adopt(self, queue: LackingQueue, records: memoryview, next_offset: int) -> None:
-        """Append records that the master kept, in the order of their queue offsets; those that the own log has come
-        from there.
+        """Append records that only the master has kept, in the order of their queue offsets; those that this log has
+        are copied from there.
 
         Args:
             next_offset: the master has kept nothing else below it.
@@ -318,14 +318,14 @@ class CompactionStore:
         tags_codes: Collection[int] | None,
         test: Callable[[memoryview], bool] | None,
     ) -> GetMessageResult:
-        """See CompactionLog.get_message."""
+        """Do what `CompactionLog.get_message` says."""
         found = None if topic in self._doomed else self.current(topic, queue_id)
         if found is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, next_begin_offset=0)
         return found.get_message(offset, max_nums, max_bytes, tags_codes, test)
 
     def current(self, topic: str, queue_id: int) -> CompactionLog | None:
-        """Returns a queue, brought up to date unless its backlog is long; None for an unknown queue."""
+        """Return a queue after copying new messages, unless its backlog is long; None for an unknown queue."""
         try:
             self.catch_up(topic, queue_id)
         except OSError as error:
@@ -335,9 +335,9 @@ class CompactionStore:
     # --- compaction ---
 
     async def compact(self, topic: str, queue_id: int) -> bool:
-        """Compact one queue now, after finishing a replacement that was interrupted. Returns False if there was nothing
-        to gain. Raises OSError or StoreRefusedError if the disk refuses: what is kept stays, and compaction is tried
-        again later."""
+        """Compact one queue now, after finishing an interrupted replacement. Returns False if there was nothing to
+        gain. Raises OSError or StoreRefusedError if the disk refuses: the present segments stay, and compaction is
+        retried later."""
         async with self._lock:
             found = self._logs.get((topic, queue_id))
             if found is not None and found.is_replacing:
@@ -376,7 +376,7 @@ class CompactionStore:
         self._doomed |= {topic for topic, _ in self._logs} & set(topics)
 
     async def delete_topics(self, doomed: set[str]) -> None:
-        """Delete the files of these topics, which `begin_anew` was told of."""
+        """Delete the files of these topics, which `begin_anew` has hidden."""
         if not doomed:
             return
         async with self._lock:
@@ -397,7 +397,7 @@ class CompactionStore:
             self._doomed -= doomed - left
 
     def _destroy(self, found: CompactionLog) -> None:
-        """Delete the files of a topic that was deleted; what comes next is the new topic's. Blocks."""
+        """Delete the files of a deleted topic; messages that follow belong to the new topic. Blocks."""
         name = f"{found.folders.topic}_{found.folders.queue_id}"
         found.destroy()
         self._positions.pop(name, None)

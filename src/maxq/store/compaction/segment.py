@@ -73,7 +73,7 @@ class Segment:
         self.count = 0
 
     def load(self, *, verify: bool) -> None:
-        """Find the units that are there.
+        """Find the existing units.
 
         Args:
             verify: compare each with its record and the record with its CRC; the first that does not fit, and all
@@ -139,7 +139,7 @@ class Segment:
         return self.count < self._most and self.wrote + size + _BLANK.size <= self._log_size
 
     def append(self, record: memoryview, tags_code: int, store_timestamp: int) -> None:
-        """Put one record at the end; it `has_room`.
+        """Append one record, for which `has_room` was true.
 
         Raises:
             OSError: the disk is full; nothing was written.
@@ -159,7 +159,7 @@ class Segment:
         self.count += 1
 
     def close(self) -> None:
-        """End the segment: nothing more is appended. Writes what Java needs to recognise that."""
+        """End the segment: nothing more is appended. Writes the closing unit by which Java recognises that."""
         if self.wrote + _BLANK.size <= self._log_size:
             self._log.write(self.wrote, memoryview(_BLANK.pack(self._log_size - self.wrote, MAGIC_BLANK)))
         place = self.count * UNIT_SIZE

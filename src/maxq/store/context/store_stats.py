@@ -11,7 +11,7 @@ _SAMPLES = 60 * 10
 
 
 class StoreStats:
-    """What was put and got since start, and rates from samples taken once a second.
+    """Counters of puts and gets since start, and rates from samples taken once a second.
 
     Attributes:
         damaged_ranges: damaged ranges of the log met by recovery.

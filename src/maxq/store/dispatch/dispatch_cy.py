@@ -179,8 +179,8 @@ class Dispatcher:
         end: cython.Py_ssize_t,
         file_from_offset: cython.longlong,
     ) -> cython.longlong:
-        """Dispatch the record in the DLedger entry at p; a body that is no record is passed over. Size of the entry; 0
-        if there is none (whole); -1 for filler."""
+        """Dispatch the record in the DLedger entry at p; a body that is no record is skipped. Returns the entry's size,
+        0 if there is no complete one, -1 for filler."""
         magic: cython.int = i32(buf, p)
         size: cython.longlong = i32(buf, p + 4)
         if magic == -1:

@@ -127,7 +127,7 @@ class DispatchService:
         self.unindexed.forget_topic()
 
     def run(self, end: int, *, in_turns: bool = False) -> None:
-        """Dispatch everything below `end`. A file that cannot be made stops it: the store is then not writable, says
+        """Dispatch everything below `end`. If a file cannot be made, dispatch stops, the store is not writable and says
         why, and the next call tries again.
 
         Args:
@@ -211,8 +211,8 @@ class DispatchService:
         self._half_done = False
 
     def advance(self, dispatcher: Dispatcher, end: int) -> int:
-        """Run `dispatcher` from where it is up to `end`; returns where it stopped: below `end` only at bytes that are
-        no record."""
+        """Run `dispatcher` from its position up to `end`; returns where it stopped, which is below `end` only at bytes
+        that are no record."""
         offset = dispatcher.dispatched_offset
         self._commit_log.write_buffered(end)
         newest = self._commit_log.newest_from(offset)
@@ -296,9 +296,9 @@ class DispatchService:
         return queue_offset == 0 and queue.max_offset > 0
 
     def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
-        """Return whether this is the first message of a topic that was deleted and made again although no record says
-        so. A Java broker leaves no such record, and a member of a DLedger group that was given a later log has not
-        seen it."""
+        """Return whether this is the first message of a topic that was deleted and made again without a deletion
+        record. A Java broker leaves none, and a member of a DLedger group that began with a later log has not seen
+        it."""
         if queue.tail.max_physical_offset <= self._commit_log.min_offset:
             return self._context.is_dledger or self.is_copy  # nothing of the queue is left
         if queue_offset:
@@ -306,8 +306,8 @@ class DispatchService:
         return self._context.is_dledger or self.is_copy or self.resolver.begins_anew(queue, physical_offset, size)
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
-        """Returns whether the first messages of a queue without units may lie in lost bytes. That is possible only
-        while nothing was ever deleted."""
+        """Return whether the first messages of a queue without units may lie in lost bytes. That is possible only if no
+        topic was ever deleted."""
         most = self.resolver.lost_bytes // layout.MIN_RECORD_SIZE
         return not end and self._commit_log.min_offset == 0 and queue_offset <= most
 
@@ -368,7 +368,7 @@ class DispatchService:
 
     def _extend_only(self, record: memoryview, physical_offset: int) -> bool:
         """Write the extension unit of a record that needs nothing else, without decoding the record; with
-        enableConsumeQueueExt nearly all records are like that. Returns False, and does nothing, if the record needs
+        enableConsumeQueueExt that holds for nearly all records. Returns False, without a change, if the record needs
         more."""
         config = self._context.config
         sys_flag = layout.sys_flag_of(record)
@@ -430,8 +430,8 @@ class DispatchService:
     def put_unit(
         self, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int, tags_code: int
     ) -> None:
-        """Write one unit, with the same tests for duplicates as the compiled form. A queue offset that the queue has
-        passed is not written again: only a deletion record, or whole messages, can show that a queue begins anew."""
+        """Write one unit, with the same tests for duplicates as the compiled form. A queue offset below the queue's end
+        is not written again: only a deletion record, or whole messages, can show that a queue was made anew."""
         queue = self.queues.open(topic, queue_id)
         tail = queue.tail
         if physical_offset + size <= tail.max_physical_offset:

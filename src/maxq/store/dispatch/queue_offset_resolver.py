@@ -43,12 +43,11 @@ class QueueOffsetResolver:
 
     @property
     def doubts_first(self) -> bool:
-        """Returns whether the first record of a queue in the log may wrongly state queue offset 0; if not, there is
-        nothing to check."""
+        """Return whether the first record of a queue in the log may wrongly state queue offset 0."""
         return self.place_before is not None and (self._commit_log.min_offset > 0 or self.lost_bytes > 0)
 
     def resolve(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
-        """Return the queue offset of the record at `physical_offset`, whose header claims `claimed`.
+        """Return the queue offset of the record at `physical_offset`, whose header states `claimed`.
 
         Returns:
             `claimed` if it is believed (what lies between it and the queue's end is then missing), the queue's end if
@@ -71,15 +70,15 @@ class QueueOffsetResolver:
         return end
 
     def begins_anew(self, queue: ConsumeQueue, physical_offset: int, size: int) -> bool:
-        """Return whether a queue was deleted and made again, given a record that claims to be message 0 of a queue
-        which has messages already. It was only if the next record of the queue claims to be message 1; otherwise the
-        field may be wrong, and it is better to show deleted messages than to lose others."""
+        """Return whether a queue was deleted and made again, given a record that states queue offset 0 although the
+        queue has messages. It was only if the next record of the queue states 1; otherwise the field may be damaged,
+        and showing deleted messages is better than losing others."""
         following, _ = self._following(queue, physical_offset + size, _LOOK_AHEAD_BYTES)
         return following == 1
 
     def _first(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int:
         """Resolve the first record of a queue without messages. Such a queue may begin at any offset, because its older
-        messages were deleted; its next message, if one is near, must continue it."""
+        messages were deleted; its next message, if it is near, must continue it."""
         end = queue.max_offset
         credible = end <= claimed < _MOST_MESSAGES
         reach = _LOOK_AHEAD_FIRST_BYTES if credible else _LOOK_AHEAD_BYTES

@@ -41,8 +41,8 @@ class Place(NamedTuple):
 
 
 def light_places(message: MessageExt) -> list[Place] | None:
-    """Return the places that a record has in the queues which its INNER_MULTI_DISPATCH names; None if it tells another
-    number of places than of queues, and so has none."""
+    """Return the places of a record in the queues that its INNER_MULTI_DISPATCH names; None if the numbers of places
+    and queues differ, so that it has none."""
     names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH)
     places = message.properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "")
     if names is None or not may_hold_places(message.topic) or not (places or may_name_queues(message.topic)):
@@ -76,8 +76,8 @@ def tags_code(message: MessageExt) -> int:
 
 
 def unit_code(message: MessageExt, delays_ms: list[int]) -> int:
-    """Return the tags code of the record's own unit: of a delayed message (`delays_ms`: of level 1, 2, …), when it is
-    due, ms since 1970."""
+    """Return the tags code of the record's own unit. For a delayed message it is the due time, ms since 1970;
+    `delays_ms` are the delays of level 1, 2, …."""
     if message.topic == DELAY_TOPIC:
         level = number_in(message.properties.get(PROPERTY_DELAY_TIME_LEVEL, ""))
         if level > 0 and delays_ms:
@@ -86,7 +86,7 @@ def unit_code(message: MessageExt, delays_ms: list[int]) -> int:
 
 
 def index_keys(message: MessageExt, tags_too: bool) -> list[str]:
-    """Return what a message is found by, in the order of its index entries."""
+    """Return the keys by which a message is indexed, in the order of its index entries."""
     keys = [message.uniq_key] if message.uniq_key else []
     keys += [key for key in (message.keys or "").split(" ") if key]
     if tags_too and message.tags:

@@ -22,7 +22,7 @@ from maxq.store.files.mapped_file_queue import is_offset_name
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """State of a stopped member, as its small files tell it.
+    """State of a stopped member, read from its small files.
 
     Attributes:
         end_index, end_term: of its last entry; -1: none.

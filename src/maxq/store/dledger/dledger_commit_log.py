@@ -48,7 +48,7 @@ class MixedFileQueue(MappedFileQueue):
         return super().path_of(name)
 
     def prepend(self, files: list[MappedFile]) -> None:
-        """Put the files of the old folder, which end where the first data file begins, in front."""
+        """Put the files of the old folder, which ends where the first data file begins, in front."""
         self.files[:0] = files
 
     @property
@@ -67,7 +67,7 @@ class DLedgerCommitLog(CommitLog):
     """
 
     def __init__(self, context: StoreContext, allocator: FileAllocator, old_folder: PurePath | None) -> None:
-        """`old_folder`: where a CommitLog without DLedger would be; None: nowhere."""
+        """`old_folder` is the folder of a CommitLog without DLedger; None: there is none."""
         super().__init__(context, allocator)
         self.files: MixedFileQueue = MixedFileQueue(
             context.disk, context.commit_log_folder, old_folder, context.config.mapped_file_size_commit_log
@@ -134,9 +134,9 @@ class DLedgerCommitLog(CommitLog):
             log.warning("%s lies behind a file that a loss of power took, and was never flushed: deleted", entry.name)
 
     def _is_remnant(self, first: FileInfo, durable_index: int, begin_position: int) -> bool:
-        """Return whether the first file is what a loss of power left of a longer sequence: it does not begin the log,
-        and nothing in it or before it is known to have been durable. Retention deletes files at the beginning as
-        well, but only committed ones."""
+        """Return whether the first file is the rest of a longer sequence that a loss of power took: it is not the log's
+        beginning, and nothing in it or before it is known to have been durable. Retention deletes files at the
+        beginning as well, but only committed ones."""
         old = self.files.old
         if old is not None and any(is_offset_name(entry.name) for entry in self._context.disk.list(old.folder)):
             return False
@@ -212,7 +212,8 @@ class DLedgerCommitLog(CommitLog):
     # --- the end ---
 
     def next_position(self, size: int) -> int:
-        """Where an entry of `size` bytes must go: behind the last one, or in the next file if it does not fit."""
+        """Return where an entry of `size` bytes must go: behind the last one, or in the next file if it does not
+        fit."""
         end, current = self.max_offset, self.current
         if current is None or current.end_offset - end >= size + MIN_BLANK_LENGTH:
             return end
@@ -238,7 +239,7 @@ class DLedgerCommitLog(CommitLog):
 
     def find_room(self, size: int = 0) -> None:
         """Find room for an entry as CommitLog.find_room does, but begin no new file: the next entry may be another
-        leader's, which fits into this one."""
+        leader's and fit into this one."""
         self.before_room()
         size += self.tail.head + MIN_BLANK_LENGTH
         if self._reserve is not None and not self._reserve.is_whole:
@@ -247,8 +248,8 @@ class DLedgerCommitLog(CommitLog):
             self._back_next(size)
 
     def secure(self, size: int) -> None:
-        """Make sure that there are blocks for the next entries, `size` bytes: in this file, and if they do not all fit,
-        in the next. No file is begun.
+        """Make sure that blocks for the next entries, `size` bytes, are allocated: in this file and, if they do not all
+        fit, in the next. No file is begun.
 
         Raises:
             OSError: there is no room on the disk.
@@ -279,7 +280,7 @@ class DLedgerCommitLog(CommitLog):
             self._allocator.give_back(offset, region)
 
     def make_room_for(self, position: int, size: int) -> None:
-        """Move the writing end to `position`, where `next_position` said, with room for `size` bytes.
+        """Move the writing end to `position`, a result of `next_position`, with room for `size` bytes.
 
         Raises:
             OSError: there is no room on the disk.
@@ -306,8 +307,8 @@ class DLedgerCommitLog(CommitLog):
         self.flushed_offset = flushed
 
     def begin_at(self, position: int) -> None:
-        """Forget all entries; the first one goes to `position`. A log of before DLedger that does not end there goes,
-        too. Blocks."""
+        """Remove all entries; the next one goes to `position`. A log written before DLedger that does not end there is
+        deleted, too. Blocks."""
         self.write_buffered()
         size = self.files.file_size
         start = position - position % size

@@ -86,7 +86,7 @@ def _head_crc(buf: cython.p_uchar, p: cython.Py_ssize_t) -> cython.uint:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _record_good(buf: cython.p_uchar, p: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-    """Returns False if a body without bodyCrc looks like a record whose size or CRC is wrong, else True."""
+    """Return False if a body without bodyCrc begins like a record but has a wrong size or CRC, else True."""
     magic: cython.uint
     sys_flag: cython.int
     q: cython.Py_ssize_t

@@ -83,7 +83,7 @@ class FileLedger(EntryReader):
     # --- life ---
 
     def load(self) -> LedgerReport:
-        """Find everything, recover (LedgerRecovery); the log is then open for writing. Blocks.
+        """Find the files and recover (LedgerRecovery); the log is then open for writing. Blocks.
 
         Raises:
             StoreRefusedError: a data file has the wrong size, or one is missing between others.
@@ -227,8 +227,8 @@ class FileLedger(EntryReader):
             raise
 
     def secure(self, size: int, count: int) -> None:
-        """Make sure that there are blocks for the next `count` entries, `size` bytes with their headers, and for their
-        units, before the first one is made. They take two files at most.
+        """Allocate blocks for the next `count` entries, `size` bytes with their headers, and for their index units,
+        before the first one is made. They take two files at most.
 
         Raises:
             OSError: there is no room on the disk.
@@ -237,7 +237,7 @@ class FileLedger(EntryReader):
         self._index.reserve(self.next_index, self.next_index + count - 1)
 
     def body_at(self, position: int, body: bytes) -> bytes:
-        """Returns the body of an entry that is written to `position`."""
+        """Return an entry's body in the form in which it is written to `position`."""
         return body
 
     def appended(self) -> None:
@@ -304,8 +304,8 @@ class FileLedger(EntryReader):
         return self._log.max_offset
 
     def _start_of_new(self, run: EntryRun) -> int | None:
-        """Return the position, in the run's bytes, of the first entry that this log does not have; None if it has all.
-        Those that it has must have the same term and position."""
+        """Return the position, in the run's bytes, of the first entry that this log lacks; None if it has all. Entries
+        that it has must have the same term and position."""
         if run.first_index > self.next_index:
             raise LedgerMismatchError(
                 f"entries from {run.first_index} on leave a gap behind entry {self.end_index}", index=run.first_index
@@ -322,8 +322,8 @@ class FileLedger(EntryReader):
         return None if start >= len(run.data) else start
 
     def _check_new(self, data: memoryview, position: int) -> tuple[int, int, int]:
-        """Check entries that are to be written to `position`. Returns the bytes of good entries, and index and term of
-        the last one."""
+        """Check entries that are to be written to `position`. Returns the bytes of good entries, and the index and term
+        of the last one."""
         current = self._log.current
         if current is not None and self._log.max_offset == current.file_from_offset > position:
             self._leave_begun_file(position)
@@ -342,7 +342,7 @@ class FileLedger(EntryReader):
         return count, index, term
 
     def _leave_begun_file(self, position: int) -> None:
-        """Discard a file that was begun for an entry which then found no room; the leader continues in the previous
+        """Discard a file that was begun for an entry for which there was no room; the leader continues in the previous
         file."""
         if not self.is_empty and position == self._end_of(self.end_index):
             self._cut(position)
@@ -358,8 +358,8 @@ class FileLedger(EntryReader):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Context for a change that the disk may refuse half way. If it fails for any reason, this process stops using
-        the ledger and writes no more notes; the next start finishes the change.
+        """Context for a change that a disk error may interrupt. After any error this process no longer uses the ledger
+        and writes no notes; the next start completes the change.
 
         Raises:
             StoreFailedError: the disk refused.
@@ -450,7 +450,7 @@ class FileLedger(EntryReader):
             self._on_durable(durable)
 
     async def run(self) -> None:
-        """See LedgerNotes.run."""
+        """Do what `LedgerNotes.run` says."""
         await self.notes.run()
 
     def close(self) -> bool:
@@ -466,9 +466,10 @@ class FileLedger(EntryReader):
         self._retain_from = index
 
     def may_delete(self, end_offset: int, *, is_full: bool) -> bool:
-        """May a file go that ends at `end_offset`? What is committed only, never the file with the last committed
-        entry, and, unless the disk is full, nothing that a follower still needs (S17). Nor what the checkpoint does not
-        call durable yet: a start takes files that begin behind it for those that a loss of power has left."""
+        """Return whether a file that ends at `end_offset` may be deleted: only committed entries, never the file with
+        the last committed entry, and, unless the disk is full, nothing that a follower still needs (S17). Entries
+        that the checkpoint does not call durable stay, too, because a start takes files behind the checkpoint for
+        the rest of a loss of power."""
         if end_offset <= self.divided_offset:
             return True
         if end_offset >= self.committed_position:

@@ -28,8 +28,8 @@ class LedgerCheckpoint:
 
 
 class LedgerCheckpointFile:
-    """Reads and writes the file. Saves are numbered on the loop's thread: one that comes too late from the executor
-    does not overwrite a younger one."""
+    """Reads and writes the file. Saves are numbered on the loop's thread: an older one that ends late on the executor
+    does not overwrite a newer one."""
 
     def __init__(self, disk: Disk, folder: PurePath) -> None:
         self._file = TextFile(disk, folder / "checkpoint", frozenset(("endIndex", "committedIndex")))
@@ -37,7 +37,7 @@ class LedgerCheckpointFile:
         self._numbered = self._written = 0
 
     def load(self) -> tuple[LedgerCheckpoint | None, list[str]]:
-        """Returns what was stored last (None if no file can be read), and one line for each fault found."""
+        """Return the last stored checkpoint (None if no file can be read), and one line for each fault found."""
         found = self._file.load()
         if found.values is None:
             return None, found.faults
@@ -52,11 +52,11 @@ class LedgerCheckpointFile:
         return self._numbered
 
     def is_newest(self, number: int) -> bool:
-        """Returns whether the file holds what save `number` wrote."""
+        """Return whether the file has the content of save `number`."""
         return self._written == number
 
     def save(self, checkpoint: LedgerCheckpoint, number: int | None = None) -> None:
-        """Make it durable, unless a younger one is. Blocks.
+        """Make the checkpoint durable, unless a newer one is. Blocks.
 
         Raises:
             OSError: it may be durable or not.

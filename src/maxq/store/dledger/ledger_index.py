@@ -34,7 +34,7 @@ class LedgerIndex:
         self._written_from = _NOWHERE  # the lowest position that was written since a flush began
 
     def load(self) -> str:
-        """List the files. They can all be made again: if they do not fit they are deleted.
+        """List the files. They can all be rebuilt, so they are deleted if they do not fit.
 
         Returns:
             What was wrong; empty if nothing.
@@ -77,7 +77,8 @@ class LedgerIndex:
         return found
 
     def put(self, view: memoryview, start: int, end: int, first: int) -> int:
-        """Write the units of the entries in view[start:end], of which the first is `first`, where they differ.
+        """Write the units of the entries in view[start:end], of which the first is `first`, where they differ from the
+        stored ones.
 
         Returns:
             How many differed.
@@ -100,7 +101,7 @@ class LedgerIndex:
         return changed
 
     def reserve(self, first: int, last: int) -> None:
-        """Make sure that there are blocks for these units, the next ones.
+        """Allocate blocks for these next units.
 
         Raises:
             OSError: no room on the disk.
@@ -147,7 +148,7 @@ class LedgerIndex:
         return max(start, stop) - file.file_from_offset
 
     def truncate(self, index: int) -> None:
-        """Drop the units from `index` on; files that hold only such units are deleted. Blocks."""
+        """Remove the units from `index` on; files that have only such units are deleted. Blocks."""
         position = index * UNIT_SIZE
         while self.files.files and self.files.files[-1].file_from_offset >= position:
             self._delete(self.files.files.pop())
@@ -172,8 +173,8 @@ class LedgerIndex:
             self._disk.delete(file.path)
 
     def unflushed(self, end_index: int) -> Pieces:
-        """Return what a flush must make durable so that all units up to `end_index` are durable. Call `flushed`
-        afterwards, before the next flush begins."""
+        """Return the pieces that a flush must make durable so that all units up to `end_index` are durable. Call
+        `flushed` afterwards, before the next flush begins."""
         pieces: Pieces = []
         self._written_from = _NOWHERE
         end = (end_index + 1) * UNIT_SIZE
@@ -184,7 +185,7 @@ class LedgerIndex:
         return pieces
 
     def flushed(self, end_index: int) -> None:
-        """Note that what `unflushed(end_index)` returned was flushed."""
+        """Note that the pieces of `unflushed(end_index)` were flushed."""
         self._flushed = max(self._flushed, min(self._written_from, (end_index + 1) * UNIT_SIZE))
 
     def release(self) -> None:

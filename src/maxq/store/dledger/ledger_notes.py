@@ -56,7 +56,7 @@ class LedgerNotes:
 
     @property
     def end_index(self) -> int:
-        """The last entry that the file calls durable, as far as that is known; -1: none."""
+        """Return the last entry that the file calls durable, as far as known; -1: none."""
         return -1 if self._saved is None else self._saved.end_index
 
     def write(self) -> None:
@@ -66,7 +66,7 @@ class LedgerNotes:
             self.save(wanted)
 
     def write_end(self, index: int) -> None:
-        """Write the current state, and that entries behind `index` may be removed. Blocks."""
+        """Write the current state, with the note that entries behind `index` may be removed. Blocks."""
         wanted = self._wanted(min(self.end_index, index))
         if wanted != self._saved:
             self.save(wanted)
@@ -78,8 +78,8 @@ class LedgerNotes:
         self._saved = wanted
 
     def write_all(self) -> bool:
-        """Write the units of everything durable and then the checkpoint, at a clean shutdown. The flusher must have
-        flushed before. Blocks.
+        """Write the index units of all durable entries and then the checkpoint, at a clean shutdown. The flusher must
+        have flushed before. Blocks.
 
         Returns:
             False if it could not be noted.
@@ -136,7 +136,7 @@ class LedgerNotes:
             job.done()
 
     async def run(self) -> None:
-        """Note in intervals until cancelled.
+        """Write the notes at intervals until cancelled.
 
         Raises:
             StoreFailedError: the disk did not take it, and not for lack of room.

@@ -45,7 +45,7 @@ DAMAGED_FOLDER = "damaged"
 
 @dataclass(slots=True)
 class LedgerReport:
-    """What `load` found and did.
+    """Findings and repairs of one `load`.
 
     Attributes:
         amnesia: why this member must be taken as having forgotten what it promised (S10); empty if it has not.
@@ -64,7 +64,7 @@ class LedgerReport:
 
 
 class LedgerFound(NamedTuple):
-    """Where the log begins and ends. `next_index` is the index that the next entry gets; see Ledger for the rest."""
+    """Begin and end of the log. `next_index` is the index of the next entry; see Ledger for the other fields."""
 
     begin_index: int
     end_index: int
@@ -129,10 +129,9 @@ class LedgerRecovery:
         return self._bounds(end)
 
     def _write_again(self) -> None:
-        """Write again what lies behind the entries that the checkpoint calls durable, data and index, before it is
-        looked at: the process may have ended because a sync failed. Linux then shows bytes as clean that are not on
-        the disk, a sync succeeds without writing them, and the leader would be told of entries that the next loss of
-        power takes."""
+        """Write the data and index behind the durable entries of the checkpoint again before reading them, because the
+        process may have ended after a failed sync. Linux then shows pages as clean that are not on the disk, a later
+        sync succeeds without writing them, and the leader would count entries that the next loss of power takes."""
         start = self._unsure_from = self._durable_position()
         for file in self._files:
             if file.end_offset > start:
@@ -143,8 +142,8 @@ class LedgerRecovery:
                 file.region.write_again(max(0, first_unit - file.file_from_offset), file.file_size)
 
     def _durable_position(self) -> int:
-        """Return the position behind the last entry that the checkpoint calls durable; where the scan begins if that
-        entry is not found."""
+        """Return the position behind the last durable entry of the checkpoint; the start of the scan if that entry is
+        not found."""
         end_index = self._checkpoint.end_index
         unit = self._index.unit(end_index) if end_index >= 0 else None
         for file in self._files:
@@ -197,8 +196,8 @@ class LedgerRecovery:
         return index if index >= 0 and self._index.is_right(index, file.view[start : start + _HEADER]) else -1
 
     def _stated_index(self, file: MappedFile) -> int:
-        """Return the index of the file's first entry if its header is good; -1 if not. Its index unit may be lost:
-        asking for one of a file that no start scanned makes the unit anew."""
+        """Return the index of the file's first entry if its header is good; -1 if not. Its index unit may be lost;
+        reading the unit of a file that no start scanned rebuilds it."""
         return self._header_index(file) if self._is_start(file) else -1
 
     def _header_index(self, file: MappedFile) -> int:
@@ -210,8 +209,8 @@ class LedgerRecovery:
         return index if after > start else -1
 
     def _is_start(self, file: MappedFile) -> bool:
-        """Return whether the file's first entry, of whose header no CRC may tell, has the index that it states. Its
-        unit, its position or the next entry confirm it."""
+        """Return whether the file's first entry, whose header may have no CRC, has the index that it states. Its unit,
+        its position or the next entry confirm it."""
         start, view = self._start_of(file), file.view
         stated, size = (
             int.from_bytes(view[start + 8 : start + 16], "big"),
@@ -272,8 +271,8 @@ class LedgerRecovery:
         return end
 
     def _is_damaged_filler(self, end: _End) -> bool:
-        """Returns whether the next file continues with the very next entry; the bytes here were then filler, which is
-        written anew."""
+        """Return whether the next file continues with the very next entry; then the bytes here were filler, which is
+        written again."""
         if end.last < 0 or end.number + 1 >= len(self._files):
             return False
         file, following = self._files[end.number], self._files[end.number + 1]
@@ -295,7 +294,7 @@ class LedgerRecovery:
         return True
 
     def _judge(self, end: _End) -> None:
-        """Note what is wrong if the log does not end where it should: amnesia if durable entries are gone, and faults
+        """Record what is wrong if the log does not end where it should: amnesia if durable entries are gone, and faults
         for the report."""
         checkpoint = self._checkpoint
         known = max(checkpoint.end_index, checkpoint.committed_index)
@@ -337,7 +336,7 @@ class LedgerRecovery:
         return newest
 
     def _keep(self, end: _End) -> None:
-        """Copy bytes that are cut away although they may be needed to a folder of their own."""
+        """Copy bytes that are cut off, and may be needed, to a folder of their own."""
         folder = self._log.files.folder.parent / DAMAGED_FOLDER
         file = self._files[end.number]
         rest = bytes(file.view[end.position :]).rstrip(b"\0")
@@ -387,8 +386,8 @@ class LedgerRecovery:
 
 
 def may_be_torn(view: memoryview, position: int, known: int) -> bool:
-    """Return whether a loss of power can have left what begins at `position` of a file, if that was an entry: then some
-    sector of it, or only its beginning or its end, was not written, and zeros stand there.
+    """Return whether a loss of power can have left the bytes at `position` of a file if they were an entry: then one of
+    its sectors, or all but its beginning or its end, was not written and is zero.
 
     Args:
         known: so many of its first bytes are as they were written, for they make sense.

@@ -117,7 +117,7 @@ class MessageLedger(FileLedger):
     # --- what is committed ---
 
     def commit(self, index: int) -> None:
-        """See Ledger.commit. The committed entries are then dispatched."""
+        """Implement `Ledger.commit`. The committed entries are then dispatched."""
         before = self.committed_index
         super().commit(index)
         if self.committed_index > before:
@@ -126,7 +126,7 @@ class MessageLedger(FileLedger):
             self._flusher.appended_timestamp = max(self._flusher.appended_timestamp, newest)
 
     def take_as_committed(self, position: int) -> None:
-        """Take everything below `position` as committed at a start, because it was dispatched before. This dispatches
+        """Treat everything below `position` as committed at a start, because it was dispatched before. This dispatches
         nothing."""
         if not self.is_empty and position > self.committed_position:
             super().commit(self.index_at(position) - 1)

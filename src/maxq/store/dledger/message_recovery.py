@@ -28,7 +28,7 @@ class DLedgerRecovery(Recovery):
         self._ledger = ledger
 
     def run(self) -> None:
-        """See Recovery.run."""
+        """Do what `Recovery.run` says."""
         if self._inventory is not None:
             self._ledger.take_as_committed(self._inventory.dispatched_offset)
         super().run()
@@ -38,7 +38,7 @@ class DLedgerRecovery(Recovery):
         self._dispatch.dispatcher.dispatched_offset = self._ledger.committed_position
 
     def _scan(self) -> LogScan:
-        """Scan the log. For readers it ends where it is committed."""
+        """Scan the log. For readers it ends at the committed end."""
         end, report = self._ledger.committed_position, self._report
         report.checked_from = end
         report.records = self._ledger.report.scanned_entries
@@ -53,7 +53,7 @@ class DLedgerRecovery(Recovery):
 
     def _step_over(self, offset: int) -> int:
         """Return the offset of the next entry behind bytes at `offset` that are no entry, in a file that was not
-        scanned. Nothing is written, because this log is a copy."""
+        scanned. Writes nothing, because this log is a copy."""
         commit_log = self._commit_log
         assert isinstance(commit_log, DLedgerCommitLog), "there is a ledger"
         file = commit_log.files.find(offset)

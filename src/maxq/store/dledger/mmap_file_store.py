@@ -77,7 +77,7 @@ class DLedgerMmapFileStore(FileLedger):
         self._on_service_failed: Callable[[str, BaseException], None] = _log_failure
 
     def load(self) -> LedgerReport:
-        """See FileLedger.load.
+        """Do what `FileLedger.load` says.
 
         Raises:
             StoreRefusedError: also if another process has the store, or the disk cannot be written.
@@ -91,7 +91,7 @@ class DLedgerMmapFileStore(FileLedger):
                 raise
 
     def start(self) -> None:
-        """Begin flushing, noting and cleaning in the background; needs a running loop."""
+        """Start flushing, notes and cleaning in the background; needs a running loop."""
         loop = asyncio.get_running_loop()
         services = (
             ("flush", self._flusher.run()),
@@ -115,7 +115,7 @@ class DLedgerMmapFileStore(FileLedger):
             self._on_service_failed(task.get_name(), error)
 
     async def shutdown(self) -> None:
-        """Make everything durable and note it."""
+        """Make everything durable and write the notes."""
         for task in self._services:
             task.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)

@@ -29,7 +29,7 @@ class TermFile:
         self._file = TextFile(disk, folder / "currterm", frozenset((_TERM, _VOTE)))
 
     def load(self) -> TermFound:
-        """Returns what was stored last. In Java's file an empty voteLeader means that there was no vote."""
+        """Return the last stored state. In Java's file an empty voteLeader means that there was no vote."""
         found = self._file.load()
         if found.values is None:
             return TermFound(None, found.is_missing, found.faults)
@@ -39,7 +39,7 @@ class TermFile:
         return TermFound(state, False, found.faults)
 
     def save(self, state: HardState) -> None:
-        """Make it durable. Blocks; any thread, one at a time.
+        """Make the state durable. Blocks; any thread, one at a time.
 
         Raises:
             OSError: it may be durable or not.

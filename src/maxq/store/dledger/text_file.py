@@ -92,7 +92,7 @@ class TextFile:
     """One text file, its `.bak` copy, and the room for the next one."""
 
     def __init__(self, disk: Disk, path: PurePath, java_keys: frozenset[str]) -> None:
-        """`java_keys`: the keys that Java writes into the file."""
+        """`java_keys` are the keys that Java writes into the file."""
         self._disk = disk
         self._java_keys = java_keys
         self.path = path

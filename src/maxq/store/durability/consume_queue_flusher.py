@@ -69,7 +69,7 @@ class ConsumeQueueFlusher:
         self.failure: str | None = None
 
     async def run(self) -> None:
-        """Flush in intervals until cancelled; what recovery wrote is flushed at once.
+        """Flush at intervals until cancelled; data that recovery wrote is flushed at once.
 
         Raises:
             StoreFailedError: the disk did not take it, and not for lack of room.
@@ -131,7 +131,7 @@ class ConsumeQueueFlusher:
             await self.flush_thoroughly()
 
     def wake(self) -> None:
-        """Make the next round a thorough one, because a topic was deleted: the next start then has nothing to
+        """Make the next round a thorough one, because a topic was deleted: then the next start has no queues to
         rebuild."""
         self._wanted = True
 
@@ -152,14 +152,14 @@ class ConsumeQueueFlusher:
         self._forget_aside(self._delete_aside(aside))
 
     def snapshot(self) -> StoreInventory:
-        """Returns what the queues and the index hold now."""
+        """Return the present content of the queues and the index."""
         inventory = StoreInventory()
         for topic in self._queues.topics.values():
             inventory.queues[topic.topic] = _bounds_of(topic)
         return self._finished(inventory)
 
     async def _snapshot_in_slices(self) -> StoreInventory:
-        """Take the snapshot of the moment at which this returns, in slices between which the loop has its turns.
+        """Take a snapshot of the queues in slices between which the loop runs; it is the state at the moment of return.
 
         Under `lock` nothing is flushed, so a queue that was appended to has something to flush: those are looked at
         again at the end. What makes queues begin anew or end earlier shows in the tables of deletions and of files set
@@ -205,15 +205,15 @@ class ConsumeQueueFlusher:
         self._checkpoint.write()
 
     def _write_down(self, inventory: StoreInventory, deleted: DeletionsFile) -> None:
-        """Write checkpoint, deletions and inventory, the queues being durable as far as `inventory` says."""
+        """Write checkpoint, deletions and inventory; the queues are durable as far as `inventory` says."""
         self._checkpoint.sync()
         self._deletions.save(deleted)
         self.before_inventory()
         self._inventory_file.save(inventory)
 
     def _delete_aside(self, folders: list[PurePath]) -> list[PurePath]:
-        """Delete set-aside files of deleted topics that the inventory no longer needs. Returns the folders that are
-        gone; the others only take room and are deleted later."""
+        """Delete set-aside files of deleted topics that the inventory no longer needs. Returns the deleted folders; the
+        others take room and are deleted later."""
         gone: list[PurePath] = []
         for folder in folders:
             try:
@@ -227,7 +227,7 @@ class ConsumeQueueFlusher:
         self._queues.set_aside = [folder for folder in self._queues.set_aside if folder not in gone]
 
     async def flush_queues(self, least_pages: int) -> None:
-        """Flush queues on the executor, some at a time: each needs an open file meanwhile."""
+        """Flush queues on the executor, some at a time, because each needs an open file meanwhile."""
         waiting = self._queues.unflushed()
         for start in range(0, len(waiting), _QUEUES_AT_A_TIME):
             some = [queue for queue in waiting[start : start + _QUEUES_AT_A_TIME] if queue.unflushed(least_pages)]
@@ -286,8 +286,8 @@ def _flush_those_left(pieces: Pieces) -> list[MappedFile]:
 
 
 def _refuse_lost(gone: list[MappedFile], queues: list[ConsumeQueue]) -> None:
-    """Make nothing durable of a queue that was deleted meanwhile. Raises FileNotFoundError if one of these queues still
-    needs one of the files that are gone."""
+    """Skip queues that were deleted meanwhile. Raises FileNotFoundError if one of these queues still needs one of the
+    missing files."""
     needed = {file for queue in queues for file, _, _ in queue.unflushed(0)} if gone else set()
     for file in needed.intersection(gone):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
@@ -299,8 +299,8 @@ def _bounds_of(topic: TopicWriteState) -> dict[int, tuple[int, int]]:
 
 
 def _bounds_of_queue(tail: QueueTail) -> tuple[int, int]:
-    """Return the queue offset at which the first file begins (where numbering continues, if there are no files), and
-    the queue offset of the end."""
+    """Return the queue offset of the first file's start (without files: the next offset), and the queue offset of the
+    end."""
     queue: ConsumeQueue = tail.owner
     first = queue.files.min_offset if queue.files.files else tail.write_offset
     return first // CQ_STORE_UNIT_SIZE, tail.write_offset // CQ_STORE_UNIT_SIZE

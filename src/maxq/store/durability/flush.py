@@ -114,16 +114,16 @@ class CommitLogFlusher:
         return True
 
     def joins_next(self, then: Callable[[], None]) -> bool:
-        """Return whether a group commit is in flight, so that what is appended now waits for the next one anyway. If
-        so, `then` is called when that commit has ended and those who waited for it were told. Only one callback is
-        kept: a later call replaces it."""
+        """Return whether a group commit is in flight, so that a record appended now waits for the next one anyway. If
+        so, `then` is called after the waiters of that commit were told. Only one callback is kept: a later call
+        replaces it."""
         if self._in_flight is None or not self.is_sync or self._context.is_dledger or self.failure is not None:
             return False
         self._after = then
         return True
 
     def commit_soon(self) -> None:
-        """Begin a group commit for what was appended: at the end of this turn of the loop, or behind the commit in
+        """Begin a group commit for the appended records: at the end of this turn of the loop, or after the commit in
         flight; at once if no loop runs."""
         if self._begin is not None or self._in_flight is not None:
             return
@@ -225,21 +225,21 @@ class CommitLogFlusher:
             waiters.popleft().done(True)
 
     def copied(self, *, is_late: bool) -> None:
-        """Note what a slave has appended. While the slave catches up (`is_late`), that is flushed in steps and then
-        leaves memory, so that the next step reuses its pages. Fresh pages cost up to ten times as much as writing to
-        the device (benches/README.md, Catching up)."""
+        """Note what a slave has appended. While the slave catches up (`is_late`), its data is flushed in steps and then
+        dropped from the page cache, so that the next step reuses the pages. Fresh pages cost up to ten times as much
+        as the write to the device (benches/README.md, Catching up)."""
         self._is_late = is_late
         if is_late and self._commit_log.max_offset - self._commit_log.flushed_offset >= _LATE_STEP:
             self.commit()
 
     def truncated(self, offset: int) -> None:
-        """Note that the log is cut at `offset`: the result of a flush in flight does not hold for the bytes that will
+        """Note that the log was cut at `offset`: the result of a flush in flight does not hold for the bytes that will
         be written there."""
         self._cut_at = min(self._cut_at, offset)
         self._checkpoint.flushed_offset = min(self._checkpoint.flushed_offset, offset)
 
     def fail(self, error: BaseException) -> None:
-        """Refuse all further appends, with the reason: what was appended may never become durable."""
+        """Refuse all further appends, because appended records may never become durable."""
         self.failure = (
             f"flushing {self._commit_log.files.folder} failed: {error}. Nothing is taken any more, for what was not "
             "flushed may be lost; repair the disk and start again"
@@ -265,7 +265,7 @@ class CommitLogFlusher:
     # --- ASYNC_FLUSH, and the safety net below SYNC_FLUSH ---
 
     async def run(self) -> None:
-        """Flush in intervals until cancelled (FlushRealTimeService).
+        """Flush at intervals until cancelled (FlushRealTimeService).
 
         Raises:
             StoreFailedError: a flush failed, this one or a group commit.
@@ -308,7 +308,7 @@ class CommitLogFlusher:
         self._flushed(end, self.appended_timestamp)
 
     def close(self) -> None:
-        """Answer those who still wait with what is known."""
+        """Tell the remaining waiters what is durable and what is not known."""
         if self._begin is not None:
             self._begin.cancel()
             self._begin = None

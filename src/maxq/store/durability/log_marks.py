@@ -45,14 +45,14 @@ class LogMarks:
         return LogMark(self._log.tail.next_index - 1, self._ledger.leading_term)
 
     def is_final(self, mark: LogMark) -> bool:
-        """Return whether nothing that was stored before `mark` can be lost any more. This never becomes true again for
-        a mark of a leadership that has ended."""
+        """Return whether no record stored before `mark` can be lost any more. For a mark of a leadership that has ended
+        this stays as it is."""
         if self._ledger is None:
             return self._log.flushed_offset >= mark.end
         return NOT_LEADING != mark.term == self._ledger.leading_term and self._ledger.committed_index >= mark.end
 
     async def make_final(self, mark: LogMark) -> bool:
-        """Wait until `mark` is final, about a second at most. False: it is not, or never will be."""
+        """Wait until `mark` is final, about a second at most. Returns False if it is not, or can never be."""
         if self._ledger is None:
             if not self.is_final(mark):
                 await self._flusher.flush_all()

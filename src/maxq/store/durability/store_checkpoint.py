@@ -47,7 +47,7 @@ class StoreCheckpoint:
         self.flushed_offset = 0
 
     def load(self) -> str | None:
-        """Map the file and read it. Numbers that cannot be are taken as 0: everything is then looked at again.
+        """Map the file and read it. Impossible numbers are taken as 0, so that recovery checks everything.
 
         Returns:
             What was wrong, in words; None if nothing.
@@ -111,8 +111,8 @@ class StoreCheckpoint:
         return min(self.min_timestamp, self.index_msg_timestamp)
 
     def write(self) -> MappedRegion:
-        """Put the numbers into the page; the caller flushes the region. On the loop's thread, and never while another
-        thread does: then older numbers cannot come after newer ones."""
+        """Write the numbers into the page; the caller flushes the region. Runs on the loop's thread, and never while
+        another thread writes, so that older numbers cannot replace newer ones."""
         assert self._region is not None, "checkpoint is not loaded"
         numbers = _FIELDS.pack(
             self.physic_msg_timestamp,
@@ -128,7 +128,7 @@ class StoreCheckpoint:
         return self._region
 
     def sync(self) -> None:
-        """Make durable what `write` has put into the page. Blocks; may run in any thread."""
+        """Make the numbers that `write` stored durable. Blocks; may run in any thread."""
         assert self._region is not None, "checkpoint is not loaded"
         self._region.flush(0, OS_PAGE_SIZE)
 

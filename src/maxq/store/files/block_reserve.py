@@ -78,7 +78,7 @@ class BlockReserve:
             return
 
     def move_to(self, position: int) -> None:
-        """Note that the writer has come to `position`, and allocate the next step before it is needed. Cheap."""
+        """Note that the writer is at `position`, and allocate the next step before it is needed. Cheap."""
         if position >= self._wake_at and not self._busy:
             self._allocate_ahead()
 

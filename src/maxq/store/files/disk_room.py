@@ -19,7 +19,7 @@ _RETRY_SECONDS = 1.0
 
 
 class DiskRoom:
-    """Tells whether the disk has room for the log, and tries again while it has not."""
+    """Whether the disk has room for the log; retries while it has none."""
 
     def __init__(self, context: StoreContext, make_room: Callable[[int], None], dispatch: Callable[[], None]) -> None:
         """
@@ -33,7 +33,7 @@ class DiskRoom:
         self._wanted = 0
 
     def lacks(self, error: OSError, size: int) -> None:
-        """Refuse messages until the disk has room, because the log got no blocks for `size` bytes."""
+        """Refuse messages until the disk has room, because the log could not allocate blocks for `size` bytes."""
         self._wanted = max(size, 1)
         reason = (
             f"the disk is full: {self._context.commit_log_folder} needs room for {self._wanted} bytes of log at least, "
@@ -51,7 +51,7 @@ class DiskRoom:
             return f"an unknown number of ({error})"
 
     async def run(self) -> None:
-        """Try again in intervals until cancelled."""
+        """Retry at intervals until cancelled."""
         while True:
             await asyncio.sleep(_RETRY_SECONDS)
             self.try_again()

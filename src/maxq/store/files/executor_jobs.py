@@ -29,7 +29,7 @@ class ExecutorJobs:
     @contextmanager
     def inline(self) -> Iterator[None]:
         """Run every job in the caller's thread while a store is loaded, also where a loop runs (recovery as a tool). A
-        list that was closed is open again behind it."""
+        closed list is open again afterwards."""
         self.is_closed = False
         self._is_inline = True
         try:
@@ -80,7 +80,7 @@ class ExecutorJobs:
         return await ended(future)
 
     async def close(self) -> None:
-        """Refuse new jobs, and wait for those that run."""
+        """Refuse new jobs, and wait for the running ones."""
         self.is_closed = True
         while self._running:
             await asyncio.wait(self._running)

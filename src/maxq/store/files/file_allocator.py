@@ -24,9 +24,8 @@ class FileAllocator:
         self._used_up_to = -1  # start offset of the newest file that the writer has begun
 
     def take(self, offset: int) -> MappedRegion | None:
-        """Return the region of the file that starts at `offset` if it is ready, else None. The writer begins this file
-        now and makes it itself if it is not ready: the executor may then come too late with it, and must not delete
-        it as unused."""
+        """Create the files that start at `offsets` on the executor. For a DLedger log only the first: a Java member
+        refuses to start when it finds two unused ones, as a kill leaves them."""
         self._used_up_to = max(self._used_up_to, offset)
         return self._ready.pop(offset, None)
 
@@ -47,8 +46,8 @@ class FileAllocator:
                 future.add_done_callback(_note_failure)
 
     def discard(self) -> None:
-        """Delete files that were made ahead and not used. Blocks. One that is being made at this moment stays: the next
-        start takes it, or deletes it."""
+        """Delete files that were made ahead and not used. Blocks. A file that is being made at this moment stays: the
+        next start uses or deletes it."""
         while self._ready:
             offset, region = self._ready.popitem()
             region.close()

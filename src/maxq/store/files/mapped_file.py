@@ -73,7 +73,7 @@ class MappedFile:
 
     @property
     def region(self) -> MappedRegion:
-        """The mapping; made now if there is none.
+        """Return the mapping, which is made now if there is none.
 
         Raises:
             OSError: the disk refuses.
@@ -98,7 +98,7 @@ class MappedFile:
             self.flushed_position = end
 
     def region_to_flush(self) -> MappedRegion:
-        """Return the mapping, or one for a flush alone. This never makes a file, because a flushing thread may come
+        """Return the mapping, or a new one for a flush alone. Never creates a file, because a flushing thread may come
         after the queue was deleted.
 
         Raises:
@@ -117,7 +117,8 @@ class MappedFile:
             return 0
 
     def release(self) -> None:
-        """Give up the mapping; the next use maps again. It ends with its last user: a thread may be flushing it."""
+        """Release the mapping; the next use maps the file again. A mapping that a thread is flushing ends with that
+        thread."""
         self._region = self.mapped = None
 
     def destroy(self) -> None:
@@ -141,7 +142,7 @@ def holds_data(region: MappedRegion, start: int, end: int) -> bool:
 
 
 def clear(region: MappedRegion, start: int, end: int) -> None:
-    """Make bytes [start, end) zero and durable, the cheapest way there is. Blocks.
+    """Make bytes [start, end) zero and durable in the cheapest way. Blocks.
 
     A hole is punched where the file system can; else only pieces that are not zero already are written, so that a
     sparse file stays sparse.

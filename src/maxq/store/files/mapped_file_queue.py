@@ -34,7 +34,7 @@ class MappedFileQueue:
         return self._base / (f"{self._name}/{name}" if self._name else name)
 
     def load(self, entries: Sequence[FileInfo], *, setting: str) -> None:
-        """Take the files of the folder; their positions start at the file size and are corrected by recovery.
+        """Adopt the files of the folder; their write positions are the file size until recovery corrects them.
 
         Args:
             entries: directory listing, sorted by name.
@@ -105,8 +105,8 @@ class MappedFileQueue:
 
     @contextmanager
     def without_first(self) -> Iterator[MappedFile]:
-        """Take the first file off; the block deletes it. If the disk keeps it, it is the first again: `load` refuses
-        files with a gap."""
+        """Remove the first file from the sequence while the block deletes it. If the deletion fails, it is the first
+        again: `load` refuses files with a gap."""
         first = self.take_first()
         try:
             yield first
@@ -120,7 +120,7 @@ class MappedFileQueue:
         return self.files.pop(0)
 
     def release(self) -> None:
-        """Give up all mappings."""
+        """Unmap all files."""
         for file in self.files:
             file.release()
 

@@ -47,12 +47,12 @@ class StoreInventory:
 
     @property
     def is_whole(self) -> bool:
-        """Does it say what the queues hold, and not only how far they were numbered?"""
+        """Return whether it says what the queues hold, and not only their next queue offsets."""
         return self.dispatched_offset != NOT_WHOLE
 
     def numbers(self) -> "StoreInventory":
-        """What still holds of it while the queues are written anew: how far each was numbered. Where the log has no
-        message of a queue any more, nothing else tells."""
+        """Return the part that holds while the queues are rebuilt: the next queue offset of each. It is the only source
+        for a queue without messages in the log."""
         ends = {topic: {number: (end, end) for number, (_, end) in ids.items()} for topic, ids in self.queues.items()}
         batches = {
             topic: {number: (0, 0, end) for number, (_, _, end) in ids.items()}
@@ -61,7 +61,7 @@ class StoreInventory:
         return StoreInventory(NOT_WHOLE, queues=ends, batch_queues=batches, deletions=self.deletions)
 
     def end_of(self, topic: str, queue_id: int) -> int:
-        """Queue offset behind the last unit; 0 for a queue that was not there."""
+        """Return the queue offset behind the last unit; 0 for an unknown queue."""
         return self.queues.get(topic, {}).get(queue_id, (0, 0))[1]
 
     def encode(self) -> bytes:

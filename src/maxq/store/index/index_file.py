@@ -57,7 +57,7 @@ class IndexFile:
         return self.region.view
 
     def header(self) -> tuple[int, int, int, int, int, int]:
-        """begin and end timestamp, begin and end physical offset, used slots, next entry number."""
+        """Begin and end timestamp, begin and end physical offset, used slots, next entry number."""
         return HEADER.unpack_from(self.view)
 
     @property
@@ -91,11 +91,11 @@ class IndexFile:
         return self.index_count >= self.max_index_nums
 
     def preset(self, timestamp: int, physical_offset: int) -> None:
-        """Write the header of a rolled file: begin and end are the previous file's end (getAndCreateLastIndexFile)."""
+        """Write the header of a new file with the previous file's end as begin and end (getAndCreateLastIndexFile)."""
         HEADER.pack_into(self.view, 0, timestamp, timestamp, physical_offset, physical_offset, 0, 1)
 
     def set_end_physical_offset(self, physical_offset: int) -> None:
-        """Set the physical offset of the last record that has entries here."""
+        """Set the end of the header: the physical offset of the last record that has entries here."""
         _OFFSET.pack_into(self.view, _END_OFFSET_POSITION, physical_offset)
 
     def fault(self) -> str | None:
@@ -125,7 +125,7 @@ class IndexFile:
         return _ENTRY.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * self.slot_nums + ENTRY_SIZE * number)
 
     def trailing_entries(self, physical_offset: int) -> int:
-        """How many of the newest entries are of the record at `physical_offset`."""
+        """Return how many of the newest entries belong to the record at `physical_offset`."""
         number = self.index_count - 1
         found = 0
         while number > 0 and self.entry(number)[1] == physical_offset:
@@ -155,8 +155,8 @@ class IndexFile:
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def select(self, key_hash: int, begin: int, end: int) -> Iterator[int]:
-        """Physical offsets of entries with this hash whose time is in [begin, end], newest first
-        (IndexFile.selectPhyOffset). A key may share its hash with others: the caller compares."""
+        """Return physical offsets of entries with this hash whose time is in [begin, end], newest first
+        (IndexFile.selectPhyOffset). Other keys may have the same hash: the caller compares."""
         slot = _SLOT.unpack_from(self.view, HEADER_SIZE + SLOT_SIZE * (key_hash % self.slot_nums))[0]
         count = self.index_count
         first = self.begin_timestamp
@@ -173,8 +173,8 @@ class IndexFile:
             number = previous
 
     def flush(self) -> None:
-        """Make all entries durable that are not yet. Blocks; any thread. Nothing of a file that is deleted meanwhile is
-        to be made durable, and to map it would make it again."""
+        """Make all new entries durable. Blocks; any thread. A file that is deleted meanwhile is skipped, because
+        mapping it would create it again."""
         region = self._region
         count = self.flushed_count if region is None else HEADER.unpack_from(region.view)[5]
         if region is not None and count != self.flushed_count:
@@ -182,7 +182,7 @@ class IndexFile:
             self.flushed_count = count
 
     def release(self) -> None:
-        """Give up the mapping. It ends with its last user: a thread may be flushing it."""
+        """Release the mapping. A mapping that a thread is flushing ends with that thread."""
         self._region = None
 
     def destroy(self) -> None:

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class IndexFlusher:
-    """Flushes full files and then enters them in the checkpoint."""
+    """Flushes full files and then records them in the checkpoint."""
 
     def __init__(
         self,

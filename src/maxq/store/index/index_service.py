@@ -52,7 +52,7 @@ class IndexService:
         return config.max_hash_slot_num, config.max_index_num
 
     def load(self, *, newest_safe_timestamp: int | None) -> list[str]:
-        """List the files; what cannot be trusted is deleted, with everything newer, and comes back by dispatch.
+        """List the files; untrusted ones are deleted, with all newer ones, and dispatch rebuilds them.
 
         Args:
             newest_safe_timestamp: after an unclean exit the checkpoint's index time: files that end later were perhaps
@@ -121,7 +121,7 @@ class IndexService:
             self._write_within(reserve)
 
     def _write_within(self, reserve: BlockReserve) -> None:
-        """Limit the writing end to where the newest file's blocks end."""
+        """Limit the writing end to the allocated blocks of the newest file."""
         self._reserve = reserve
         file = self.files[-1]
         entries = (reserve.end - HEADER_SIZE - SLOT_SIZE * file.slot_nums) // ENTRY_SIZE
@@ -194,7 +194,7 @@ class IndexService:
             self.tail.put_key(key_hash, physical_offset, store_timestamp)
 
     def put_restored_keys(self, topic: str, keys: list[str], physical_offset: int, store_timestamp: int) -> None:
-        """Index one record's keys behind those of later records.
+        """Add a restored record's keys behind those of later records.
 
         The entries get the newest entry's time, for a chain of entries is read until one is older than asked for. The
         file's end offset stays: dispatch starts from it after a crash.
@@ -215,7 +215,7 @@ class IndexService:
         return {offset for file in self.files for offset in file.records_within(start, end)}
 
     def trailing_entries(self, physical_offset: int) -> int:
-        """How many of the newest entries are of the record at `physical_offset`."""
+        """Return how many of the newest entries belong to the record at `physical_offset`."""
         found = 0
         for file in reversed(self.files):
             here = file.trailing_entries(physical_offset)
@@ -244,7 +244,8 @@ class IndexService:
         return found, newest[1], newest[3]
 
     def delete_expired(self, min_physical_offset: int) -> list[IndexFile]:
-        """Take off files that end below `min_physical_offset`, never the newest; the caller destroys them."""
+        """Remove files that end below `min_physical_offset` from the list, never the newest; the caller deletes
+        them."""
         gone: list[IndexFile] = []
         while len(self.files) > 1 and self.files[0].end_physical_offset < min_physical_offset:
             gone.append(self.files.pop(0))

@@ -85,8 +85,7 @@ class CommitLog:
             entries.remove(last)
 
     def _drop_unused_front(self, entries: list[FileInfo]) -> None:
-        """Delete files before a gap in which nothing was written: they were made ahead of a log that then began anew
-        elsewhere."""
+        """Delete empty files before a gap: they were made ahead of a log that then began anew elsewhere."""
         numbered, size = [entry for entry in entries if is_offset_name(entry.name)], self.files.file_size
         gaps = [at for at in range(1, len(numbered)) if int(numbered[at].name) != int(numbered[at - 1].name) + size]
         front = numbered[: gaps[-1]] if gaps else []
@@ -115,7 +114,7 @@ class CommitLog:
 
     @property
     def current(self) -> MappedFile | None:
-        """The file that is being written."""
+        """Return the file that is being written."""
         return self._current
 
     def open_at(self, offset: int) -> None:
@@ -186,8 +185,8 @@ class CommitLog:
         self.make_room(size)
 
     def _room_in_memory(self, buffer: LogWriteBuffer, size: int) -> bool:
-        """Return whether there is room for `size` bytes (0: for more than before) now, if memory is what limits the
-        writing end."""
+        """Return whether the ring in memory has room for `size` bytes (0: for any more), if memory limits the writing
+        end."""
         if self._reserve is None or self.tail.file_size >= self._reserve.end:
             return False
         was_empty = buffer.written == self.tail.wrote_position
@@ -231,7 +230,7 @@ class CommitLog:
             self._write_within(reserve)
 
     def _write_within(self, reserve: BlockReserve) -> None:
-        """Limit the writing end to where the file's blocks end, or to the room in memory."""
+        """Limit the writing end to the allocated blocks of the file, or to the room in memory."""
         self._reserve = reserve
         buffer = self._write_buffer
         self.tail.file_size = reserve.end if buffer is None else min(reserve.end, buffer.limit)
@@ -242,7 +241,7 @@ class CommitLog:
             self._reserve.move_to(self.tail.wrote_position)
 
     def create_ahead(self) -> None:
-        """Begin to make files ahead of the writer."""
+        """Start making files ahead of the writer."""
         current = self._current
         if current is not None:
             self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
@@ -256,15 +255,16 @@ class CommitLog:
         self._current = None
 
     def newest_from(self, offset: int) -> memoryview | None:
-        """Return the memory to which the records from physical offset `offset` on were written, as `tail_view` does, if
-        it still holds all of them. The mapped file has them as well, but pages of it may have to be mapped first."""
+        """Return the memory into which the records from physical offset `offset` on were written, as `tail_view` does,
+        if it still holds all of them. The mapped file has them as well, but its pages may have to be mapped
+        first."""
         position = offset - self.tail.file_from_offset
         buffer = self._write_buffer
         is_here = position >= 0 if buffer is None else buffer.has(position, self.tail.wrote_position)
         return self.tail_view if is_here else None
 
     def file_at(self, offset: int) -> MappedFile | None:
-        """The file that holds physical offset `offset`."""
+        """Return the file that holds physical offset `offset`."""
         recent = self._recent
         if recent is not None and 0 <= offset - recent.file_from_offset < recent.file_size and recent.is_mapped:
             return recent
@@ -272,7 +272,7 @@ class CommitLog:
         return self._recent
 
     def bytes_from(self, offset: int, limit: int) -> memoryview | None:
-        """At most `limit` bytes from physical offset `offset` on, within one file; None if nothing is there."""
+        """Return at most `limit` bytes from physical offset `offset` on, within one file; None if there are none."""
         file = self.file_at(offset)
         end = self.max_offset
         if file is None or offset >= end:
@@ -284,13 +284,14 @@ class CommitLog:
 
     @contextmanager
     def without_first(self) -> Iterator[MappedFile]:
-        """See MappedFileQueue.without_first."""
+        """Do what `MappedFileQueue.without_first` says."""
         self._recent = None
         with self.files.without_first() as first:
             yield first
 
     def get(self, offset: int, size: int) -> memoryview | None:
-        """Bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the log."""
+        """Return bytes [offset, offset + size) as a slice of the mapped file; None unless they are in one file of the
+        log."""
         file = self.file_at(offset)
         if file is None or offset < 0 or size <= 0 or offset + size > self.max_offset:
             return None
@@ -321,7 +322,7 @@ class CommitLog:
         return store_timestamp_of(head)
 
     def mend_queue_offset(self, physical_offset: int, queue_offset: int) -> None:
-        """Set the QUEUEOFFSET field of a damaged record right, durably. Blocks; recovery only."""
+        """Correct the QUEUEOFFSET field of a damaged record, durably. Blocks; recovery only."""
         file = self.files.find(physical_offset)
         assert file is not None, f"no file holds physical offset {physical_offset}"
         position = physical_offset - file.file_from_offset + 20
@@ -348,7 +349,7 @@ class CommitLog:
         return offset
 
     def entry_offset(self, physical_offset: int) -> int:
-        """Returns where the record at `physical_offset` or, in a DLedger log, its entry begins."""
+        """Return the start of the record at `physical_offset` or, in a DLedger log, of its entry."""
         return physical_offset
 
     def next_file_offset(self, offset: int) -> int:
@@ -357,7 +358,7 @@ class CommitLog:
         return offset + size - offset % size
 
     def ranges(self, start: int, end: int) -> Iterator[tuple[MappedFile, int, int]]:
-        """The pieces of [start, end) by file: (file, first position, position behind the last)."""
+        """Return the pieces of [start, end) by file: (file, first position, position behind the last)."""
         while start < end:
             file = self.files.find(start)
             if file is None:
@@ -367,7 +368,7 @@ class CommitLog:
             start = stop
 
     def flush_ranges(self) -> tuple[int, list[tuple[MappedFile, int, int]]]:
-        """Return what a flush must make durable now: the offset that is durable then, and the pieces by file."""
+        """Return the offset up to which a flush makes the log durable now, and the pieces to flush by file."""
         self.write_buffered()
         end = self.max_offset
         return end, list(self.ranges(self.flushed_offset, end))

@@ -76,7 +76,7 @@ def decode_table(data: bytes) -> dict[str, int]:
 
 
 def _checked(found: Any) -> tuple[dict[str, int], int]:
-    """Topics and `unknown_before` of a table in JSON. Raises ValueError as `decode_table`."""
+    """Return topics and `unknown_before` of a table in JSON. Raises ValueError as `decode_table` does."""
     if not isinstance(found, Mapping) or found.get("version") != _VERSION or not isinstance(found.get("topics"), dict):
         raise ValueError(f"this is no table of deleted topics of version {_VERSION}")
     topics, unknown_before = found["topics"], found.get("unknownBefore", 0)
@@ -128,7 +128,7 @@ class Deletions:
         return self._rows.get(topic, 0)
 
     def known(self, topic: str) -> int | None:
-        """Return the topic's incarnation; None where the log of this copy begins behind deletions that it has not
+        """Return the topic's incarnation; None if this copy of the log begins behind deletions whose records it has not
         learned of yet."""
         found = self.at(topic)
         return None if not found and self.unknown_before else found
@@ -178,7 +178,7 @@ class Deletions:
         self.unknown_before = physical_offset
 
     def adopt(self, value: Mapping[str, Any]) -> int:
-        """Take what is not known here out of another broker's table (`to_json`), whose log is the same.
+        """Add the unknown deletions of another broker's table (`to_json`), whose log is the same.
 
         Returns:
             Physical offset of the newest deletion that was not known; 0 if there is none.
@@ -197,21 +197,22 @@ class Deletions:
     # --- recovery ---
 
     def replay_from(self, physical_offset: int) -> None:
-        """Prepare for the log being dispatched again from this physical offset, which tells what was deleted there."""
+        """Prepare for the log being dispatched again from this physical offset: the deletions behind it are then
+        learned again."""
         self._doubtful = {topic: at for topic, at in self._rows.items() if at >= physical_offset}
         if self._doubtful:
             self._changes += 1
             self._rows = {topic: at for topic, at in self._rows.items() if at < physical_offset}
 
     def lost_in(self, start: int, end: int) -> list[tuple[str, int]]:
-        """Returns the topics that were deleted in [start, end) according to the file, where the damaged log no longer
-        holds the records."""
+        """Return the topics that were deleted in [start, end) according to the file, where the damaged log no longer
+        has the records."""
         return [(topic, at) for topic, at in self._doubtful.items() if start <= at < end]
 
     # --- file ---
 
     def load(self) -> str | None:
-        """Read the file. Blocks. Returns what is wrong with it; None if nothing is."""
+        """Read the file. Blocks. Returns its fault; None if there is none."""
         self._rows, self.unknown_before = {}, 0
         self._changes += 1
         self._saved = self._moment
@@ -227,7 +228,7 @@ class Deletions:
         return None
 
     def to_file(self) -> DeletionsFile:
-        """Returns what `save` is to write."""
+        """Return the content that `save` writes."""
         return DeletionsFile(self._moment, self.to_json())
 
     def save(self, wanted: DeletionsFile) -> None:

@@ -15,7 +15,7 @@ _HEAD: Final = struct.Struct(">ii")
 
 
 def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | None = None) -> Iterator[list[int]]:
-    """The physical offsets of records that lie at or above `start` and have `needle` in their properties.
+    """Return the physical offsets of records at or above `start` that have `needle` in their properties.
 
     Args:
         start: a physical offset at which a record, or its DLedger entry, begins; one below the log counts as its begin.
@@ -43,7 +43,7 @@ def records_with(commit_log: CommitLog, needle: bytes, start: int, end: int | No
 
 
 def _scan_entries(view: memoryview, start: int, end: int, file_from_offset: int, rows: "array[int]") -> tuple[int, int]:
-    """Scan records in DLedger entries as record_cy.scan does; entries whose body is no record are passed over.
+    """Scan records in DLedger entries as record_cy.scan does; entries whose body is no record are skipped.
 
     Returns:
         Rows that were filled, and the position behind the last entry: `start` if none begins there.

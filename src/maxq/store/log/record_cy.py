@@ -163,7 +163,8 @@ def _record(
 
 @cython.wraparound(True)
 def _prop_crc_good(record: memoryview) -> bool:
-    """The `__CRC32#` property at the end of `record` (forceVerifyPropCRC): digits least significant first."""
+    """Return whether the `__CRC32#` property at the end of `record` is right (forceVerifyPropCRC). Its digits stand
+    least significant first."""
     tail = bytes(record[-PROP_CRC_SIZE:])
     if not tail.startswith(_PROP_CRC_NAME) or tail[-1] != 2:
         return False
@@ -299,8 +300,8 @@ def check_chain(
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Return whether records follow each other from `start` and end exactly at `end`, as far as sizes and magic codes
-    tell."""
+    """Return whether records follow each other from `start` and end exactly at `end`, by their sizes and magic
+    codes."""
     p: cython.Py_ssize_t = start
     total: cython.longlong
     magic: cython.uint

@@ -69,7 +69,7 @@ class BatchConsumeQueue:
 
     @property
     def taken_offset(self) -> int:
-        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
+        """Return the queue offset behind the last stored message, readable or not."""
         return max(self.max_offset, self.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
@@ -99,7 +99,8 @@ class BatchConsumeQueue:
         return BatchUnit(*_UNIT.unpack_from(file.view, position - file.file_from_offset)[:6])
 
     def find_index(self, queue_offset: int) -> int:
-        """Index of the unit that holds `queue_offset`, or of the first behind it; `count` if there is none."""
+        """Return the index of the unit that holds `queue_offset`, or of the first one behind it; `count` if there is
+        none."""
         low, high = self.first_index, self.count
         while low < high:
             middle = (low + high) // 2
@@ -119,7 +120,8 @@ class BatchConsumeQueue:
             yield unit
 
     def append(self, unit: BatchUnit) -> bool:
-        """Write one unit. Returns False if its record has one already. Raises OSError if there is no room for it."""
+        """Write one unit. Returns False if its record has one already. Raises OSError if the disk has no room for
+        it."""
         if unit.physical_offset <= self.max_physical_offset:
             return False
         position = self.count * BATCH_UNIT_SIZE
@@ -151,7 +153,7 @@ class BatchConsumeQueue:
         return unit is not None and unit.size > 0 and 0 <= unit.physical_offset < physical_offset
 
     def cut(self, physical_offset: int) -> None:
-        """Keep good units whose record lies below `physical_offset`; recovery writes the rest anew."""
+        """Keep good units whose record lies below `physical_offset`; recovery writes the others again."""
         first = last = self.first_index
         end = 0 if self.files.last is None else self.files.last.end_offset // BATCH_UNIT_SIZE
         while last < end:
@@ -180,7 +182,7 @@ class BatchConsumeQueue:
             file.flush()
 
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
-        """Take off files, never the last, whose last unit points below `min_physical_offset`."""
+        """Remove files, never the last, whose last unit points below `min_physical_offset` from the list."""
         gone: list[MappedFile] = []
         while len(self.files.files) > 1:
             unit = self._read(self.files.files[0].end_offset // BATCH_UNIT_SIZE - 1)
@@ -190,7 +192,7 @@ class BatchConsumeQueue:
         return gone
 
     def release(self) -> None:
-        """Give up all mappings."""
+        """Unmap all files."""
         self._backed = None
         self.files.release()
 

@@ -65,7 +65,7 @@ class ConsumeQueue:
         file_size: int,
         on_mapped: Callable[["ConsumeQueue"], None],
     ) -> None:
-        """`on_mapped(queue)` is called whenever a file of this queue may have become mapped."""
+        """`on_mapped(queue)` is called whenever a file of this queue may have been mapped."""
         self.topic = topic
         self.queue_id = queue_id
         self.files = MappedFileQueue(disk, base, f"{topic}/{queue_id}", file_size)
@@ -86,13 +86,13 @@ class ConsumeQueue:
 
     @property
     def taken_offset(self) -> int:
-        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
+        """Return the queue offset behind the last stored message, readable or not."""
         return max(self.max_offset, self.tail.next_queue_offset)
 
     def min_offset(self, min_physical_offset: int) -> int:
-        """Return the smallest queue offset that is shown: its record is still in the log, which begins at
-        `min_physical_offset`, and it is not hidden; the maximum if there is none. It is computed again only when the
-        beginning of the log has moved (correctMinOffset)."""
+        """Return the smallest visible queue offset: its record is in the log, which begins at `min_physical_offset`,
+        and it is not hidden; the maximum if there is none. It is computed again only when the beginning of the log
+        has moved (correctMinOffset)."""
         if min_physical_offset != self._min_checked:
             self._min_offset = self._find_min(min_physical_offset)
             self._min_checked = min_physical_offset
@@ -101,7 +101,7 @@ class ConsumeQueue:
         return self._min_offset
 
     def reset_min(self) -> None:
-        """Determine the smallest offset again, because units were changed."""
+        """Compute the smallest offset again, because units were changed."""
         self._min_checked = -1
 
     def _find_min(self, min_physical_offset: int) -> int:
@@ -142,7 +142,8 @@ class ConsumeQueue:
     # --- writing ---
 
     def roll(self, queue_offset: int, physical_offset: int, size: int) -> None:
-        """Make `tail` ready for unit `queue_offset`, that of the record at `physical_offset`; it is not below the end.
+        """Prepare `tail` for unit `queue_offset`, which is not below the end and belongs to the record at
+        `physical_offset`.
 
         A queue without units starts at any offset, behind pre-blank units. Units that are missing in an existing
         queue are filled with the places of damaged messages.
@@ -177,8 +178,8 @@ class ConsumeQueue:
     # --- extension units ---
 
     def put_address(self, queue_offset: int, address: int) -> None:
-        """Put an extension unit's address in place of the tags code of a unit that was appended just now: its blocks
-        are there."""
+        """Replace the tags code of the unit appended last by an extension unit's address. Its blocks are allocated
+        already."""
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.files.find(position)
         assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"
@@ -213,7 +214,7 @@ class ConsumeQueue:
         self.reset_min()
 
     def _attach(self) -> None:
-        """Attach the file that holds the write offset, a new one if the last is full, as far as it has blocks.
+        """Attach the file that holds the write offset, up to its allocated blocks; a new file if the last is full.
 
         Raises:
             OSError: there is no room for another unit; the queue is as before.
@@ -248,7 +249,7 @@ class ConsumeQueue:
 
     def end_at(self, queue_offset: int, max_physical_offset: int) -> None:
         """Set the end that recovery found: `queue_offset` is behind the last good unit. Files behind it are deleted,
-        and stale units right behind it are zeroed, so that a search for the end by the units' shape stops there."""
+        and stale units right behind it are zeroed, so that a search for the last valid unit stops there."""
         offset = queue_offset * CQ_STORE_UNIT_SIZE
         tail = self.tail
         tail.attach(None, 0, 0)
@@ -269,7 +270,7 @@ class ConsumeQueue:
         self.reset_min()
 
     def adopt(self, queue_offset: int, max_physical_offset: int) -> None:
-        """Take over the `queue_offset` units that a clean shutdown left, without touching the disk."""
+        """Adopt the `queue_offset` units that a clean shutdown left, without touching the disk."""
         self.tail.write_offset = queue_offset * CQ_STORE_UNIT_SIZE
         self.tail.next_queue_offset = queue_offset
         self.tail.max_physical_offset = max_physical_offset
@@ -278,8 +279,8 @@ class ConsumeQueue:
             last.wrote_position = last.flushed_position = self.tail.write_offset - last.file_from_offset
 
     def unflushed(self, least_pages: int) -> list[tuple[MappedFile, int, int]]:
-        """Return what a flush must make durable, by file: (file, first byte, byte behind the last); nothing from a file
-        that is not full and has fewer than `least_pages` dirty pages."""
+        """Return the ranges that a flush must make durable, by file: (file, first byte, byte behind the last). A file
+        that is not full and has fewer than `least_pages` dirty pages is left out."""
         end = self.tail.write_offset
         found: list[tuple[MappedFile, int, int]] = []
         for file in reversed(self.files.files):
@@ -294,14 +295,14 @@ class ConsumeQueue:
         return found
 
     def release(self) -> None:
-        """Give up all mappings; what was written stays. The next use maps again."""
+        """Unmap all files; written data stays. The next use maps them again."""
         self.tail.attach(None, 0, 0)
         self.files.release()
         if self.ext is not None:
             self.ext.release()
 
     def destroy(self) -> None:
-        """Delete the files and forget the units; numbering starts again at 0. Blocks."""
+        """Delete the files and all units; numbering starts again at 0. Blocks."""
         self.tail.attach(None, 0, 0)
         self.files.destroy()
         if self.ext is not None:
@@ -316,7 +317,7 @@ class ConsumeQueue:
             clear(last.region, position, last.file_size)
 
     def forget(self) -> list[MappedFile]:
-        """Detach the files, which are returned, and the units; numbering starts again at 0."""
+        """Detach the files, which are returned, and all units; numbering starts again at 0."""
         tail = self.tail
         tail.attach(None, 0, 0)
         self.files.release()
@@ -330,15 +331,15 @@ class ConsumeQueue:
 
     def begin_anew(self) -> None:
         """Empty the queue because its topic was deleted: no units, numbering from 0, nothing hidden. Files that are
-        being flushed stay mapped until that has ended: `forget` does not see them."""
+        being flushed stay mapped until the flush has ended; `forget` does not include them."""
         self.files.files = []
         self.forget()
         self.hidden_below = self.end_at_start = 0
         self.lives += 1
 
     def delete_expired(self, min_physical_offset: int) -> list[MappedFile]:
-        """Take off files, never the last, whose last unit points below `min_physical_offset`; the caller destroys
-        them."""
+        """Remove files, never the last, whose last unit points below `min_physical_offset` from the list; the caller
+        deletes them."""
         gone: list[MappedFile] = []
         while len(self.files.files) > 1:
             first = self.files.files[0]

@@ -71,11 +71,11 @@ class ConsumeQueueExt:
     # --- reading ---
 
     def file_of(self, address: int) -> MappedFile | None:
-        """The file that holds the unit at `address`; None if there is none."""
+        """Return the file that holds the unit at `address`; None if there is none."""
         return self._loaded().find(offset_of(address)) if is_ext_address(address) else None
 
     def get(self, address: int) -> CqExtUnit | None:
-        """The unit at `address`; None if none can be read there."""
+        """Return the unit at `address`; None if there is no readable one."""
         file = self.file_of(address)
         if file is None:
             return None
@@ -96,7 +96,7 @@ class ConsumeQueueExt:
         return self._is_placed
 
     def place(self, last_address: int | None, *, is_new: bool) -> None:
-        """Continue behind the newest unit that the queue knows.
+        """Continue behind the newest unit that the queue refers to.
 
         Args:
             last_address: of that unit; None: the queue's last units know none.
@@ -118,7 +118,7 @@ class ConsumeQueueExt:
             files.last.wrote_position = files.last.flushed_position = files.file_size
 
     def put(self, unit: CqExtUnit) -> int | None:
-        """Write a unit; its address, None if it cannot be written.
+        """Write a unit and return its address; None if the unit cannot be written.
 
         Raises:
             OSError: no room for another file, or no blocks for the unit.
@@ -151,7 +151,7 @@ class ConsumeQueueExt:
     # --- life of the files ---
 
     def unflushed(self, least_bytes: int) -> list[tuple[MappedFile, int, int]]:
-        """Returns what a flush must make durable: file, first byte, byte behind the last."""
+        """Return the ranges that a flush must make durable: file, first byte, byte behind the last."""
         if not self._is_placed:
             return []
         return [
@@ -162,7 +162,7 @@ class ConsumeQueueExt:
         ]
 
     def take_expired(self, min_address: int) -> list[MappedFile]:
-        """Take off files whose units are all below `min_address`; the caller destroys them."""
+        """Remove files whose units are all below `min_address` from the list; the caller deletes them."""
         files = self._loaded()
         gone = []
         while is_ext_address(min_address) and len(files.files) > 1:
@@ -173,12 +173,12 @@ class ConsumeQueueExt:
         return gone
 
     def release(self) -> None:
-        """Give up all mappings; what was written stays."""
+        """Unmap all files; written data stays."""
         self._files.release()
 
     def forget(self) -> None:
-        """Forget all files because the queue begins anew; `place` must be asked again. Files that are being flushed
-        stay mapped until that has ended."""
+        """Forget all files because the queue begins anew; `place` must be called again. Files that are being flushed
+        stay mapped until the flush has ended."""
         self._files.files = []
         self._is_loaded = self._is_placed = False
 

@@ -54,16 +54,15 @@ def is_folder_name(topic: str) -> bool:
 
 
 def may_hold_places(topic: str) -> bool:
-    """Return whether records of this topic can have places in the queues that INNER_MULTI_DISPATCH names. Copies that
-    wait for another try, or for a time, have none: the places they name are those of the message from which they
-    were made (isNeedHandleMultiDispatch)."""
+    """Return whether records of this topic can have places in the queues that INNER_MULTI_DISPATCH names. Copies in
+    retry and delay topics have none: the named places belong to the original message (isNeedHandleMultiDispatch)."""
     return not topic.startswith(_NAME_NO_QUEUES) and topic != DELAY_TOPIC
 
 
 def may_name_queues(topic: str) -> bool:
-    """Return whether the messages of this topic are given such places and shown there. Messages of open transactions
-    and dead letters are not: a committed message has its own place, and a dead letter had it. Places that Java gave
-    them are those of lost messages."""
+    """Return whether the messages of this topic get such places and are visible there. Messages of open transactions
+    and dead letters are not: a committed message gets its own place, and a dead letter had one. Places that Java
+    gave them count as places of lost messages."""
     return may_hold_places(topic) and topic not in OF_TRANSACTIONS and not topic.startswith("%DLQ%")
 
 
@@ -249,16 +248,16 @@ class ConsumeQueueStore:
         self._resting.pop(queue, None)
 
     def empty(self, queue: ConsumeQueue) -> None:
-        """Move a queue's files aside. Its numbering continues where it was."""
+        """Move a queue's files aside. Its numbering continues."""
         with self._moving:
             if queue.files.files:
                 self._set_aside(queue.files.folder, 0)
             self._forget_units(queue)
 
     def empty_all(self, physical_offset: int) -> None:
-        """Set the files of all queues aside in one step, because the log begins anew at `physical_offset`. Queues
-        continue their numbering where they were, or further on. Queues of batches keep their files, because those
-        may have gaps.
+        """Move the files of all queues aside in one step, because the log begins anew at `physical_offset`. Queues
+        continue at their next offset or a higher one. Queues of batches keep their files, because these may have
+        gaps.
 
         Raises:
             OSError: the files could not be moved; nothing has changed.
@@ -291,8 +290,8 @@ class ConsumeQueueStore:
         self.set_aside.append(target)
 
     def destroy_files(self, queue: ConsumeQueue | BatchConsumeQueue, lives: int, files: Iterable[MappedFile]) -> None:
-        """Delete files that a queue has let go when it had begun anew `lives` times. If it has done so once more, they
-        were set aside, and new ones may have their names. Blocks; any thread.
+        """Delete files that a queue has given up when it had begun anew `lives` times. If it has begun anew once more,
+        these files were set aside, and new ones may have the same names. Blocks; any thread.
 
         Raises:
             OSError: the disk keeps some of them.
@@ -329,7 +328,7 @@ class ConsumeQueueStore:
             queue.owner = None
 
     def remove(self, queue: ConsumeQueue) -> None:
-        """Forget a queue and delete its files and folder. Blocks."""
+        """Remove a queue from the table and delete its files and folder. Blocks."""
         self.detach(queue)
         self.delete_files(queue)
 
@@ -398,8 +397,8 @@ class ConsumeQueueStore:
             self._give_up_one(queue)
 
     def _give_up_one(self, wanted: ConsumeQueue) -> None:
-        """Unmap the queue that was mapped longest ago, preferably one with nothing to flush. What is not flushed stays
-        in the page cache, and the queue is remembered."""
+        """Unmap the queue that was mapped longest ago, preferably one with nothing to flush. Unflushed data stays in
+        the page cache, and the queue is noted for the next flush."""
         oldest = [queue for queue in islice(self._mapped, _LOOK_AT) if queue is not wanted and not queue.in_flush]
         if oldest:
             given_up = next((queue for queue in oldest if not queue.unflushed(0)), oldest[0])
@@ -423,7 +422,7 @@ class ConsumeQueueStore:
         self._mapped.pop(queue, None)
 
     def flushed(self, queue: ConsumeQueue) -> None:
-        """Note that a queue was flushed; one without recent use is unmapped."""
+        """Note that a queue was flushed; if it was not used lately, it is unmapped."""
         if queue not in self._mapped:
             queue.files.release()
             if queue.ext is not None:

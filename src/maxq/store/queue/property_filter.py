@@ -27,8 +27,8 @@ _COLD_STEP: Final = 64 * CQ_STORE_UNIT_SIZE
 
 
 class BitMaps(NamedTuple):
-    """How ConsumeQueueExt marks messages for a consumer: its bits, and the physical offset from which they are valid.
-    Java compares times (bornTime, msgStoreTime) instead, which hides messages for good when the clock went back.
+    """The use of ConsumeQueueExt for a consumer: its bits, and the physical offset from which they are valid. Java
+    compares times (bornTime, msgStoreTime) instead, which hides messages for good after the clock was set back.
 
     Java goes by time (bornTime, msgStoreTime); with a clock that went back that hides messages for good.
     """
@@ -39,7 +39,7 @@ class BitMaps(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PropertyFilter:
-    """A compiled expression and the consumer's bits in the bit maps of dispatch; None: it has no bits."""
+    """A compiled expression and the consumer's bits in the bit maps that dispatch writes; None: it has no bits."""
 
     predicate: Predicate
     bit_maps: BitMaps | None = None
@@ -95,7 +95,7 @@ class UnitSelector:
         ext: ConsumeQueueExt | None = None,
     ) -> SelectedUnits:
         """Examine units until `most_hits` match, or until 5 ms have passed and at least one was examined, because the
-        loop stands still meanwhile.
+        loop is blocked meanwhile.
 
         Args:
             in_memory_from: physical offset from which on records count as being in memory.
@@ -178,7 +178,7 @@ def _bit_map_test(units: UnitView, marks: BitMaps | None, ext: ConsumeQueueExt |
 
 
 def with_tags(units: UnitView, ext: ConsumeQueueExt, most: int) -> UnitView:
-    """A copy of the first `most` units with tags codes where they have addresses of extension units."""
+    """Return a copy of the first `most` units in which tags codes replace the addresses of extension units."""
     stop = min(units.end, units.start + most * CQ_STORE_UNIT_SIZE)
     copy = bytearray(units.view[units.start : stop])
     for at, (physical_offset, size, tags_code) in enumerate(UNIT.iter_unpack(units.view[units.start : stop])):

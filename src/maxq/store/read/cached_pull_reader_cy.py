@@ -179,7 +179,8 @@ class CachedPullReader(UnitScan):
         log_ends: cython.longlong,
         log_begins: cython.longlong,
     ) -> cython.int:
-        """Take of the units that begin at byte `start` of their file what a pull takes. 0: nothing, or too much."""
+        """Select the units of one pull, which begin at byte `start` of their file. Returns 0 if there are none, or too
+        many."""
         buf: cython.p_uchar
         self.count = 0
         if end > len(view):
@@ -207,7 +208,8 @@ class CachedPullReader(UnitScan):
         file_from_offset: cython.longlong,
         end_offset: cython.longlong,
     ) -> cython.int:
-        """Make places in the file of what was taken. 0: it is not all there, or not of whole records."""
+        """Fill in the places of the selected records in the log file. Returns 0 if some are missing there, or are not
+        whole records."""
         i: cython.Py_ssize_t
         p: cython.longlong
         size: cython.longlong

@@ -101,7 +101,7 @@ class MessageReader:
         may_wait: bool = False,
         bulk: BulkRead | None = None,
     ) -> GetMessageResult:
-        """See MessageStore.get_message."""
+        """Do what `MessageStore.get_message` says."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             result = self.result_at(batch, offset)
@@ -213,7 +213,7 @@ class MessageReader:
         max_units: int,
         in_memory: int,
     ) -> tuple[UnitScan, list[ColdPart]]:
-        """Return what one pull takes of these units, and which parts of it must be read from the disk.
+        """Return the units that one pull takes, and the parts of their records that must be read from the disk.
 
         RocketMQ takes all that lies further back than `in_memory` bytes to be on the disk, and gives little of it at a
         time. The page cache knows better: what it has is given as generously as recent messages are.
@@ -252,8 +252,8 @@ class MessageReader:
 
     @staticmethod
     def _place(scan: UnitScan, selected: SelectedUnits, units: UnitView, offset: int) -> None:
-        """Scan the matching units only, and report in offsets of the queue. Units that were not taken are examined
-        again by the next pull."""
+        """Scan the matching units only, and report in offsets of the queue. Units that were not examined are left to
+        the next pull."""
         taken = scan.next_index
         end = selected.places[taken] if taken < len(selected.places) else selected.end
         scan.next_index = offset + (end - units.start) // CQ_STORE_UNIT_SIZE
@@ -294,7 +294,7 @@ class MessageReader:
         return [memoryview(out)[:position]]
 
     def _not_in_memory(self, ranges: list[tuple[int, int]]) -> list[ColdPart]:
-        """Returns the parts of `ranges`, which lie far back in the log, that would be read from the disk."""
+        """Return the parts of `ranges`, which lie far back in the log, that are not in memory."""
         parts = []
         for physical_offset, size in ranges:
             file = self._commit_log.file_at(physical_offset)
@@ -348,7 +348,7 @@ class MessageReader:
     # --- by time ---
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time of message `offset`, ms; -1 if there is none."""
+        """Return the store time of message `offset`, ms; -1 if there is none."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             unit = batch.unit(batch.find_index(offset))
@@ -359,7 +359,7 @@ class MessageReader:
         return self._time(queue, offset)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Return True if message `offset` is there, and near enough to the end of the log to count as being in memory
+        """Return True if message `offset` exists and is near enough to the end of the log to count as being in memory
         (accessMessageInMemoryMaxRatio)."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
@@ -372,7 +372,7 @@ class MessageReader:
         return physical_offset >= 0 and self._commit_log.max_offset - physical_offset <= in_memory
 
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """See MessageStore.queue_units."""
+        """Do what `MessageStore.queue_units` says."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or offset < 0:
             return []
@@ -386,7 +386,7 @@ class MessageReader:
         return self._commit_log.store_timestamp(unit[0], unit[1])
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
-        """See MessageStore.offset_by_time."""
+        """Do what `MessageStore.offset_by_time` says."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             return self._batch_offset_by_time(batch, timestamp, boundary)
@@ -414,7 +414,7 @@ class MessageReader:
     def query_message(
         self, topic: str, key: str, max_num: int, begin: int, end: int, index_type: str
     ) -> QueryMessageResult:
-        """See MessageStore.query_message."""
+        """Do what `MessageStore.query_message` says."""
         result = QueryMessageResult()
         text = index_key(topic, f"T#{key}" if index_type == "T" else key)
         max_num = min(max_num, self._context.config.max_msgs_num_batch)
@@ -440,14 +440,14 @@ class MessageReader:
 
 
 def _place_by_time(low: int, high: int, time: Callable[[int], int], timestamp: int, boundary: BoundaryType) -> int:
-    """Return the first index in [low, high) with a time of at least `timestamp`, or of more than that for UPPER; `high`
-    if there is none."""
+    """Return the first index in [low, high) with a time of at least `timestamp`, or for UPPER a later time; `high` if
+    there is none."""
     bisect = bisect_right if boundary is BoundaryType.UPPER else bisect_left
     return bisect(range(high), timestamp, low, high, key=time)
 
 
 def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns `ranges` with small gaps filled, so that few calls tell whether they are in memory."""
+    """Return `ranges` with small gaps filled, so that fewer system calls find out whether they are in memory."""
     found: list[tuple[int, int]] = []
     for start, size in ranges:
         if found and 0 <= start - sum(found[-1]) <= _SMALL_GAP:
@@ -458,7 +458,7 @@ def _islands(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def tags_codes(subscription: TagFilter | None) -> list[int] | None:
-    """Return the tag hashes that are wanted; None for every message."""
+    """Return the tag hashes of the subscription; None for every message."""
     if subscription is None or subscription.sub_string == "*" or subscription.expression_type not in ("TAG", "", None):
         return None
     return list(subscription.code_set) or None

@@ -35,7 +35,7 @@ class TopicReader:
         may_wait: bool,
         bulk: BulkRead | None,
     ) -> GetMessageResult:
-        """See MessageStore.get_message."""
+        """Do what `MessageStore.get_message` says."""
         if topic not in self._compaction.topics:
             return self._reader.get_message(
                 topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
@@ -47,8 +47,8 @@ class TopicReader:
         return kept if queue is None or kept.max_offset > offset else self._not_kept_yet(queue, offset, kept)
 
     def _not_kept_yet(self, queue: ConsumeQueue, offset: int, kept: GetMessageResult) -> GetMessageResult:
-        """Return the answer for a reader at or behind the end of a compacted queue. That queue follows the ordinary
-        one, sometimes far behind: a reader that is further on waits for it and is not sent back."""
+        """Return the answer for a reader at or behind the end of a compacted queue. That queue may be far behind the
+        ordinary one: a reader that is ahead of it waits and is not sent back."""
         result = self._reader.result_at(queue, offset)
         if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return kept
@@ -58,7 +58,7 @@ class TopicReader:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """See MessageStore.min_offset."""
+        """Do what `MessageStore.min_offset` says."""
         if topic in self._compaction.topics and (kept := self._compaction.current(topic, queue_id)) is not None:
             return kept.min_offset
         batch = self._queues.batch_queues.get((topic, queue_id))
@@ -68,7 +68,7 @@ class TopicReader:
         return -1 if queue is None else queue.min_offset(self._commit_log.min_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """See MessageStore.max_offset."""
+        """Do what `MessageStore.max_offset` says."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             return batch.max_offset
@@ -76,19 +76,19 @@ class TopicReader:
         return 0 if queue is None else queue.max_offset
 
     def taken_offset(self, topic: str, queue_id: int) -> int:
-        """See MessageStore.taken_offset."""
+        """Do what `MessageStore.taken_offset` says."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         queue = self._queues.find(topic, queue_id) if batch is None else batch
         return 0 if queue is None else queue.taken_offset
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType) -> int:
-        """See MessageStore.offset_by_time."""
+        """Do what `MessageStore.offset_by_time` says."""
         if topic in self._compaction.topics and (kept := self._compaction.current(topic, queue_id)) is not None:
             return kept.offset_by_time(timestamp)
         return self._reader.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def store_time_at(self, topic: str, queue_id: int, offset: int) -> int:
-        """See MessageStore.store_time_at."""
+        """Do what `MessageStore.store_time_at` says."""
         if topic in self._compaction.topics and (kept := self._compaction.current(topic, queue_id)) is not None:
             return kept.store_time_at(offset)
         return self._reader.store_time_at(topic, queue_id, offset)

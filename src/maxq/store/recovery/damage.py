@@ -79,7 +79,7 @@ class DamagedRange:
 
 
 def replace_with_filler(context: StoreContext, commit_log: CommitLog, damage: DamagedRange) -> bool:
-    """Keep the damaged bytes in a file of their own and write the filler, both durable. Blocks.
+    """Copy the damaged bytes to a file of their own and write the filler, both durably. Blocks.
 
     Returns:
         False if the range is too small for a filler; it then stays as it is.

@@ -17,6 +17,6 @@ _OF_A_FILLER: Final = frozenset({DAMAGED_PROPERTY, "REAL_TOPIC", "REAL_QID"})
 
 def is_filler(sys_flag: int, properties: Mapping[str, str]) -> bool:
     """Return whether a record with these flags and properties is a filler that names the bytes it covers, and not a
-    message to which a client gave that property. A record whose damage left no room for properties has no topic and
-    cannot be told from others like it."""
+    message whose client set that property. A filler without room for properties has no topic and cannot be told from
+    others like it."""
     return is_rolled_back(sys_flag) and DAMAGED_PROPERTY in properties and _OF_A_FILLER.issuperset(properties)

@@ -108,7 +108,7 @@ class FileCheck:
         return self._end == self._file_size and self._head()[0] == self._file_size - self.position
 
     def _size_of_next(self) -> int:
-        """Returns the size that the next record states, in bytes; 0 if no record is there."""
+        """Return the size that the next record states, in bytes; 0 if there is no record."""
         size, magic = self._head()
         return size if magic in MESSAGE_MAGICS else 0
 
@@ -140,7 +140,7 @@ class FileCheck:
         return self._end
 
     def _is_good(self, position: int) -> bool:
-        """Returns whether a good record, or the BLANK that closes the file, is there."""
+        """Return whether a good record, or the BLANK that closes the file, begins at `position`."""
         size = size_of(self._view, position)
         stop = position + size
         if not position + 8 <= stop <= self._end:

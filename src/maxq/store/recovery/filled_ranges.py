@@ -21,7 +21,7 @@ from maxq.store.recovery.restore_places import is_restored
 
 
 class FilledRange(NamedTuple):
-    """Bytes [start, end) of the log, within one file, and the CRC-32 of what one side has in them."""
+    """Bytes [start, end) of the log, within one file, and the CRC-32 of one side's bytes."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class FilledRanges:
     """
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, resolver: QueueOffsetResolver) -> None:
-        """`resolver`: told how many bytes of messages may be missing."""
+        """`resolver` is told how many bytes of messages may be missing."""
         self._context = context
         self._resolver = resolver
         self._commit_log = commit_log
@@ -74,17 +74,17 @@ class FilledRanges:
         return sorted((start, end) for start, end in self._ranges if low <= start and end <= high)
 
     def named(self) -> list[FilledRange]:
-        """Returns what a master tells a slave about its ranges. Reads their bytes."""
+        """Return what a master sends a slave about its ranges. Reads their bytes."""
         return [FilledRange(start, end, self._crc(start, end)) for start, end in self.ranges()]
 
     def still_filled(self) -> list[tuple[int, int]]:
-        """Returns the ranges in which a filler lies now, or what a loss of power has left of the records that were put
-        back. Reads their bytes."""
+        """Return the ranges that contain a filler, or the rest of restored records after a loss of power. Reads their
+        bytes."""
         return [(start, end) for start, end in self.ranges() if not is_restored(self._commit_log, start, end - start)]
 
     def contradicting(self, named: Sequence[FilledRange]) -> list[FilledRange]:
-        """Returns those of the master's ranges in which this log has other bytes than the master and not just a filler
-        of its own."""
+        """Return the master's ranges in which this log has bytes that differ from the master's and are not a filler of
+        its own."""
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         other = [
             one

@@ -29,7 +29,7 @@ _NORMAL_RECOVERY_FILES: Final = 3
 
 
 class LogRecovery:
-    """Finds the end of a log that has a file; see the module's text.
+    """Finds the end of a log that has a file; the module's docstring explains how.
 
     Args:
         inventory: None if there is none, or a Java broker wrote the store since.
@@ -80,9 +80,9 @@ class LogRecovery:
         return scan
 
     def _write_again(self) -> None:
-        """Write again what lies behind everything known to be durable, before it is looked at: the process may have
-        ended because a sync failed. Linux then shows bytes as clean that are not on the disk, and `cut`'s sync would
-        succeed without writing them; consumers would be given what the next loss of power takes."""
+        """Write everything behind the durable end again before reading it, because the process may have ended after a
+        failed sync. Linux then shows pages as clean that are not on the disk, and `cut`'s sync would succeed without
+        writing them; consumers would get messages that the next loss of power takes."""
         inventory = self._inventory
         durable = max(self._checkpoint.flushed_offset, 0 if inventory is None else inventory.dispatched_offset)
         start = max(self._report.checked_from, durable)
@@ -103,8 +103,8 @@ class LogRecovery:
                 return
 
     def _check_the_last_record(self, scan: LogScan) -> None:
-        """Check whether a slave's last record is complete: a slave may be killed while a record arrives, and the part
-        that arrived may look whole. If the record is in its queue it was whole once, unless the machine lost its
+        """Check whether a slave's last record is complete: a slave may be killed while a record arrives, and the
+        received part may look whole. If the record is in its queue, it was whole once, unless the machine lost its
         power; then it is kept beside the log until the master sends it again (unverified_record.py). After a clean
         exit this applies if the record was not dispatched."""
         start = scan.last_record_offset
@@ -153,7 +153,8 @@ class LogRecovery:
         return max((number for number, file in enumerate(files) if file.file_from_offset <= durable), default=0)
 
     def cut(self, scan: LogScan) -> None:
-        """Cut the log where `scan` found its end. Everything below is durable then, and the log can be appended to."""
+        """Cut the log where `scan` found its end. On return everything below is durable, and the log can be appended
+        to."""
         commit_log = self._commit_log
         end = scan.end_offset
         file = commit_log.files.find(end)

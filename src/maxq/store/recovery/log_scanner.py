@@ -64,7 +64,7 @@ class LogScanner:
     def __init__(
         self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False
     ) -> None:
-        """`check_sectors`: after an unclean exit."""
+        """`check_sectors` is set after an unclean exit."""
         self._files: Sequence[MappedFile] = commit_log.files.files
         self._check_crc = check_crc
         self._check_prop_crc = check_prop_crc
@@ -92,7 +92,7 @@ class LogScanner:
         return scan
 
     def _scan_file(self, scan: LogScan, file: MappedFile, bad: list[DamagedRange]) -> tuple[int, int]:
-        """Go through one file.
+        """Scan one file.
 
         Returns:
             The position where its good part ends, and why (a STOP_ code); STOP_END if the log goes on in the next file.
@@ -141,8 +141,8 @@ class LogScanner:
         bad.clear()
 
     def _up_to_lost_sector(self, view: memoryview, count: int, after: int, stop: int) -> tuple[int, int, int]:
-        """Return the outcome that `scan` has, or would have, for a file if it stopped at a record of whose topic or
-        properties a sector is missing."""
+        """Return the outcome of scanning a file if the scan stopped at a record whose topic or properties lack a
+        sector."""
         rows, width = self._rows, record_cy.SCAN_WIDTH
         columns = (
             record_cy.C_POSITION, record_cy.C_SIZE, record_cy.C_TOPIC_POSITION, record_cy.C_PROPERTIES_SIZE,
@@ -185,7 +185,7 @@ class LogScanner:
 
 def find_record(region: MappedRegion, start: int, file_from_offset: int) -> int:
     """Return the position in a log file of the first good record from `start` on; -1 if there is none. Holes are not
-    read: a file that was made ahead is mostly one, and reading it would take seconds, and pages of a tmpfs."""
+    read: a file that was made ahead is mostly one, and reading it would take seconds, and memory on a tmpfs."""
     view = region.view
     for begin, end in region.data_ranges(start, len(view)):
         found = record_cy.find_record(view[:end], max(start, begin - 8), end, file_from_offset)
@@ -219,7 +219,7 @@ def place_of(record: memoryview) -> DamagedPlace | None:
 
 def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
     """Return whether the record in [position, end) may have arrived, or been written, without its last bytes. If other
-    parts than the properties were cut they would not agree with each other, and properties never end with a zero
+    parts than the properties were cut they would contradict each other, and properties never end with a zero
     byte."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, after, _ = record_cy.scan(
@@ -231,7 +231,7 @@ def lacks_its_end(file: MappedFile, position: int, end: int) -> bool:
 
 
 def first_store_timestamp(file: MappedFile) -> int:
-    """Store time of the first record of a file; 0 if there is no good one."""
+    """Return the store time of the first record of a file; 0 if there is no good one."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH))
     count, _, _ = record_cy.scan(file.view, 0, file.file_size, file.file_from_offset, rows, check_crc=False)
     return rows[record_cy.C_STORE_TIMESTAMP] if count else 0

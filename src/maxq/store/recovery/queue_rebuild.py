@@ -30,8 +30,8 @@ class QueueRebuild:
         queues.before_release = ConsumeQueue.clear_rest
 
     def place_before(self, queue: ConsumeQueue, claimed: int, physical_offset: int, size: int) -> int | None:
-        """Return the queue offset of the unit that pointed to a record; `claimed`, if the unit at that offset did. None
-        if no unit did, or if it may have been overwritten."""
+        """Return the queue offset of the unit that pointed to a record, preferably `claimed`. None if no unit did, or
+        if it may have been overwritten."""
         files = self._before.get(queue)
         if not files:
             return None
@@ -48,8 +48,8 @@ class QueueRebuild:
             del self._before[queue]
 
     def finish(self, min_physical_offset: int) -> dict[ConsumeQueue, int]:
-        """Everything is dispatched: what is left of the old files goes, but for those of the queues that are returned,
-        which stay for the caller to delete. Blocks.
+        """Delete the rest of the old files after all records were dispatched, except those of the returned queues,
+        which the caller deletes later. Blocks.
 
         Args:
             min_physical_offset: where the log begins.
@@ -86,7 +86,7 @@ class _OldUnits:
         self._end = files[-1].end_offset // CQ_STORE_UNIT_SIZE
 
     def find(self, physical_offset: int, size: int) -> int | None:
-        """Queue offset of the unit of a record; None if there is none."""
+        """Return the queue offset of the unit of a record; None if there is none."""
         place = bisect_left(range(self._end), physical_offset, self._first, key=self._physical_offset)
         while place < self._end and self._unit(place) == (physical_offset, size, DAMAGED_TAGS_CODE):
             place += 1  # places of lost messages point to the message behind them
@@ -109,14 +109,14 @@ class _OldUnits:
         return unit
 
     def _physical_offset(self, queue_offset: int) -> int:
-        """Returns the physical offset of a unit for the binary search; one behind everything for a unit that was never
-        written."""
+        """Return the physical offset of a unit for the binary search; for a unit that was never written, a value above
+        all others."""
         unit = self._unit(queue_offset)
         return unit[0] if unit[1] > 0 else 1 << 63
 
 
 def cut_point(queue: ConsumeQueue, physical_offset: int, most: int | None) -> tuple[int, int]:
-    """Count the units of a queue, as its files hold them, that are of records below `physical_offset`.
+    """Count the units of a queue, as its files hold them, whose records lie below `physical_offset`.
 
     Args:
         most: it can be no more than this many; None if nothing is known.

@@ -35,7 +35,7 @@ class Recovery:
     """One recovery over the parts of a store."""
 
     def __init__(self, parts: StoreParts, queue_faults: list[QueueFault], report: RecoveryReport) -> None:
-        """`queue_faults`: the faults that `load_queues` found; `report` receives what is found and done."""
+        """`queue_faults` are the faults that `load_queues` found; `report` receives findings and repairs."""
         context, commit_log, queues, checkpoint = parts.context, parts.commit_log, parts.queues, parts.checkpoint
         self._context, self._commit_log, self._queues, self._checkpoint = context, commit_log, queues, checkpoint
         self._index = parts.index
@@ -116,7 +116,7 @@ class Recovery:
     # --- queues ---
 
     def _dispatch_start(self, end: int) -> int:
-        """Physical offset from which the queues are built anew.
+        """Return the physical offset from which the queues are rebuilt.
 
         Usually the inventory's offset: below it the queues were complete and durable. After an unclean exit not above
         the file that the checkpoint selected. The start of the log if there is no inventory (a Java broker wrote the
@@ -177,7 +177,7 @@ class Recovery:
 
     def _points_home(self, queue: ConsumeQueue, queue_offset: int, unit: tuple[int, int, int]) -> bool:
         """Return whether the record to which a unit points really has this size. Units of records that retention
-        deleted, and of damaged records, are believed."""
+        deleted, and of damaged records, are trusted."""
         if unit[0] < self._commit_log.min_offset or unit[2] == DAMAGED_TAGS_CODE:
             return True
         file = self._commit_log.files.find(unit[0])
@@ -197,8 +197,8 @@ class Recovery:
         )
 
     def _adopt(self, inventory: StoreInventory) -> bool:
-        """Take the ends of all queues from the inventory, which `_lacking` compared already. False if there is more on
-        disk than a clean shutdown left."""
+        """Take the ends of all queues from the inventory, which `_lacking` has compared already. Returns False if the
+        disk holds more than a clean shutdown left."""
         for queue in self._queues:
             recorded = inventory.end_of(queue.topic, queue.queue_id)
             last = queue.files.last
@@ -259,8 +259,8 @@ class Recovery:
         indexed.dispatched_offset = end
 
     def _advance(self, dispatcher: Dispatcher, begin: int, end: int, damages: list[DamagedRange]) -> None:
-        """Dispatch [begin, end); damaged ranges, and what else is no record in files that were not scanned, are
-        stepped over."""
+        """Dispatch [begin, end); damaged ranges, and bytes that are no record in files that were not scanned, are
+        skipped."""
         holes = sorted(
             (damage for damage in damages if damage.end_offset > begin), key=lambda damage: damage.physical_offset
         )
@@ -295,8 +295,8 @@ class Recovery:
     # --- damaged places ---
 
     def _units_in(self, damages: list[DamagedRange]) -> list[tuple[ConsumeQueue, int, DamagedRange]]:
-        """Return the units of the queues, as they are on disk, that point into damaged ranges: they tell which queue
-        offsets the damaged messages had."""
+        """Return the queue units on disk that point into damaged ranges: they tell which queue offsets the damaged
+        messages had."""
         found: list[tuple[ConsumeQueue, int, DamagedRange]] = []
         for damage in damages:
             if damage.place is not None:
@@ -312,8 +312,8 @@ class Recovery:
         return found
 
     def _keep_place(self, damage: DamagedRange) -> None:
-        """Write a unit for a damaged message whose header says where it belongs. Topics stay deleted even if the record
-        that deletes them is damaged."""
+        """Write a unit for a damaged message whose header names its queue and offset. Topics stay deleted even if the
+        record that deletes them is damaged."""
         for topic, at in self._deletions.lost_in(damage.physical_offset, damage.end_offset):
             self._dispatch.delete_topics([topic], at)
         place = damage.place
@@ -324,7 +324,7 @@ class Recovery:
 
     def _set_queue_offsets(self) -> None:
         """Set the next queue offsets from the queues. An offset is never given twice: where all messages of a queue
-        were deleted and its files are gone, numbering continues where it was."""
+        were deleted and its files are gone, its numbering continues."""
         recorded = self._inventory.queues if self._inventory is not None else {}
         begin = self._report.dispatch_from
         for queue in [queue for queue in self._numbers if self._deletions.is_deleted_since(queue.topic, begin)]:
@@ -356,7 +356,7 @@ class Recovery:
     # --- index ---
 
     def _index_start(self, end: int) -> int:
-        """Physical offset from which the index is built anew."""
+        """Return the physical offset from which the index is rebuilt."""
         if not self._context.config.message_index_enable:
             return end
         self._index.attach_last()
@@ -384,7 +384,7 @@ class Recovery:
         return inventory.index_files == [file.name for file in files] and inventory.index_count == count
 
     def _finish_last_indexed(self, newest: IndexFile) -> int:
-        """Add the keys that the record with which the newest index file ends may lack, because they would have gone
-        into the next file. Returns where the record behind it starts."""
+        """Add the keys that the last record of the newest index file may lack, because they would have gone into the
+        next file. Returns where the record behind it starts."""
         from_offset = newest.end_physical_offset
         return self._dispatch.finish_index(from_offset, newest.trailing_entries(from_offset))

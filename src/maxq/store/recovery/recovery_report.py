@@ -8,7 +8,7 @@ from maxq.store.recovery.damage import DamagedRange
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a start found and did; `maxq store recover` prints it.
+    """Findings and repairs of a start; `maxq store recover` prints them.
 
     Attributes:
         clean_exit: no abort file was there.

@@ -39,9 +39,9 @@ def restore_places(
     most_missing: int,
     came_back: Callable[[str, int, int], None],
 ) -> int:
-    """Write the units of the records in [physical_offset, physical_offset + size) where placeholders are, or where
-    their queue ends: no message behind them has made a place for them yet. Topics that were deleted since have no place
-    for them.
+    """Write the units of the records in [physical_offset, physical_offset + size) in place of placeholders, or at the
+    end of their queues, where no later message has made a placeholder for them yet. Records of topics that were
+    deleted since get none.
 
     Args:
         delays_ms: of delay level 1, 2, …
@@ -81,8 +81,8 @@ def restore_places(
 
 
 def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, physical_offset: int, size: int) -> None:
-    """Add index entries for those records in [physical_offset, physical_offset + size) that have none. If the disk has
-    no room for an index file, the rest cannot be found by their keys, which is logged.
+    """Add index entries for the records in [physical_offset, physical_offset + size) that have none. If the disk has no
+    room for an index file, the rest cannot be found by their keys, which is logged.
 
     Args:
         tags_too: indexTagEnable.
@@ -99,7 +99,7 @@ def restore_keys(commit_log: CommitLog, index: IndexService, tags_too: bool, phy
 
 
 def _messages(commit_log: CommitLog, physical_offset: int, size: int) -> Iterator[tuple[int, MessageExt]]:
-    """The records of a range, each with where it lies."""
+    """Return the records of a range, each with its position."""
     end = physical_offset + size
     while physical_offset < end:
         record = commit_log.record(physical_offset)
@@ -111,7 +111,7 @@ def _messages(commit_log: CommitLog, physical_offset: int, size: int) -> Iterato
 
 def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_offset: int, data: bytes) -> str:
     """Return why a master may not put records that its start had filled back to `physical_offset`; empty if it may. It
-    may only if their queue offsets are still free: what was given to another message since belongs to that one.
+    may only if their queue offsets are free: an offset that another message has got since belongs to that one.
 
     Args:
         data: whole records, as far as they are any.
@@ -142,8 +142,8 @@ def why_not_restored(queues: ConsumeQueueStore, deletions: Deletions, physical_o
 
 
 def good_prefix(data: memoryview, physical_offset: int) -> tuple[int, int]:
-    """How many bytes from the front of `data`, the log from `physical_offset` on, are whole good records; and why no
-    more, a STOP_ code."""
+    """Return how many bytes from the front of `data`, the log from `physical_offset` on, are whole good records, and
+    the reason why no more, a STOP_ code."""
     rows = array("q", bytes(8 * record_cy.SCAN_WIDTH * _ROWS))
     position, why = 0, record_cy.STOP_ROWS_FULL
     while why == record_cy.STOP_ROWS_FULL:
@@ -152,8 +152,8 @@ def good_prefix(data: memoryview, physical_offset: int) -> tuple[int, int]:
 
 
 def is_restored(commit_log: CommitLog, physical_offset: int, size: int) -> bool:
-    """Returns whether records lie in [physical_offset, physical_offset + size), which was sealed once: no filler, and
-    nothing of which a loss of power has kept a part while it was put back."""
+    """Return whether [physical_offset, physical_offset + size), which was filled once, holds records: no filler, and no
+    partly written restoration after a loss of power."""
     data = commit_log.get(physical_offset, size)
     if data is None:
         return False

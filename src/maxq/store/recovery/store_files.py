@@ -143,7 +143,7 @@ def refusing(context: StoreContext) -> Iterator[None]:
 
 
 def machine_memory(disk: Disk) -> int:
-    """Physical memory in bytes, from /proc/meminfo; 8 GiB where there is none."""
+    """Return the physical memory in bytes, from /proc/meminfo; 8 GiB where there is none."""
     try:
         for line in disk.read(PurePath("/proc/meminfo")).decode().splitlines():
             if line.startswith("MemTotal:"):

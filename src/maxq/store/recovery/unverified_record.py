@@ -33,7 +33,7 @@ class UnverifiedRecord:
             self._disk.replace(self._path, _HEAD.pack(physical_offset, zlib.crc32(record)) + record)
 
     def read(self, physical_offset: int) -> bytes:
-        """Returns the record kept for this place of the log; empty if there is none. An unreadable file counts as
+        """Return the record kept for this position of the log; empty if there is none. An unreadable file counts as
         missing."""
         if not self._disk.exists(self._path):
             return b""
@@ -45,6 +45,6 @@ class UnverifiedRecord:
         return record if offset == physical_offset and zlib.crc32(record) == crc else b""
 
     def forget(self) -> None:
-        """Remove the file, because the log now holds what belongs there."""
+        """Remove the file, because the log now has the record."""
         if self._disk.exists(self._path):
             self._disk.delete(self._path)

@@ -57,7 +57,7 @@ def is_system_queue(topic: str) -> bool:
 
 
 class _Expired(NamedTuple):
-    """Files that were taken off a queue when the queue had begun anew `lives` times."""
+    """Files that were removed from a queue's list when the queue had begun anew `lives` times."""
 
     queue: ConsumeQueue | BatchConsumeQueue
     lives: int
@@ -102,7 +102,7 @@ class CleanService:
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
 
     async def run(self) -> None:
-        """Clean in intervals until cancelled."""
+        """Clean at intervals until cancelled."""
         await asyncio.sleep(_FIRST_RUN_MS / 1000)
         while True:
             with self._passed_over("the rest of a run of cleaning, which the next one goes on with,"):
@@ -202,10 +202,8 @@ class CleanService:
         return deleted
 
     async def _is_known(self, end: int) -> bool:
-        """Return whether the store's other files know what the log says below `end`. A topic that was deleted there
-        would otherwise be back after a loss of power, and its queues numbered as before. If the disk has no room for
-        these files, one file of the log is given up; if that does not help, it is not the log that takes the
-        room."""
+        """Delete the files that were removed from the lists of queues and index, also those that an earlier run could
+        not delete."""
         if await self._is_written_down(end):
             self._has_given_room = False
             return True
@@ -249,7 +247,10 @@ class CleanService:
         self._expired.append(_Expired(queue, queue.lives, files))
 
     async def _delete_expired(self) -> None:
-        """Delete the files that were taken off queues and index, also those that an earlier run could not delete.
+        """Return whether the store's other files have recorded the deletions of topics below `end`. Otherwise a deleted
+        topic would be back after a loss of power, and its queues numbered as before. If the disk has no room for
+        these files, one file of the log is deleted all the same; if that does not help, the log is not what fills
+        the disk.
 
         Raises:
             OSError: the disk keeps some; the next run tries again.
@@ -274,7 +275,7 @@ class CleanService:
             raise failures[0]
 
     async def _queues_in_slices(self) -> AsyncIterator[ConsumeQueue]:
-        """Yield all queues, between which the loop has its turns. The caller holds the flusher's lock, so that no queue
+        """Yield all queues; the loop runs other tasks in between. The caller holds the flusher's lock, so that no queue
         is removed meanwhile."""
         passed = 0
         for topic in list(self._queues.topics.values()):
@@ -314,7 +315,7 @@ class CleanService:
 
     async def unused_topics(self, keep: Container[str]) -> set[str]:
         """Return the topics that have queues and are not in `keep`, without system topics and light queues. The loop
-        serves others while this asks `keep`."""
+        runs other tasks between calls of `keep`."""
         found: set[str] = set()
         turns = Turns()
         async with self._queue_flusher.lock:
@@ -327,7 +328,7 @@ class CleanService:
 
     async def finish_deletion(self, topics: set[str]) -> None:
         """Finish the deletion of topics whose deletion record is in the log: wait until it is durable and dispatched,
-        and note it so that the next start does not rebuild queues."""
+        and record it, so that the next start does not rebuild queues."""
         await self._flusher.flush_all()
         await self._dispatch.finish_turns()
         begun = self._queue_flusher.begun

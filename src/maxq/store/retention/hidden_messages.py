@@ -54,15 +54,15 @@ class HiddenMessages:
     # ---- the bound --------------------------------------------------------------------------------------------
 
     def hide_below(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Show nothing below `queue_offset`, also of a queue whose messages a slave or a member has still to get. A
-        bound that is there already is not lowered."""
+        """Hide all messages below `queue_offset`, also of a queue whose messages a slave or a member has yet to
+        receive. A higher bound is kept."""
         queue = self._queues.open(topic, queue_id) if queue_offset > 0 else self._queues.find(topic, queue_id)
         if queue is not None and queue.hidden_below < queue_offset:
             queue.hidden_below = queue_offset
             self.is_used = True
 
     def show_all(self, topic: str) -> None:
-        """Lift the bounds of a topic, and forget what was counted of it."""
+        """Remove the bounds of a topic, and its counted sizes."""
         for queue in self._queues.of_topic(topic):
             queue.hidden_below = 0
         self.forget(topic)
@@ -75,8 +75,8 @@ class HiddenMessages:
     # ---- by size ----------------------------------------------------------------------------------------------
 
     async def first_of_last_bytes(self, topic: str, queue_id: int, most: int) -> int:
-        """Return the queue offset from which on the queue's messages take at most `most` bytes of the log. The loop has
-        its turns meanwhile; counted sizes are remembered."""
+        """Return the queue offset from which on the queue's messages take at most `most` bytes of the log. The loop
+        runs other tasks meanwhile; counted sizes are kept."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
@@ -108,14 +108,14 @@ class HiddenMessages:
         return count
 
     def forget(self, topic: str) -> None:
-        """Forget the sizes that were counted: the topic is gone."""
+        """Forget the counted sizes, because the topic was deleted."""
         for key in [key for key in self._sizes if key[0] == topic]:
             del self._sizes[key]
 
     # ---- files of the log -------------------------------------------------------------------------------------
 
     async def hides_all_of(self, file: MappedFile) -> bool:
-        """Returns whether nothing of the log's first file is shown."""
+        """Return whether all messages of the log's first file are hidden."""
         needed_from = self.needed_from()
         if not self.is_used or (needed_from is not None and needed_from < file.end_offset):
             return False

@@ -21,10 +21,10 @@ _JUMP_MS: Final = 24 * 3_600_000
 
 
 class TrustedTime:
-    """The clock that retention of one store goes by."""
+    """The clock by which retention of one store judges age."""
 
     def __init__(self, clock: Clock, patience_ms: Callable[[], int]) -> None:
-        """`patience_ms()` returns for how long a jump ahead is not believed."""
+        """`patience_ms()` returns for how long a forward jump of the wall clock is ignored."""
         self._clock = clock
         self._patience_ms = patience_ms
         self._wall_ms = clock.wall_ms()  # was right at …
@@ -32,7 +32,7 @@ class TrustedTime:
         self._doubted_at_ms: int | None = None  # monotonic: since when the clock is ahead
 
     def begin(self, newest_ms: int) -> None:
-        """Begin: the store's newest file was written at `newest_ms`."""
+        """Start the clock: the store's newest file was written at `newest_ms`."""
         if self._clock.wall_ms() - newest_ms > max(_JUMP_MS, self._patience_ms()):
             self._wall_ms, self._at_ms = newest_ms, self._clock.monotonic_ms()
 

@@ -20,8 +20,8 @@ Identity = tuple[str, str, str, str]
 
 
 class DeliveredCopies:
-    """The copies that existed when a broker began to dequeue, one entry for each message that the broker will still
-    meet.
+    """The delivered copies that existed when a broker began to dequeue, one entry for each message that the broker has
+    yet to meet.
 
     A copy says how often its message had gone round. Those before it in that chain were delivered, too, though a power
     loss may have taken their own copies from the middle of the log.
@@ -31,11 +31,11 @@ class DeliveredCopies:
         self._rolls: dict[Identity, list[int]] = {}
 
     def add(self, identity: Identity, rolls: int) -> None:
-        """Note a delivered copy of a message that had been put into the wheel this many times."""
+        """Note a delivered copy of a message that had been put into the wheel `rolls` times."""
         self._rolls.setdefault(identity, []).append(rolls)
 
     def take(self, identity: Identity, rolls: int) -> bool:
-        """Returns whether this message was delivered; its copy then counts for no other message."""
+        """Return whether this message was delivered; its copy is then matched with no other message."""
         known = self._rolls.get(identity, ())
         found = min((number for number in known if number >= rolls), default=None)
         if found is None:
@@ -51,8 +51,8 @@ _NEEDLE: Final = const.PROPERTY_TIMER_OUT_MS.encode()
 
 
 def first_position(store: MessageStore, read_time_ms: int) -> int:
-    """Return the physical offset from which to look when only the time of the checkpoint is known: nothing that was due
-    at that time or later was delivered before it."""
+    """Return the physical offset from which to search if only the time of the checkpoint is known: no message due at
+    that time or later was delivered before it."""
     start = store.min_physical_offset
     for file in store.commit_log.files.files:
         time_ms = store.commit_log.store_timestamp(file.file_from_offset)
@@ -70,9 +70,8 @@ def first_position(store: MessageStore, read_time_ms: int) -> int:
 
 
 def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identity, int, int]]]:
-    """Yield the copies that lie at or behind physical offset `start`, at which a record begins: the message they are
-    copies of, how often that had gone round, and when they were stored; one part of the log at a time, up to the
-    present end of the log."""
+    """Yield the copies at or behind physical offset `start`, at which a record begins: the original message, its number
+    of rolls, and the store time; one part of the log at a time, up to the present end of the log."""
     store.flusher.write_buffered()
     for offsets in records_with(store.commit_log, _NEEDLE, start, store.max_physical_offset):
         messages = (store.look_message_by_offset(offset) for offset in offsets)
@@ -81,9 +80,9 @@ def copies_behind(store: MessageStore, start: int) -> Iterator[list[tuple[Identi
 
 
 def copy_of(message: MessageExt) -> tuple[Identity, int] | None:
-    """Return the timer message of which this is a copy and how often that had gone round; None if this is no copy, or
-    if a property holds zeros: a loss of power tears what was not flushed, properties have no check sum, and what was
-    delivered torn is delivered again.
+    """Return the timer message of which this is a copy, and its number of rolls; None if this is no copy. None also if
+    a property contains zeros: a loss of power tears unflushed data, properties have no check sum, and a torn copy is
+    delivered again.
 
     None, too, if a property holds zeros: a loss of power tears what was not flushed, properties have no check sum,
     and what was delivered torn is delivered again.

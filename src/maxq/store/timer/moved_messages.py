@@ -18,7 +18,7 @@ _MOST: Final = 10_000
 
 
 class MovedMessages:
-    """The moved messages that one broker knows of."""
+    """The moved messages of one broker."""
 
     def __init__(self) -> None:
         self._slots: dict[int, MovedMessage] = {}
@@ -38,7 +38,7 @@ class MovedMessages:
             self._known_from = log_end
 
     def take_again(self, moved: tuple[MovedMessage, ...] | None) -> None:
-        """Put back messages that a checkpoint names and that were delivered since: the deliveries may be lost."""
+        """Add the moved messages of a checkpoint that were delivered since, because those deliveries may be lost."""
         self._slots = {message.physical_offset: message for message in moved or ()} | self._slots
 
     def begin(self) -> None:
@@ -46,7 +46,7 @@ class MovedMessages:
         self._is_known = True
 
     def all(self) -> tuple[MovedMessage, ...] | None:
-        """Returns what a checkpoint stores."""
+        """Return the moved messages for a checkpoint."""
         return tuple(self._slots.values()) if self._is_known else None
 
     def has_room(self, physical_offset: int) -> bool:

@@ -35,8 +35,8 @@ def roll_window_ms(config: MessageStoreConfig) -> int:
 
 
 def slot_within(window_ms: int, precision_ms: int, *, due_ms: int, now_ms: int) -> tuple[int, int]:
-    """Return the slot for a message that is due in `due_ms`, and the magic of its unit: MAGIC_ROLL if the message goes
-    round again from there.
+    """Return the slot for a message that is due at `due_ms`, and the magic of its unit: MAGIC_ROLL if the message must
+    be put into the wheel again from there.
 
     Args:
         window_ms: as roll_window_ms gives it.

@@ -45,7 +45,7 @@ class TimerCheckpointFile:
         self.is_new = True
 
     def load(self) -> None:
-        """Read the file, which is made if it is missing. Blocks. Raises OSError if the disk refuses."""
+        """Read the file, or create it. Blocks. Raises OSError if the disk refuses."""
         data = self._disk.read(self._path) if self._disk.exists(self._path) else b""
         self.is_new = not any(data[:SIZE])
         if len(data) < FILE_SIZE:  # an old broker's, or a torn one
@@ -60,8 +60,8 @@ class TimerCheckpointFile:
             self.checkpoint.decode_own(data[_TOLD_AT:])
 
     def save(self, checkpoint: TimerCheckpoint, dedupe_position: int, precision_ms: int) -> None:
-        """Write it, durably and as a whole: half of a checkpoint and half of the one before it is neither. Blocks; may
-        run in another thread. OSError if the disk refuses."""
+        """Write the checkpoint durably and atomically. Blocks; may run in another thread. Raises OSError if the disk
+        refuses."""
         data = bytearray(FILE_SIZE)
         data[:SIZE] = checkpoint.encode()
         _OWN.pack_into(data, _OWN_AT, dedupe_position, precision_ms, 0)

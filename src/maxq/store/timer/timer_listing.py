@@ -45,7 +45,7 @@ class TimerEntry:
     record: TimerRecord | None
 
     def to_json(self, why: str = "") -> dict[str, Any]:
-        """Returns the entry as an object for JSON; `why` tells why it is late."""
+        """Return the entry as a JSON object; `why` names the reason of its delay."""
         record, unit = self.record, self.unit
         found: dict[str, Any] = {
             "state": self.state,
@@ -145,7 +145,7 @@ class TimerListing:
         return TimerPage(entries, "")
 
     def entries_at(self, positions: Iterable[int], now_ms: int) -> list[TimerEntry]:
-        """Returns those of the units at these positions whose messages still wait."""
+        """Return those units at these positions whose messages still wait."""
         units = (self._log.read(position) for position in positions)
         return [
             self._entry(unit, now_ms)
@@ -154,7 +154,7 @@ class TimerListing:
         ]
 
     def unread_entry(self, record: TimerRecord) -> TimerEntry:
-        """Returns the entry of a message that the wheel has not taken yet."""
+        """Return the entry of a message that is not in the wheel yet."""
         stored_ms = record.message.store_timestamp
         unit = TimerUnit(-1, -1, 0, stored_ms, record.out_ms - stored_ms, record.physical_offset, record.size, 0)
         return TimerEntry(record.out_ms, record.out_ms + self._wheel.precision_ms, UNREAD, unit, record)

@@ -64,7 +64,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def due_ms(self) -> int:
-        """The time of its slot, in ms."""
+        """Return the time of its slot, in ms."""
         return self.write_time_ms + self.delay_ms
 
     @property
@@ -79,7 +79,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def is_moved(self) -> bool:
-        """Whether it lies in another slot than its record says."""
+        """Return whether it lies in another slot than its record says."""
         return bool(self.magic & MAGIC_MOVED)
 
 
@@ -94,12 +94,12 @@ class TimerLog:
         self._suspect_end = 0  # what no sync has covered below this position was there when one failed
 
     def load(self) -> None:
-        """Find the files. Blocks. StoreRefusedError if one has another size, or is missing between others."""
+        """Find the files. Blocks. Raises StoreRefusedError if one has another size, or is missing between others."""
         self._files.load(self._disk.list(self._files.folder), setting="mappedFileSizeTimerLog")
 
     @property
     def min_offset(self) -> int:
-        """Position of the first unit there is."""
+        """Return the position of the first existing unit."""
         return self._files.min_offset
 
     @property
@@ -115,7 +115,7 @@ class TimerLog:
     # --- writing ---
 
     def append(self, unit: TimerUnit) -> int:
-        """Put one unit at the end; its `position` does not count.
+        """Append one unit; its `position` is ignored.
 
         Returns:
             Its position.
@@ -180,7 +180,7 @@ class TimerLog:
     # --- reading ---
 
     def read(self, position: int) -> TimerUnit | None:
-        """The unit at `position`; None if none can be there."""
+        """Return the unit at `position`; None if there can be none."""
         file = self._files.find(position)
         if file is None:
             return None
@@ -190,7 +190,7 @@ class TimerLog:
         return _unit(file.view, at, position)
 
     def units(self, start: int) -> Iterator[TimerUnit]:
-        """Every unit from position `start`, which is that of a unit, to the end."""
+        """Yield every unit from position `start`, at which one begins, to the end."""
         for file in list(self._files.files):
             if file.end_offset <= start:
                 continue
@@ -201,7 +201,7 @@ class TimerLog:
                 yield unit
 
     def last_unit_of(self, physical_offset: int, size: int) -> int | None:
-        """The position of the last unit of a record; None if it has none. Reads the log from its end: blocks."""
+        """Return the position of the last unit of a record; None if it has none. Reads the log backwards: blocks."""
         needle = _RECORD.pack(physical_offset, size)
         for file in reversed(list(self._files.files)):
             end = file.wrote_position
@@ -235,7 +235,7 @@ class TimerLog:
     # --- recovery and cleaning ---
 
     def unit_position(self, position: int) -> int:
-        """Return the start of the unit that holds `position`, within what there is."""
+        """Return the start of the unit that holds `position`, within the existing range."""
         file = self._files.find(min(max(position, self.min_offset), self.max_offset))
         if file is None:
             return self.max_offset
@@ -243,9 +243,9 @@ class TimerLog:
         return file.file_from_offset + max(at, 0) // UNIT_SIZE * UNIT_SIZE
 
     def recover(self, start: int, log_end: int) -> list[TimerUnit]:
-        """Find the end, looking from position `start` on, which is that of a unit; everything before it is whole. What
-        lies behind the end is cleared. All of it is durable then, for it is written again: a process that was killed
-        has left pages that no sync has seen, or that one which failed has made clean. Blocks.
+        """Find the end by reading from position `start`, at which a unit begins; everything before it is whole. Bytes
+        behind the end are cleared. On return everything is durable, because it is written again: a killed process
+        leaves pages that were not synced, or that a failed sync has marked as clean. Blocks.
 
         Args:
             log_end: physical end of the CommitLog. A unit whose record lies behind it was written by a broker whose
@@ -287,8 +287,8 @@ class TimerLog:
             file.wrote_position = file.flushed_position = end
 
     def has_expired(self, min_physical_offset: int) -> bool:
-        """Is of no unit of the first file the record left? Not so of the last file, nor of one that is not synced yet:
-        a thread may be about to. Blocks; any thread.
+        """Return whether the records of all units of the first file are deleted. False for the last file, and for one
+        that is not synced yet: a thread may be about to sync it. Blocks; any thread.
 
         Args:
             min_physical_offset: where the CommitLog begins.
@@ -309,7 +309,7 @@ class TimerLog:
         return True
 
     def without_first(self) -> AbstractContextManager[MappedFile]:
-        """See MappedFileQueue.without_first."""
+        """Do what `MappedFileQueue.without_first` says."""
         return self._files.without_first()
 
     def release(self) -> None:

@@ -54,7 +54,7 @@ _MOST_PAIRS: Final = 15
 
 
 class DeliveredSlots:
-    """What another broker has delivered of the messages in this wheel.
+    """How far another broker has delivered the messages of this wheel.
 
     The wheel of a Java broker, or of a slave, keeps slots that were delivered as they were. They are recognised by
     pairs of a time and a position in the timer log: in slots before the one, units before the other are over. There
@@ -77,7 +77,7 @@ class DeliveredSlots:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of one moment on its way to the disk.
+    """A snapshot of the state, to be written to the disk.
 
     Attributes:
         log_end: the CommitLog must be durable up to here first.
@@ -173,9 +173,9 @@ class TimerMessageStore:
         )  # fmt: skip
 
     def _go_on_reading(self, queue_offset: int) -> None:
-        """Continue reading the topic where the checkpoint says. What that rests on was committed, but a member of a
-        DLedger group does not know that of its newest entries when it starts, and does not show them: none of them
-        is read again."""
+        """Continue reading the topic at the checkpoint's offset. Everything that the checkpoint depends on was
+        committed, but a DLedger member does not know at its start that its newest entries are, and hides them: none
+        of them is read again."""
         if self._store.ledger is not None and self._file.dedupe_position is not None:
             self.topic.queue_offset = queue_offset
         else:  # a Java broker's may tell of what its log has lost
@@ -183,8 +183,8 @@ class TimerMessageStore:
         self._pass_over_own()
 
     def _has_record(self, unit: TimerUnit) -> bool:
-        """Return whether the log has the record of a unit. It had what retention has deleted, and gets what a DLedger
-        group has committed."""
+        """Return whether the log has, had or will have the record of a unit: retention has deleted older ones, and the
+        commit of a DLedger group brings newer ones."""
         if unit.physical_offset < self._store.min_physical_offset:
             return True
         if self._store.ledger is not None and unit.physical_offset >= self._store.max_physical_offset:
@@ -202,7 +202,7 @@ class TimerMessageStore:
         self.read_time_ms = max(self.read_time_ms, first)
 
     def release(self) -> None:
-        """Give up the files; nothing is written."""
+        """Close the files without writing."""
         self.wheel.release()
         self.log.release()
 
@@ -244,8 +244,8 @@ class TimerMessageStore:
         return self._put_unit(record, due, magic)
 
     def move(self, record: TimerRecord, not_before_ms: int) -> bool:
-        """Put a message into a slot, of the present time or later, that only this broker knows of; a message that is
-        due already does not go round. Returns False as `put` does."""
+        """Put a message into a slot of its own, of the present time or later, that only this broker knows; a message
+        that is due already does not roll. Returns False as `put` does."""
         due, magic = self.floor(not_before_ms), MAGIC_DEFAULT
         if due < record.out_ms:
             due, magic = self._slot_for(record.out_ms, self.write_time_ms)
@@ -291,8 +291,8 @@ class TimerMessageStore:
 
     def _roll_base(self, record: TimerRecord) -> int:
         """Return the time from which the slot of a rolling message is computed. It is the same on all brokers of the
-        group, whenever each reads the message: if its slot on a slave were another than here, a broker that takes
-        over between the two would lose the message or put it into the topic twice."""
+        group, no matter when each reads the message: if its slot differed on a slave, a broker that takes over in
+        between would lose the message or put it into the topic twice."""
         now, stored = self.write_time_ms, self.floor(record.message.store_timestamp)
         return stored if abs(now - stored) <= _HOUR_MS else now
 
@@ -300,7 +300,7 @@ class TimerMessageStore:
         return slot_within(roll_window_ms(self._store.config), self.precision_ms, due_ms=due_ms, now_ms=now_ms)
 
     def _live(self, due: int) -> Slot | None:
-        """Return the slot of `due`, EMPTY if nothing is in it; None if messages of another lap still wait there."""
+        """Return the slot of `due`, EMPTY if it holds nothing; None if messages of another lap still wait there."""
         slot = self.wheel.at_index(self.wheel.slot_index(due))
         if slot.time_ms <= 0 or self._is_over(slot):
             return EMPTY
@@ -324,7 +324,7 @@ class TimerMessageStore:
         return self.live_slot(self.floor(due_ms)).num
 
     def live_slot(self, time_ms: int) -> Slot:
-        """Return the slot of a time; EMPTY if nothing in it waits."""
+        """Return the slot of a time; EMPTY if no message waits in it."""
         slot = self.wheel.get(time_ms)
         return EMPTY if slot is EMPTY or self._is_over(slot) else slot
 
@@ -363,7 +363,7 @@ class TimerMessageStore:
             self.read_time_ms = min(earliest, now)
 
     def open(self, slot: Slot) -> list[TimerUnit]:
-        """Open a slot and return its units, oldest first. Until `finish` or `close` no unit is added to it."""
+        """Open a slot and return its units, oldest first. No unit is added to it until `finish` or `close`."""
         self._open_ms = slot.time_ms
         return self.units_of(slot)
 
@@ -386,7 +386,7 @@ class TimerMessageStore:
         return units
 
     def _search_units(self, slot: Slot, position: int) -> list[TimerUnit]:
-        """Find the units of a slot whose chain is broken by looking at every unit that may belong to it."""
+        """Find the units of a slot whose chain is broken by reading every unit that may belong to it."""
         log.error("the timer log is damaged at position %d: the units of slot %d are searched", position, slot.time_ms)
         start = self.log.unit_position(max(slot.first_position, 0))
         return [
@@ -396,7 +396,7 @@ class TimerMessageStore:
         ]
 
     def finish(self, slot: Slot) -> None:
-        """Close the open slot: everything in it was delivered or put into another slot."""
+        """Close the open slot after all its messages were delivered or put into another slot."""
         self._open_ms = None
         self.pending -= slot.num
         self.wheel.clear(slot.time_ms)
@@ -406,7 +406,7 @@ class TimerMessageStore:
     # --- a slave, and what it becomes ---
 
     def adopt(self, checkpoint: TimerCheckpoint) -> None:
-        """Take over how far another broker of the group, its master or the slave that acted for it, has come."""
+        """Adopt the progress of another broker of the group: its master, or the slave that acted for it."""
         self.read_time_ms = checkpoint.last_read_time_ms
         self.master_queue_offset = checkpoint.master_timer_queue_offset
         self._version = checkpoint.data_version.copy()
@@ -416,8 +416,8 @@ class TimerMessageStore:
         self.moved.take(checkpoint.moved, self.log.max_offset)
 
     def take_over(self) -> None:
-        """Begin to dequeue on this broker: read what the broker before it had not read, except what is in this
-        wheel."""
+        """Begin to dequeue on this broker: read the messages that the previous broker had not read, except those in
+        this wheel."""
         before = self.topic.queue_offset
         self.topic.read_from(min(before, self.master_queue_offset))
         if self.topic.queue_offset < before:
@@ -437,7 +437,7 @@ class TimerMessageStore:
         }  # fmt: skip
 
     def moved_records(self) -> list[tuple[TimerRecord, bool]]:
-        """Returns the records of messages that this broker or its predecessor had moved, and whether each is in this
+        """Return the records of messages that this broker or its predecessor had moved, and whether each is in this
         wheel."""
         found = []
         for physical_offset, size, slot_ms in self.moved.all() or ():
@@ -477,14 +477,14 @@ class TimerMessageStore:
         )
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Make it durable: timer log, wheel, checkpoint, in this order. Blocks; runs in another thread. OSError if the
-        disk refuses."""
+        """Make the snapshot durable: timer log, wheel, checkpoint, in this order. Blocks; runs in another thread.
+        Raises OSError if the disk refuses."""
         self.log.flush(checkpoint.unit_end)
         self.wheel.write(checkpoint.pages)
         self._file.save(checkpoint.values, checkpoint.dedupe_position, self.precision_ms)
 
     def thaw(self, checkpoint: Checkpoint, *, written: bool) -> None:
-        """End a checkpoint after `write` has ended."""
+        """End a checkpoint after `write` has returned or failed."""
         self.wheel.thaw(written=written)
         if written:
             self.saved = checkpoint.values

@@ -39,7 +39,7 @@ class TimerMetrics(ConfigManager):
         self.is_changed = True
 
     def keep(self, topics: Container[str]) -> None:
-        """Forget topics that are not among `topics`, and of which nothing waits."""
+        """Remove topics that are not among `topics` and have no waiting messages."""
         gone = [topic for topic, count in self.counts.items() if topic not in topics and count <= 0]
         for topic in gone:
             del self.counts[topic], self._times[topic]

@@ -36,7 +36,7 @@ class TimerRecord:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """The fields that identify the message in all its copies, however often it was put into the wheel again. A
+        """Return the fields that identify the message in all its copies, however often it was put into the wheel. A
         marker has another identity than the message it recalls."""
         return self.real_topic, self.unique_key, str(self.out_ms), self.delete_key or ""
 
@@ -48,7 +48,7 @@ def delete_key(topic: str, unique_key: str) -> str:
 
 
 def timer_record(message: MessageExt, physical_offset: int) -> TimerRecord | None:
-    """Returns what the timer needs of a message; None if the message is not for the timer."""
+    """Return the timer's data of a message; None if the message is not for the timer."""
     properties = message.properties
     out_ms = _number(properties.get(const.PROPERTY_TIMER_OUT_MS))
     real_topic = properties.get(const.PROPERTY_REAL_TOPIC)

@@ -27,7 +27,7 @@ _STEP_BACK: Final = 64 * UNIT_SIZE
 
 @dataclass(slots=True)
 class Recovered:
-    """Outcome of a recovery.
+    """The outcome of a recovery.
 
     Attributes:
         read_time_ms: everything due before was delivered.
@@ -53,7 +53,8 @@ class Recovered:
 
 
 class TimerRecovery:
-    """One recovery of the timer; call `run` once."""
+    """`log_end` is the physical end of the CommitLog. `is_whole(unit)` returns whether the unit's record is in the log;
+    if not, a loss of power has torn the unit, and its message is read from the topic again."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class TimerRecovery:
         self._is_whole = is_whole
 
     def run(self) -> Recovered:
-        """Load all three files, and mend them. Blocks."""
+        """Load all three files and repair them. Blocks."""
         self._file.load()
         self._log.load()
         flushed = self._adopt_snapshot()
@@ -130,7 +131,7 @@ class TimerRecovery:
         return flushed
 
     def _count(self, found: Recovered) -> int:
-        """Count what waits. Slots that point behind the end of the timer log are cleared.
+        """Count the waiting messages. Slots that point behind the end of the timer log are cleared.
 
         Returns:
             The smallest first position of such a slot, or the end of the timer log.
@@ -168,7 +169,7 @@ class TimerRecovery:
             self._add(found, unit.due_ms, count)
 
     def _at_new_precision(self, unit: TimerUnit, wheel: TimerWheel, before: int) -> TimerUnit:
-        """Return the unit in the slot of the present precision that ends when its former slot ended, or the next moment
+        """Return the unit in the slot of the present precision that ends when its former slot ended, or the next one
         after."""
         due = -(-(unit.due_ms + before) // self._precision_ms) * self._precision_ms - self._precision_ms
         moved = unit._replace(previous=wheel.get(due).last_position, write_time_ms=due - unit.delay_ms)

@@ -32,18 +32,18 @@ class TimerTopic:
 
     @property
     def max_queue_offset(self) -> int:
-        """Queue offset behind the last message that can be read."""
+        """Return the queue offset behind the last readable message."""
         return self._store.max_offset(TIMER_TOPIC, 0)
 
     @property
     def taken_queue_offset(self) -> int:
-        """Queue offset behind the last message that was stored here, including those that cannot be read yet."""
+        """Return the queue offset behind the last stored message, readable or not."""
         queue = self._store.queue(TIMER_TOPIC, 0)
         return 0 if queue is None else queue.taken_offset
 
     @property
     def unread(self) -> int:
-        """Number of messages that can be read and were not read yet."""
+        """Return the number of readable messages that were not read yet."""
         return max(self.max_queue_offset - self.queue_offset, 0)
 
     def next_record(self) -> TimerRecord | None:
@@ -72,7 +72,7 @@ class TimerTopic:
         return self.record_at(unit[0], unit[1])
 
     def advance(self) -> None:
-        """Note that the message which `next_record` returned is in the wheel, or delivered."""
+        """Note that the message from `next_record` is in the wheel, or delivered."""
         self.queue_offset += 1
 
     def is_unread(self, record: TimerRecord) -> bool:
@@ -80,7 +80,7 @@ class TimerTopic:
         return record.message.queue_offset >= self.queue_offset and record.physical_offset not in self.in_wheel
 
     def record_at(self, physical_offset: int, size: int) -> TimerRecord | None:
-        """Return the timer message whose record is there; None, with a line in the log, if there is none."""
+        """Return the timer message whose record is at that position; None, with a line in the log, if there is none."""
         view = self._store.select_one_message(physical_offset)
         if view is None or len(view) != size:
             log.error("no record of %d bytes is at physical offset %d: a timer message is lost", size, physical_offset)

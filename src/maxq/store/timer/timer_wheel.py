@@ -166,7 +166,7 @@ class TimerWheel:
         return search.found * self.precision_ms
 
     def is_searched(self, from_ms: int) -> bool:
-        """Returns whether `earliest` needs more calls for this time."""
+        """Return whether `earliest` needs more calls for this time."""
         return self._search is not None and self._search.from_ms == from_ms
 
     def _first_of(self, page: int, least: int) -> int:
@@ -181,13 +181,12 @@ class TimerWheel:
 
     @property
     def _pages(self) -> int:
-        """Return the number of pages of the file. The last page of a small wheel, as tests have it, may be cut; it
+        """Return the number of pages of the file. The last page of a small wheel, as in tests, may be incomplete; it
         never counts as empty."""
         return -(-len(self._view) // OS_PAGE_SIZE)
 
     def _empty_from(self, page: int) -> int:
-        """Return how many pages from this one on are empty: 0, 1, or as many as are looked at together, up to the
-        end."""
+        """Return how many pages from this one on are empty: 0, 1, or the number examined together, up to the end."""
         together = range(page, min(page + _TOGETHER, self._pages))
         if page % _TOGETHER == 0 and not any(one in self._changed or one in self._frozen for one in together):
             view = self._view[page * OS_PAGE_SIZE : together.stop * OS_PAGE_SIZE]
@@ -208,7 +207,7 @@ class TimerWheel:
         _SLOT.pack_into(self._page(page), at, number, slot.first_position, slot.last_position, slot.num, 0)
 
     def clear(self, time_ms: int) -> None:
-        """Clear the slot, whose messages were delivered. A slot of another lap stays."""
+        """Clear the slot after its messages were delivered. A slot of another lap stays."""
         index = self.slot_index(time_ms)
         if self.at_index(index).time_ms == time_ms:
             self.clear_index(index)

@@ -30,7 +30,7 @@ _CHECKPOINT_REMEDY = "brokers choose by it where recovery begins: move the file 
 
 @dataclass(slots=True)
 class CheckReport:
-    """Result of a check. `faults` are wrong; `notes` are only worth knowing."""
+    """Result of a check. `faults` are errors; `notes` are findings without harm."""
 
     log_start: int = 0
     log_end: int = 0
@@ -172,8 +172,8 @@ class StoreCheck:
     # -- small files --
 
     def _deletions(self) -> tuple[dict[str, int], list[Fault]]:
-        """Return the deletions that the file names, and what is wrong with the file; if it cannot be read, the log
-        tells which topics were deleted."""
+        """Return the deletions that the file names, and the fault of the file; if it cannot be read, the log tells
+        which topics were deleted."""
         try:
             return self._files.deletions(), []
         except StoreError:
@@ -209,8 +209,8 @@ class StoreCheck:
         return faults
 
     def _time_faults(self, values: list[int], newest: int, is_ours: bool) -> list[Fault]:
-        """Return what is wrong with the checkpoint's times. `is_ours`: the CRC says that MaxQ wrote these numbers. A
-        time behind the log's newest was then that of a message, and a clock was set back; unless nothing was ever
+        """Return the faults of the checkpoint's times. With `is_ours`, the CRC says that MaxQ wrote these numbers: a
+        time behind the log's newest was then that of a message, and a clock was set back; unless no topic was ever
         deleted."""
         faults = []
         for place, name in enumerate(("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")):
@@ -232,8 +232,8 @@ class StoreCheck:
         return Fault("checkpoint", position, f"{stated}, but {real}", _CHECKPOINT_REMEDY)
 
     def _newest_timestamp(self) -> int:
-        """Return the newest store time of the log at this moment: a broker may have written on since the walk over the
-        log."""
+        """Return the newest store time of the log at this moment: a broker may have written more since the walk over
+        the log."""
         newest, place = self._walk.max_store_timestamp, self._walk.end_offset
         self._files.refresh_log()
         while True:

@@ -267,9 +267,8 @@ class IndexCursor:
         expected: cython.int,
         tag_hash: cython.longlong,
     ) -> cython.int:
-        """Return how many entries from the current one on are those of the record at `physical_offset`, if all are as
-        they should be: each expected hash once, and `tag_hash` perhaps (-1: there is none). Returns -1 if this
-        cannot be told."""
+        """Return how many entries from the current one on belong to the record at `physical_offset`, if all are right:
+        each expected hash once, and `tag_hash` perhaps (-1: there is none). Returns -1 if this cannot be decided."""
         buf: cython.p_uchar
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(self._view[0]))
@@ -331,7 +330,7 @@ class IndexCursor:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _take(self, physical_offset: cython.longlong, found: cython.int) -> cython.int:
-        """Move past so many entries, which `_matches` has found; returns how many of them were not entered yet."""
+        """Move past the entries that `_matches` has found; returns how many of them were not entered yet."""
         buf: cython.p_uchar
         if cython.compiled:
             buf = cython.cast(cython.p_uchar, cython.address(self._view[0]))
@@ -451,7 +450,7 @@ class Confirmation:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def _one(self, buf: cython.p_uchar, row: cython.p_longlong, unindexed: cython.bint) -> cython.int:
-        """Return 1 if the record of this row is as it should be, and count its entries as found."""
+        """Return 1 if the record of this row is right, and count its entries as found."""
         physical_offset: cython.longlong = row[2]
         sys_flag: cython.longlong = row[5]
         kind: cython.longlong = sys_flag & layout.TRANSACTION_MASK
@@ -505,7 +504,7 @@ class Confirmation:
         topic: CheckedTopic,
         store_timestamp: cython.longlong,
     ) -> cython.int:
-        """Find what the record's unit and index entries must say; 0 if the properties are unusual."""
+        """Derive the record's expected unit and index entries; returns 0 if the properties are unusual."""
         mid: cython.Py_ssize_t
         value_end: cython.Py_ssize_t
         n: cython.Py_ssize_t

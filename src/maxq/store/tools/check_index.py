@@ -36,7 +36,7 @@ class _Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Gap:
-    """Consecutive records (of those with keys) that the index does not have."""
+    """Consecutive records with keys that the index lacks."""
 
     file: str
     position: int
@@ -47,8 +47,8 @@ class _Gap:
 
 
 class IndexCheck:
-    """Entries are in log order, so one pass over both is enough: call `expect` for each record, then `finish`. Only
-    those of records that were filled once and are here again stand behind later ones (restore_places.py).
+    """Compares an index with its log in one pass, because entries are in log order: call `expect` for each record, then
+    `finish`. Only entries of restored records stand behind later ones (restore_places.py).
 
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
@@ -87,7 +87,7 @@ class IndexCheck:
 
     @property
     def is_gap_open(self) -> bool:
-        """Whether the index has ended and lacks the entries of the last record with keys."""
+        """Return whether the index has ended without the entries of the last record with keys."""
         return self._gap_open and self._confirmation.cursor is None
 
     def passed(self, records: int, last_offset: int) -> None:
@@ -106,7 +106,7 @@ class IndexCheck:
         return self._files.settings.index_enabled
 
     def expect(self, expected: Expectation) -> None:
-        """Look for the entries of the next record of the log."""
+        """Find the entries of the next record of the log."""
         current = self._current()
         while current is not None and current.entry.physical_offset < expected.physical_offset:
             self._check_stray(current)
@@ -122,7 +122,7 @@ class IndexCheck:
             self._gap_open = False
 
     def finish(self, is_behind: Callable[[int], bool]) -> None:
-        """Finish at the end of the log: entries that are left point past it.
+        """Finish at the end of the log: remaining entries point past it.
 
         Args:
             is_behind: is dispatch, as the queues show it, not further than this physical offset?
@@ -150,7 +150,7 @@ class IndexCheck:
     # -- entries --
 
     def _current(self) -> _Entry | None:
-        """Return the entry at the cursor, its chain checked; in the next file if this one is at its end."""
+        """Return the entry at the cursor after checking its chain; in the next file if this one is at its end."""
         while True:
             cursor, reader = self._confirmation.cursor, self._reader
             if cursor is None or reader is None:
@@ -162,7 +162,7 @@ class IndexCheck:
                 return self._entry(cursor, reader)
 
     def _next(self) -> _Entry | None:
-        """The entry behind the current one."""
+        """Return the entry behind the current one."""
         cursor = self._confirmation.cursor
         assert cursor is not None, "there is a current one"
         cursor.advance()
@@ -257,7 +257,7 @@ class IndexCheck:
     # -- files --
 
     def _all_readers(self) -> Iterator[IndexReader]:
-        """Readers of all files that can be read, oldest first."""
+        """Return readers of all readable files, oldest first."""
         geometry: Geometry | None = None
         for file in self._files.index:
             try:
@@ -278,7 +278,7 @@ class IndexCheck:
         return infer_geometry(self._files, file)
 
     def _open_next(self) -> bool:
-        """Begin with the next index file. Returns False if there is none."""
+        """Open the next index file. Returns False if there is none."""
         reader = self._reader = next(self._readers, None)
         if reader is None:
             return False
@@ -293,7 +293,7 @@ class IndexCheck:
         return True
 
     def _close(self, cursor: IndexCursor, reader: IndexReader) -> None:
-        """Check header and slots of a file all of whose entries were looked at."""
+        """Check header and slots of a file after all its entries were examined."""
         name = self._files.name(reader.file.path)
         if cursor.count:
             self._check_header(reader, name, cursor)

@@ -26,7 +26,7 @@ class LedgerCheck:
         self.committed_position = 1 << 62
 
     def run(self) -> None:
-        """Read everything once."""
+        """Read every file of the ledger once."""
         folder = self._files.dledger_folder
         if not self._files.dledger or folder is None:
             return

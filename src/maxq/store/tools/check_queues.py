@@ -65,7 +65,7 @@ class _Queue:
 
 
 class QueueCheck:
-    """Call `expect` for each record of the log, then `finish`.
+    """Compares the queues with the log: call `expect` for each record of the log, then `finish`.
 
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
@@ -112,7 +112,7 @@ class QueueCheck:
         return max(self._end, self._confirmation.confirmed_end)
 
     def expect(self, expected: Expectation) -> None:
-        """Look for the units of the next record of the log."""
+        """Find the units of the next record of the log."""
         units = expected.units
         if units:
             self._know(units[0].topic)
@@ -126,7 +126,7 @@ class QueueCheck:
             self._expect_unit(unit, expected)
 
     def delete(self, topics: Collection[str], physical_offset: int) -> None:
-        """Discard what the log said of the queues of these topics, because the record at `physical_offset` deletes
+        """Discard the expectations for the queues of these topics, because the record at `physical_offset` deletes
         them."""
         for topic in topics:
             self._deleted[topic] = max(physical_offset, self._deleted.get(topic, 0))
@@ -151,7 +151,7 @@ class QueueCheck:
             self._check_batch_queue(key)
 
     def _look_again(self) -> None:
-        """Look again for units that were missing when the log was read: a running broker may have dispatched them
+        """Search again for units that were missing when the log was read: a running broker may have dispatched them
         meanwhile.
 
         What is found now does not move `_confirmed_end`: by it those queues are judged too that were looked at before,
@@ -251,10 +251,10 @@ class QueueCheck:
         self._check_unconfirmed(key, queue, elsewhere)
 
     def _standing_elsewhere(self, key: tuple[str, int], queue: _Queue) -> dict[int, int]:
-        """Return the messages that claim to be the first of their queue although they stand behind others: the queue
-        offsets that dispatch gave them, and their physical offsets. The reason is that a topic was deleted and made
-        again, but the record that deletes it is lost or a Java broker wrote none, or that a bit has changed. A start
-        leaves such records unchanged."""
+        """Return the messages that state queue offset 0 although they stand behind others: the queue offsets that
+        dispatch gave them, and their physical offsets. Either a topic was deleted and made again, and the record
+        that deletes it is lost or a Java broker wrote none, or a bit has changed. A start leaves such records
+        unchanged."""
         found: dict[int, int] = {}
         for index, unit, _ in self._unconfirmed(queue):
             if index and unit.is_good and self._says_it_is_first(key, queue, unit):
@@ -268,7 +268,7 @@ class QueueCheck:
         return found
 
     def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: QueueEntry) -> bool:
-        """Returns whether a unit that no record claims points to a record with queue offset 0 that is not there."""
+        """Return whether a unit that no record matched points to a missing record with queue offset 0."""
         if unit.physical_offset < max(self._log_start, self._deleted.get(key[0], 0)):
             return False
         expected = self._expectation_at(unit.physical_offset)
@@ -313,7 +313,7 @@ class QueueCheck:
         self._fault(key, queue, wrong.queue_offset * UNIT_SIZE, what)
 
     def _check_unconfirmed(self, key: tuple[str, int], queue: _Queue, elsewhere: Collection[int]) -> None:
-        """Report units that no message of the walk over the log claimed; neighbours are reported together."""
+        """Report units that matched no message of the walk over the log; neighbours are reported together."""
         reported = {wrong.queue_offset for wrong in queue.wrong}
         first: tuple[int, QueueEntry] | None = None  # of the run of units that must not be there
         last = -1
@@ -427,7 +427,7 @@ class QueueCheck:
 
 
 def _queue(files: QueueFiles, ext: ExtFiles) -> _Queue:
-    """The state of a queue's check before any unit is confirmed."""
+    """Return the state of a queue's check before any unit is confirmed."""
     return _Queue(files, ext, ConfirmedUnits(files.first_index, files.window))
 
 

@@ -35,7 +35,8 @@ def delay_levels_ms(files: StoreFiles) -> tuple[int, ...]:
 
 
 def _shown(files: StoreFiles, sequence: list[DataFile], lookup: LogWalk) -> int | None:
-    """Return the delay on which a queue's first units agree. A changed bit makes no other whole number of seconds."""
+    """Return the delay on which a queue's first units agree. A damaged unit would not give a whole number of
+    seconds."""
     queue = QueueFiles(files, sequence)
     start = files.log[0].from_offset if files.log else 0
     there = (unit for _, unit in queue.units() if unit.physical_offset >= start)

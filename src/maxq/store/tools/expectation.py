@@ -34,7 +34,7 @@ class ExpectedUnit(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """The entries that dispatch makes of one record.
+    """The entries that dispatch makes for one record.
 
     Attributes:
         units: ConsumeQueue entries, the record's own queue first.
@@ -53,7 +53,8 @@ class Expectation(NamedTuple):
 
 
 def expectation_of(view: memoryview, row: Any, delay_levels_ms: tuple[int, ...]) -> Expectation:
-    """Returns what dispatch must have written for a scanned record (`row` is record_cy.SCAN_WIDTH integers)."""
+    """Return the entries that dispatch must have written for a scanned record (`row` is record_cy.SCAN_WIDTH
+    integers)."""
     topic = topic_of(view, row)
     properties = properties_of(view, row)
     sys_flag = row[rc.C_SYS_FLAG]

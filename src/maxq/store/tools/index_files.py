@@ -78,18 +78,18 @@ class IndexReader:
 
     @property
     def entry_count(self) -> int:
-        """Return how many entries the header claims, at most as many as there is room for."""
+        """Yield (number, entry) from 1 on."""
         return max(0, min(self.header.index_count, self.geometry.entries) - 1)
 
     def entries(self) -> Iterator[tuple[int, IndexEntry]]:
-        """(number, entry) from 1 on."""
+        """Return the entry of this number, from 1 to `entry_count`."""
         start = self.geometry.entry_position(1)
         end = start + ENTRY_SIZE * self.entry_count
         for number, values in enumerate(_ENTRY.iter_unpack(self.view[start:end]), start=1):
             yield number, IndexEntry(*values)
 
     def entry(self, number: int) -> IndexEntry:
-        """The entry of this number, from 1 to `entry_count`."""
+        """Return all slots, 4 bytes each, big-endian."""
         return IndexEntry(*_ENTRY.unpack_from(self.view, self.geometry.entry_position(number)))
 
     def slots(self) -> memoryview:
@@ -143,7 +143,8 @@ def _candidates(size: int, slots: int) -> Iterator[Geometry]:
 
 
 def _probes(files: StoreFiles, file: DataFile, slots: int) -> list[tuple[int, Geometry]]:
-    """The geometries that a file may have, each with what `_probe` finds of it; with `slots` only those of so many."""
+    """Return the geometries that a file may have, each with the result of `_probe`; with `slots` only those with that
+    many slots."""
     candidates = [*_candidates(file.size, slots)]
     if not candidates:
         return []
@@ -156,8 +157,8 @@ def _probes(files: StoreFiles, file: DataFile, slots: int) -> list[tuple[int, Ge
 
 
 def _probe(view: memoryview, claimed: int, geometry: Geometry) -> int:
-    """How many of the first entries hang in the chains of their slots; 0 if one does not. `claimed`: entries that the
-    header speaks of."""
+    """Return how many of the first entries are in the chains of their slots; 0 if one is not. `claimed` is the header's
+    number of entries."""
     count = max(0, min(claimed, geometry.entries - 1, _PROBE))
     start = geometry.entry_position(1)
     newest_of_slot: dict[int, int] = {}

@@ -35,7 +35,7 @@ REASONS: Final = {
 
 
 def no_progress(_what: str, _done: int, _total: int) -> None:
-    """Progress callback for callers that show no progress."""
+    """Ignore progress, for callers that show none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class LogWalk:
         self._total = self._used_bytes()
 
     def batches(self) -> Iterator[Batch]:
-        """Yield every good record, in log order, in batches. The rows are reused: take what is needed before asking for
+        """Yield every good record, in log order, in batches. The rows are reused: copy what you need before asking for
         the next batch."""
         done = 0
         for number, file in enumerate(self.files.log):
@@ -128,7 +128,7 @@ class LogWalk:
         return total
 
     def close(self) -> None:
-        """Give the mappings back."""
+        """Unmap the files."""
         for region in self._regions.values():
             region.close()
         self._regions.clear()
@@ -281,8 +281,8 @@ def _find_blank(view: memoryview, start: int) -> int:
 
 
 def _used_bytes(view: memoryview) -> int:
-    """Return where the zeros at the end of a file begin, to a page. A page of zeros within a message may be mistaken
-    for them."""
+    """Return the start of the zeros at the end of a file, rounded to a page. A page of zeros within a message may be
+    mistaken for them."""
     low, high = 0, -(-len(view) // _PAGE)  # pages before `low` hold something, those from `high` on do not
     while low < high:
         middle = (low + high) // 2

@@ -16,8 +16,8 @@ from maxq.store.tools.log_walk import Batch
 
 
 def messages_of(batch: Batch) -> list[dict[str, Any]]:
-    """One object per record of the batch: topic, queueId, queueOffset, physicalOffset, size, msgId (the offset id),
-    uniqKey, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, reconsumeTimes,
+    """Return one object per record of the batch: topic, queueId, queueOffset, physicalOffset, size, msgId (the offset
+    id), uniqKey, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, reconsumeTimes,
     preparedTransactionOffset, properties, storedBodyMd5, storedBodyLen, bodyCrc, bodyMd5 (after decompression).
     Fillers over damage are no messages and are left out."""
     rows = (batch.rows[i * rc.SCAN_WIDTH : (i + 1) * rc.SCAN_WIDTH] for i in range(batch.count))
@@ -68,13 +68,13 @@ def _message(view: memoryview, row: Any) -> dict[str, Any]:
 
 
 def topic_of(view: memoryview, row: Any) -> str:
-    """The topic of a scanned record; bytes that are not UTF-8 are replaced."""
+    """Return the topic of a scanned record; bytes that are not UTF-8 are replaced."""
     start = row[rc.C_TOPIC_POSITION]
     return str(view[start : start + row[rc.C_TOPIC_SIZE]], "utf-8", "replace")
 
 
 def properties_of(view: memoryview, row: Any) -> dict[str, str]:
-    """The properties of a scanned record."""
+    """Return the properties of a scanned record."""
     start = row[rc.C_PROPERTIES_POSITION]
     return decode_properties(view[start : start + row[rc.C_PROPERTIES_SIZE]])
 

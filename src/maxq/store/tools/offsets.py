@@ -77,7 +77,7 @@ def queue_offsets(files: StoreFiles, progress: Progress = no_progress) -> list[Q
 
 
 class TopicNames:
-    """What topics.json and the folders say about topics."""
+    """Topics according to topics.json and the folders."""
 
     def __init__(self, files: StoreFiles) -> None:
         table = _topic_table(files)
@@ -111,7 +111,7 @@ def _topic_table(files: StoreFiles) -> dict[str, Any] | None:
 
 
 def known_queues(files: StoreFiles) -> set[tuple[str, int]]:
-    """Return topic and queue id of every queue: those that topics.json says a topic has, and those that have files."""
+    """Return topic and queue id of every queue: those that topics.json gives a topic, and those that have files."""
     found = {*files.queues, *files.batch_queues}
     for topic, config in (_topic_table(files) or {}).items():
         count = config.get("readQueueNums") if isinstance(config, dict) else None
@@ -146,7 +146,7 @@ def _add_from_files(files: StoreFiles, table: OffsetTable, key: tuple[str, int],
 
 
 def _last_units(queue: QueueFiles) -> Any:
-    """The units of the last file that holds any."""
+    """Return the units of the last file that has any."""
     for file in reversed(queue.sequence):
         index = file.from_offset // 20
         unit = queue.unit(index)

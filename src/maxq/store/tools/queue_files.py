@@ -36,7 +36,7 @@ class QueueEntry(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether the unit is valid, in the sense of ConsumeQueue.recover."""
+        """Return whether the unit is valid, in the sense of ConsumeQueue.recover."""
         return self.physical_offset >= 0 and self.size > 0
 
     @property
@@ -77,12 +77,12 @@ class UnitFiles:
 
     @property
     def start(self) -> int:
-        """First byte that is there."""
+        """Return the first existing byte."""
         return self.sequence[0].from_offset if self.sequence else 0
 
     @property
     def end(self) -> int:
-        """First byte behind the last file."""
+        """Return the position behind the last file."""
         return self.sequence[-1].from_offset + self.sequence[-1].size if self.sequence else 0
 
     def place(self, position: int) -> tuple[PurePath, int] | None:
@@ -93,7 +93,7 @@ class UnitFiles:
         return self.sequence[number].path, position - self.sequence[number].from_offset
 
     def read(self, position: int, size: int) -> memoryview | None:
-        """`size` bytes that do not cross files; None if no file holds them."""
+        """Return `size` bytes within one file; None if no file holds them."""
         number = self._number(position)
         if number < 0 or not self._map(number):
             return None
@@ -139,7 +139,7 @@ class QueueFiles(UnitFiles):
 
     @property
     def first_index(self) -> int:
-        """Queue offset of the first unit there is a file for."""
+        """Return the queue offset of the first unit for which there is a file."""
         return self.start // UNIT_SIZE
 
     def unit(self, queue_offset: int) -> QueueEntry | None:
@@ -148,7 +148,7 @@ class QueueFiles(UnitFiles):
         return QueueEntry(*_UNIT.unpack(found)) if found is not None else None
 
     def units(self, first: int | None = None) -> Iterator[tuple[int, QueueEntry]]:
-        """Yield (queue offset, unit) from the first one there is until the first that is not good."""
+        """Yield (queue offset, unit) from the first existing one until the first that is not good."""
         index = self.first_index if first is None else first
         while (unit := self.unit(index)) is not None and unit.is_good:
             yield index, unit
@@ -159,7 +159,7 @@ class BatchQueueFiles(UnitFiles):
     """The units of one BatchConsumeQueue, in their order."""
 
     def units(self) -> Iterator[tuple[int, BatchQueueEntry]]:
-        """(byte position in the queue, unit) until the first that is not good."""
+        """Yield (byte position in the queue, unit) until the first that is not good."""
         position = self.start
         while (found := self.read(position, BATCH_UNIT_SIZE)) is not None:
             unit = BatchQueueEntry(*_BATCH_UNIT.unpack(found))
@@ -173,7 +173,7 @@ class ExtFiles(UnitFiles):
     """Reads ConsumeQueueExt files, to which the tags code of a unit may point."""
 
     def tags_code(self, address: int) -> int | None:
-        """The tags code stored at an address; None if nothing is there."""
+        """Return the tags code stored at an address; None if there is none."""
         head = self.read(address - _EXT_BASE, _EXT_HEAD.size)
         if head is None:
             return None

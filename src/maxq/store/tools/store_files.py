@@ -25,7 +25,7 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong: where, what, and what can be done about it."""
+    """A fault: its place, its description, and its remedy."""
 
     file: str
     position: int  # byte in the file
@@ -47,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Settings that the broker was given and that the files do not show; defaults are RocketMQ's."""
+    """Settings of the broker that the files do not show; defaults are RocketMQ's."""
 
     log_folders: tuple[PurePath, ...] = ()  # empty: <root>/commitlog
     hash_slots: int = 0  # 0: infer
@@ -139,37 +139,37 @@ class StoreFiles:
 
     @property
     def has_abort(self) -> bool:
-        """Whether the `abort` file exists: the broker runs, or its last exit was not clean."""
+        """Return whether the `abort` file exists: the broker runs, or its last exit was not clean."""
         return self.disk.exists(self.root / "abort")
 
     @property
     def is_live(self) -> bool:
-        """Whether a broker, MaxQ's or Java's, is running on the store at this moment: it holds the lock."""
+        """Return whether a broker, MaxQ's or Java's, runs on the store at this moment: it holds the lock."""
         return self.disk.is_locked(self.root / "lock")
 
     def look_again(self) -> "StoreFiles":
-        """Returns a new listing of the store's files, which a running broker may have changed."""
+        """Return a new listing of the store's files, which a running broker may have changed."""
         return StoreFiles(self.disk, self.root, self.settings)
 
     def name(self, path: PurePath) -> str:
-        """The path as faults show it: below the root if it is there."""
+        """Return the path as faults show it: relative to the root if it lies below it."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
     def filled_ranges(self) -> list[tuple[int, int]]:
-        """[start, end) physical offsets of damage that a start has filled, here (the bytes are kept below `damaged`) or
-        on the master that this log is a copy of."""
+        """Return the [start, end) physical offsets of damage that a start has filled, here (the bytes are kept below
+        `damaged`) or on the master that this log is a copy of."""
         entries = [entry for entry in self.disk.list(self.root / "damaged") if entry.name.isdecimal()]
         own = {(int(entry.name), int(entry.name) + entry.size) for entry in entries}
         path = self.root / FILLED_RANGES_FILE
         return sorted(own | (decode_ranges(self.disk.read(path)) if self.disk.exists(path) else set()))
 
     def inventory(self) -> StoreInventory | None:
-        """Return what the store says of its queues; None if it says nothing."""
+        """Return the store's inventory of its queues; None if it has none."""
         path = self.root / INVENTORY_FILE
         return decode_inventory(self.disk.read(path)) if self.disk.exists(path) else None
 
     def deletions(self) -> dict[str, int]:
-        """Topic → physical offset of the record that deleted it last, as far as the file knows.
+        """Return topic → physical offset of the record that deleted it last, according to the file.
 
         Raises:
             StoreError: it cannot be read.
@@ -193,7 +193,7 @@ class StoreFiles:
         return None
 
     def refresh_log(self) -> None:
-        """Look again: a broker may have rolled over meanwhile."""
+        """List the log files again, because a broker may have begun a new one meanwhile."""
         known = len(self.faults)
         self.log = self._find_log()
         del self.faults[known:]
@@ -245,7 +245,7 @@ class StoreFiles:
         return files
 
     def _sequence(self, entries: list[tuple[PurePath, FileInfo]], unit_size: int = 1) -> list[DataFile]:
-        """Return the files that are named by their start offset, and note what is odd about them as faults."""
+        """Return the files that are named by their start offset, and report irregular ones as faults."""
         files = []
         for path, entry in sorted(entries, key=lambda item: item[1].name):
             if entry.is_dir:

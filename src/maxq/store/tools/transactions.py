@@ -34,7 +34,7 @@ class OfflineTransactions:
         self._walk.close()
 
     def open(self, limit: int = 1_000) -> list[MessageExt]:
-        """Open transactions, by the half messages that count, the oldest first."""
+        """Return open transactions, by their current half messages, the oldest first."""
         offsets = self._offsets()
         view = TransactionView(offsets.get(HALF_TOPIC, 0))
         for message in self._queue(OP_TOPIC, offsets.get(OP_TOPIC, 0)):
@@ -46,7 +46,7 @@ class OfflineTransactions:
         return sorted(view.open.values(), key=lambda message: message.queue_offset)
 
     def history(self, transaction: str) -> tuple[Verdict, list[MessageExt]]:
-        """Find what became of a transaction, by its id. Reads the whole log."""
+        """Return the outcome of a transaction, by its id. Reads the whole log."""
         forms = [message for message in self._messages() if transaction in (message.uniq_key, message.offset_msg_id)]
         keys = {message.uniq_key for message in forms}
         if transaction not in keys:  # it was an offset message id

@@ -132,8 +132,9 @@ class AdminClientProcessor(RequestProcessor):
         return await self._call_consumer(request, dict(request.ext), request.body_bytes)
 
     async def consume_message_directly(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer CONSUME_MESSAGE_DIRECTLY (309). The broker adds the message: the one of `msgId`, an offset id; without
-        it what came with the request. Judged by the message's topic, too: the client may be the one of whoever asks."""
+        """Answer CONSUME_MESSAGE_DIRECTLY (309). The broker adds the message: the one with the offset id `msgId`, or
+        the request's own body without it. Access is judged by the message's topic, too, because the client may
+        belong to the requester."""
         fields = HeaderFields(request.ext)
         record = self._record_of(fields.opt_str("msgId"))
         if record is not None and self._guard is not None:
@@ -163,8 +164,8 @@ class AdminClientProcessor(RequestProcessor):
         return message
 
     async def _call_consumer(self, request: RemotingCommand, ext: dict[str, str], body: bytes) -> RemotingCommand:
-        """Forward a request to a client and return its answer. The signature is not passed on to the client, as Java
-        does."""
+        """Forward a request to a client and return its answer. The signature is not passed on to the client, as in
+        Java."""
         fields = HeaderFields(ext)
         group, client_id = fields.required_str("consumerGroup"), fields.opt_str("clientId")
         channel = self._consumers.find_channel(group, client_id or "")

@@ -41,7 +41,7 @@ class AdminConfigProcessor(RequestProcessor):
         runtime_info: Callable[[], dict[str, str]],
         on_permission_changed: Callable[[], None],
     ) -> None:
-        """`on_permission_changed` has the broker registered again at the name servers."""
+        """`on_permission_changed` makes the broker register again at the name servers."""
         self._settings = env.settings
         self._disk = env.disk
         self._clock = env.clock
@@ -62,8 +62,8 @@ class AdminConfigProcessor(RequestProcessor):
     # --- settings -----------------------------------------------------------------------------------------------------
 
     async def update_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_BROKER_CONFIG (25). All of the properties, or none; then they are written back to the file the
-        broker was started with."""
+        """Answer UPDATE_BROKER_CONFIG (25). All of the properties are applied, or none; then they are written back to
+        the file with which the broker was started."""
         source = f"UPDATE_BROKER_CONFIG from {connection.remote_address}"
         changes = self._settings.update(parse_properties(request.body_bytes, source=source), source=source)
         for change in changes:
@@ -90,7 +90,7 @@ class AdminConfigProcessor(RequestProcessor):
             self._on_permission_changed()
 
     def get_broker_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_BROKER_CONFIG (26). All settings by RocketMQ's names, sorted."""
+        """Answer GET_BROKER_CONFIG (26) with all settings by RocketMQ's names, sorted."""
         body = format_properties(self._settings.snapshot()).encode()
         return request.reply(ext={"version": self._version.encode().decode()}, body=body)
 
@@ -101,7 +101,7 @@ class AdminConfigProcessor(RequestProcessor):
         return body_reply(request, KVTable(self._runtime_info()))
 
     def view_broker_stats_data(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer VIEW_BROKER_STATS_DATA (315). Tools take code 1 as zero."""
+        """Answer VIEW_BROKER_STATS_DATA (315). Tools read code 1 as zero."""
         fields = HeaderFields(request.ext)
         name, key = fields.required_str("statsName"), fields.required_str("statsKey")
         item = self._stats.view(name, key)

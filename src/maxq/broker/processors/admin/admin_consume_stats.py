@@ -85,7 +85,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
         return [name for name in topics if self._is_subscribed(group, name)]
 
     def _is_subscribed(self, group: str, topic: str) -> bool:
-        """Returns whether a topic is shown for a group: of an online group only the topics it subscribes to, of an
+        """Return whether a topic is shown for a group: for an online group only the topics it subscribes to, for an
         offline group all."""
         is_offline = self._consumers.subscription_count(group) == 0
         return is_offline or self._consumers.find_subscription_data(group, topic) is not None
@@ -93,7 +93,7 @@ class AdminConsumeStatsProcessor(RequestProcessor):
     async def _stats_of(
         self, group: str, topic: str, queue_ids: Iterable[int], turns: Turns, add: Callable[[bytes], None]
     ) -> "_TopicStats":
-        """Give `add` the encoded row of each queue."""
+        """Call `add` with the encoded row of each queue."""
         broker_name = self._settings.broker.broker_name
         stats = _TopicStats(self._stats.tps_group_get_nums(group, topic))
         for queue_id in queue_ids:

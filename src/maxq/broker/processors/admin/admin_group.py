@@ -57,7 +57,7 @@ class AdminGroupProcessor(RequestProcessor):
         return await self._update([config], connection, request)
 
     async def update_and_create_group_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225). All or none."""
+        """Answer UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225). All groups are changed, or none."""
         configs = SubscriptionGroupList.decode(request.body_bytes).group_config_list
         return await self._update(configs, connection, request)
 
@@ -90,8 +90,8 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply()
 
     async def update_and_get_group_forbidden(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_GET_GROUP_FORBIDDEN (353): whether the group may read the topic. Without `readable` nothing
-        is changed."""
+        """Answer UPDATE_AND_GET_GROUP_FORBIDDEN (353) with whether the group may read the topic. Without `readable`
+        nothing is changed."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("group"), fields.required_str("topic")
         if fields.opt_str("readable") is not None:
@@ -103,7 +103,7 @@ class AdminGroupProcessor(RequestProcessor):
         return body_reply(request, GroupForbidden(topic=topic, group=group, readable=readable))
 
     async def get_all_groups(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201). Whole, or a page of it for slaves."""
+        """Answer GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201) with the whole table, or a page of it for slaves."""
         table = self._groups.subscription_group_table
         page = page_of(
             table,
@@ -121,8 +121,8 @@ class AdminGroupProcessor(RequestProcessor):
         return request.reply(ResponseCode.SUCCESS, None, {"totalGroupNum": str(len(table))}, body)
 
     def get_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_SUBSCRIPTIONGROUP_CONFIG (352). Asking for a group creates it where groups are created on first
-        use, as with every other use of it."""
+        """Answer GET_SUBSCRIPTIONGROUP_CONFIG (352). The request creates the group where groups are created on first
+        use, as every other use does."""
         group = HeaderFields(request.ext).required_str("group")
         config = self._groups.find_subscription_group_config(group)
         if config is None:

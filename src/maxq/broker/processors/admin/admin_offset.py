@@ -53,7 +53,8 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def search_offset_by_timestamp(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer SEARCH_OFFSET_BY_TIMESTAMP (29). The first message at or after a time, or the last at or before it."""
+        """Answer SEARCH_OFFSET_BY_TIMESTAMP (29) with the first message at or after a time, or the last at or before
+        it."""
         fields = HeaderFields(request.ext)
         topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
         boundary = BoundaryType.parse(fields.opt_str("boundaryType"))
@@ -61,7 +62,7 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"offset": str(offset)})
 
     def get_max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_MAX_OFFSET (30). Where the next message will be; 0 for a queue that has none. And the topic's
+        """Answer GET_MAX_OFFSET (30) with the next offset of the queue, 0 for a queue without messages, and the topic's
         incarnation."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
@@ -69,22 +70,22 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"offset": str(offset)} | self._incarnation(topic))
 
     def get_min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_MIN_OFFSET (31). 0 for a queue without messages: Java makes the queue when it is asked for, and
-        tools refuse less."""
+        """Answer GET_MIN_OFFSET (31). The answer is 0 for a queue without messages, because Java creates the queue at
+        the request, and tools then refuse less."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         offset = self._store.min_offset(topic, fields.required_int("queueId"))
         return request.reply(ext={"offset": str(max(offset, 0))} | self._incarnation(topic))
 
     def _incarnation(self, topic: str) -> dict[str, str]:
-        """The field `incarnation` of an answer: a number that changes when the topic is deleted, the same on master,
-        slaves and members of a group (MessageStore.incarnation). It is left out for a topic that was never deleted, as
-        by Java's brokers; Java's clients pass it over."""
+        """Return the field `incarnation` of an answer: a number that changes when the topic is deleted, the same on
+        master, slaves and members of a group (MessageStore.incarnation). It is absent for a topic that was never
+        deleted, as in answers of Java's brokers; Java's clients ignore it."""
         incarnation = self._store.incarnation(topic)
         return {"incarnation": str(incarnation)} if incarnation else {}
 
     def get_earliest_store_time(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_EARLIEST_MSG_STORETIME (32). -1 for a queue that has no message."""
+        """Answer GET_EARLIEST_MSG_STORETIME (32) with -1 for a queue that has no message."""
         fields = HeaderFields(request.ext)
         timestamp = self._store.earliest_store_time(fields.required_str("topic"), fields.required_int("queueId"))
         return request.reply(ext={"timestamp": str(timestamp)})
@@ -92,9 +93,10 @@ class AdminOffsetProcessor(RequestProcessor):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     async def get_all_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_CONSUMER_OFFSET (43). A MaxQ slave hears which deletions of topics the table knows, and, if it
-        asks, all of them (store/log/deletions.py); and where the log ended when the table was like this. It asks for
-        `page` after page, for the whole table may be longer than a frame; RocketMQ's slaves know no pages."""
+        """Answer GET_ALL_CONSUMER_OFFSET (43). A MaxQ slave also gets the deletions of topics that the table reflects,
+        or all deletions if it asks for them (store/log/deletions.py), and the end of the log at the time of the
+        table. It asks for one `page` after the other, because the whole table may be longer than a frame; RocketMQ's
+        slaves know no pages."""
         body = self._offsets.head()
         mark = HeaderFields(request.ext).opt_str("page")
         if "deletions" in request.ext:
@@ -130,7 +132,7 @@ class AdminOffsetProcessor(RequestProcessor):
         return rows
 
     def _page_of_offsets(self, request: RemotingCommand, body: dict[str, Any], mark: str) -> RemotingCommand:
-        """Returns one page, with the mark of the next page in the field `nextPage` if there is one."""
+        """Return one page, with the mark of the next page in the field `nextPage` if there is one."""
         rows, following = self._offsets.page(mark, _PAGE_BYTES)
         encoded = json_dialect.dumps(body)
         for name, some in rows.items():
@@ -138,7 +140,7 @@ class AdminOffsetProcessor(RequestProcessor):
         return request.reply(ext={"nextPage": following} if following else {}, body=encoded)
 
     async def query_correction_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer QUERY_CORRECTION_OFFSET (308). By queue the smallest offset of all groups; Long.MAX_VALUE where
+        """Answer QUERY_CORRECTION_OFFSET (308) with the smallest offset of all groups by queue; Long.MAX_VALUE where
         `compareGroup` is behind even that."""
         fields = HeaderFields(request.ext)
         topic, compare_group = fields.required_str("topic"), fields.required_str("compareGroup")
@@ -150,8 +152,8 @@ class AdminOffsetProcessor(RequestProcessor):
         return body_reply(request, QueryCorrectionOffsetBody(smallest))
 
     async def clone_group_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer CLONE_GROUP_OFFSET (314). Let a group stand where another stands: in one topic, or in all that the
-        other consumed."""
+        """Answer CLONE_GROUP_OFFSET (314). Set a group's offsets to those of another group: in one topic, or in all
+        that the other has consumed."""
         fields = HeaderFields(request.ext)
         source, target = fields.required_str("srcGroup"), fields.required_str("destGroup")
         topic = fields.opt_str("topic") or ""  # as it was judged: a name with blanks around it is another name

@@ -34,9 +34,9 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return {RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_and_create_static_topic}
 
     async def update_and_create_static_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_CREATE_STATIC_TOPIC (513). The mapping is taken first: a topic without its mapping would be
-        an ordinary one for a moment. When the answer is given the end of a queue that leaves stands still, and
-        everything before it is seen by readers."""
+        """Answer UPDATE_AND_CREATE_STATIC_TOPIC (513). The mapping is applied first: a topic without its mapping would
+        be an ordinary one for a moment. When the request is answered, the end of a queue that moves away no longer
+        changes, and readers see everything before it."""
         fields = HeaderFields(request.ext)
         topic = fields.required_str("topic")
         log.info("update or create static topic %s, called by %s", topic, connection.remote_address)
@@ -57,8 +57,8 @@ class AdminStaticTopicProcessor(RequestProcessor):
         return request.reply()
 
     async def _until_seen(self) -> None:
-        """Wait until readers see everything that was stored: the end of a queue does not count messages that are not on
-        the disk with SYNC_FLUSH, not committed in a DLedger group, or behind a long batch."""
+        """Wait until readers see all stored messages: the end of a queue does not count messages that are not durable
+        with SYNC_FLUSH, not committed in a DLedger group, or behind a long batch."""
         marks = self._store.marks
         if not await marks.make_final(marks.mark()):
             refuse_if("the mapping is taken, but what was sent before is not safe in time: repeat the command")

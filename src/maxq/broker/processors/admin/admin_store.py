@@ -60,13 +60,13 @@ class AdminStoreProcessor(RequestProcessor):
     # --- cleaning -----------------------------------------------------------------------------------------------------
 
     async def clean_expired_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer CLEAN_EXPIRED_CONSUMEQUEUE (306). Queue files whose messages are gone from the log."""
+        """Answer CLEAN_EXPIRED_CONSUMEQUEUE (306): delete queue files whose messages are gone from the log."""
         log.warning("clean expired consume queues, called by %s", connection.remote_address)
         await self._store.cleaner.clean_expired_consume_queues()
         return request.reply()
 
     def delete_expired_commit_log(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer DELETE_EXPIRED_COMMITLOG (329). Log files older than fileReservedTime, whatever the hour."""
+        """Answer DELETE_EXPIRED_COMMITLOG (329): delete log files older than fileReservedTime, at any hour."""
         log.warning("delete expired commit log, called by %s", connection.remote_address)
         self._store.cleaner.request()
         return request.reply()
@@ -74,8 +74,8 @@ class AdminStoreProcessor(RequestProcessor):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def query_consume_queue(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer QUERY_CONSUME_QUEUE (321). Units of one queue from `index` on, and whether a group's subscription
-        takes them."""
+        """Answer QUERY_CONSUME_QUEUE (321) with units of one queue from `index` on, and whether a group's subscription
+        matches them."""
         fields = HeaderFields(request.ext)
         topic, queue_id = fields.required_str("topic"), fields.required_int("queueId")
         index, count = fields.required_long("index"), fields.required_int("count")
@@ -121,13 +121,14 @@ class AdminStoreProcessor(RequestProcessor):
         return entry is not None and record is not None and entry.wanted.predicate.matches_record(record, 0, size)
 
     def get_broker_ha_status(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_BROKER_HA_STATUS (907). How replication stands."""
+        """Answer GET_BROKER_HA_STATUS (907) with the state of replication."""
         return body_reply(request, self._ha_runtime_info())
 
     # --- cold reads ---------------------------------------------------------------------------------------------------
 
     def update_cold_data_flow_control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_COLD_DATA_FLOW_CTR_CONFIG (2001). Properties `group=bytes`; all or none."""
+        """Answer UPDATE_COLD_DATA_FLOW_CTR_CONFIG (2001). The body has properties `group=bytes`; all are applied, or
+        none."""
         thresholds: dict[str, int] = {}
         for group, text in parse_properties(request.body_bytes, source="cold read thresholds").items():
             threshold = parse_long(text)
@@ -158,7 +159,8 @@ class AdminStoreProcessor(RequestProcessor):
         return request.reply(body=json_dialect.dumps(info))
 
     def set_commit_log_read_mode(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer SET_COMMITLOG_READ_MODE (2004). A hint for the kernel in Java; the kernel does well without it."""
+        """Answer SET_COMMITLOG_READ_MODE (2004) with success and without an effect: in Java it is a hint for the
+        kernel."""
         mode = HeaderFields(request.ext).opt_int("READ_AHEAD_MODE")
         if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
             refuse_if(f"set commitlog readahead mode param value error: {mode} is neither 0 (normal) nor 1 (random)")

@@ -50,7 +50,7 @@ class AdminTimerProcessor(RequestProcessor):
         return request.reply(body=body or DelayOffsetSerializeWrapper({}, self._version).encode())
 
     async def get_timer_check_point(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_TIMER_CHECK_POINT (60). 56 bytes, and MaxQ's own behind them."""
+        """Answer GET_TIMER_CHECK_POINT (60) with Java's 56 bytes, and MaxQ's own fields behind them."""
         self._refuse_without_wheel("The checkpoint is null")
         checkpoint = await TOOLS.run(self._files.timer_checkpoint)
         if checkpoint is None:

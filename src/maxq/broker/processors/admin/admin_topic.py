@@ -105,7 +105,7 @@ class AdminTopicProcessor(RequestProcessor):
         return await self._update([config], connection, request)
 
     async def update_and_create_topic_list(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_AND_CREATE_TOPIC_LIST (18). All or none."""
+        """Answer UPDATE_AND_CREATE_TOPIC_LIST (18). All topics are changed, or none."""
         configs = CreateTopicListRequestBody.decode(request.body_bytes).topic_config_list
         turns = Turns()
         for config in configs:
@@ -141,7 +141,7 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"{CLEANUP_POLICY}=COMPACTION needs {QUEUE_TYPE}=SimpleCQ: a batch is kept or dropped as a whole")
 
     def _refuse_future_purge(self, topic: str, places: str) -> None:
-        """Refuse to hide messages that are not stored yet; whether `places` are any is looked at when they are set."""
+        """Refuse to hide messages that are not stored yet; the form of `places` is checked when they are set."""
         if TOPIC_ATTRIBUTES[PURGED].verify(places) is not None:
             return
         for queue_id, offset in purged_offsets(TopicConfig(topic, attributes={PURGED: places})).items():
@@ -157,9 +157,9 @@ class AdminTopicProcessor(RequestProcessor):
             refuse_if(f"The topic[{topic}] is conflict with system topic.")
 
     async def delete_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer DELETE_TOPIC_IN_BROKER (215). With the topic go its offsets, messages, statistics and the retry topics
-        of pop groups. The deletion is a record of the log (store/log/deletions.py): it is stored before anything else
-        changes, and the answer waits for disk and replicas as that of a message does."""
+        """Answer DELETE_TOPIC_IN_BROKER (215). The topic's offsets, messages, statistics and the retry topics of pop
+        groups are deleted with it. The deletion is a record of the log (store/log/deletions.py): it is stored before
+        any other change, and the answer waits for disk and replicas as that of a message does."""
         topic = HeaderFields(request.ext).required_str("topic")
         log.info("delete topic %s, called by %s", topic, connection.remote_address)
         if not topic.strip():
@@ -181,8 +181,8 @@ class AdminTopicProcessor(RequestProcessor):
         return request.reply()
 
     def _put_deletion(self, topics: Sequence[str]) -> _Outcome:
-        """Store the record that deletes these topics. Returns what is known of its safety: it is asked for here, for
-        later another leader's entries may be committed in its place."""
+        """Store the record that deletes these topics. Returns the state of its durability, which is taken at once,
+        because later another leader's entries may be committed in its place."""
         if (remark := self._acknowledgement.refusal()) is not None:
             raise RequestRefusedError(self._acknowledgement.refusal_code, remark)
         stored = self._store.put_deletion(topics)
@@ -212,7 +212,7 @@ class AdminTopicProcessor(RequestProcessor):
         return [name for name in candidates if name in known and not self._groups.has_retry_topic(name)]
 
     async def clean_unused_topic(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer CLEAN_UNUSED_TOPIC (316). Queues of topics that no longer exist go."""
+        """Answer CLEAN_UNUSED_TOPIC (316): delete the queues of topics that no longer exist."""
         log.warning("clean unused topics, called by %s", connection.remote_address)
         known = self._topics.topic_config_table
         unused = sorted(await self._store.unused_topics(known))
@@ -228,7 +228,7 @@ class AdminTopicProcessor(RequestProcessor):
     # --- show ---------------------------------------------------------------------------------------------------------
 
     async def get_all_topic_config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_ALL_TOPIC_CONFIG (21). Whole, or a page of it for slaves."""
+        """Answer GET_ALL_TOPIC_CONFIG (21) with the whole table, or a page of it for slaves."""
         table = self._topics.topic_config_table
         page = page_of(
             table,
@@ -288,7 +288,7 @@ class AdminTopicProcessor(RequestProcessor):
 
 
 def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Split the topics into parts that one deletion record names: dispatching a record moves the files of all its
-    topics."""
+    """Split the topics into parts, each of which gets one deletion record: dispatching a record moves the files of all
+    its topics."""
     for start in range(0, len(topics), _DELETED_AT_ONCE):
         yield topics[start : start + _DELETED_AT_ONCE]

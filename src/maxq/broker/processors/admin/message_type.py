@@ -35,7 +35,7 @@ _BY_PROPERTY = (
 
 
 def message_type(properties: Mapping[str, str]) -> str:
-    """Returns the type that a message's properties give it, the first that fits."""
+    """Return the message type that follows from the properties, the first that fits."""
     if properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true":
         return "TRANSACTION"
     if any(name in properties for name in _DELAY_PROPERTIES):
@@ -47,12 +47,12 @@ def message_type(properties: Mapping[str, str]) -> str:
 
 
 def declared_type(config: TopicConfig) -> str:
-    """Returns the type of message that a topic takes."""
+    """Return the message type that a topic accepts."""
     return config.attributes.get(MESSAGE_TYPE, NORMAL)
 
 
 def type_refusal(config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
-    """Return why the topic does not take this message; None if it does. Retry and dead letter topics take
+    """Return why the topic does not accept this message; None if it does. Retry and dead letter topics accept
     everything."""
     if config.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         return None

@@ -39,20 +39,20 @@ _ALL: Final = 1 << 62
 
 
 class _Versions(NamedTuple):
-    """Data versions of topics and groups, and how often operators have set offsets."""
+    """Data versions of topics and groups, and the number of times that operators have set offsets."""
 
     topics: DataVersion
     groups: DataVersion
     offsets: int
 
     def has(self, other: "_Versions") -> bool:
-        """Returns whether this is as new as `other`. A slave's versions are those of its master."""
+        """Return whether these versions are as new as `other`. A slave's versions are those of its master."""
         is_older = is_newer(other.topics, self.topics) or is_newer(other.groups, self.groups)
         return not is_older and self.offsets >= other.offsets
 
 
 class TableChangesProcessor(RequestProcessor):
-    """Handles a slave's request to be told of changed tables (see the module)."""
+    """Parks a slave's request until a table has changed (see the module)."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class TableChangesProcessor(RequestProcessor):
         self.table_changed()
 
     async def copied(self, wanted_slaves: Callable[[int], int], most_ms: int) -> bool:
-        """Wait until that many slaves have the present tables. Returns False if they have not within `most_ms`.
+        """Wait until that many slaves have copied the present tables. Returns False if they have not within `most_ms`.
 
         Args:
             wanted_slaves: how many must have them, of so many that ask here; asked again whenever one asks.

@@ -79,7 +79,7 @@ class ClientManageProcessor(RequestProcessor):
     async def _in_slices(
         self, request: RemotingCommand, heartbeat: HeartbeatData, channel: ClientChannelInfo
     ) -> RemotingCommand:
-        """Process a long heartbeat in slices: other work runs between groups, and between new expressions."""
+        """Process a long heartbeat in slices: the loop runs other tasks between groups, and between new expressions."""
         is_changed = heartbeat.heartbeat_fingerprint == 0
         done = 0
         for data in heartbeat.consumer_data_set:
@@ -182,8 +182,7 @@ class ClientManageProcessor(RequestProcessor):
 
 
 def _work(heartbeat: HeartbeatData) -> int:
-    """Returns the work a heartbeat takes, counted in groups and subscriptions; an expression counts as a whole
-    slice."""
+    """Return the work a heartbeat takes, in groups and subscriptions; an expression counts as a whole slice."""
     work = len(heartbeat.consumer_data_set)
     for data in heartbeat.consumer_data_set:
         for subscription in data.subscription_data_set:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerManageProcessor(RequestProcessor):
-    """Handles what consumers request besides messages: members, offsets and locks."""
+    """Processes requests of consumers other than reads: members, offsets and locks."""
 
     def __init__(self, env: Environment, tables: Tables, clients: Clients, messages: Messages) -> None:
         self._settings = env.settings
@@ -42,7 +42,7 @@ class ConsumerManageProcessor(RequestProcessor):
         }
 
     def get_consumer_list_by_group(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer GET_CONSUMER_LIST_BY_GROUP (38). Clients take code 1 as "keep what you have"."""
+        """Answer GET_CONSUMER_LIST_BY_GROUP (38). On code 1 clients keep the members they know."""
         group = HeaderFields(request.ext).required_str("consumerGroup")
         info = self._consumers.get_consumer_group_info(group)
         if info is None:
@@ -69,11 +69,11 @@ class ConsumerManageProcessor(RequestProcessor):
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def update_consumer_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do that, so
-        an unknown one is code 26. While a reset waits for the next pull, what the client still commits of before it is
-        passed over; so is what it has read of a topic that was deleted and made again since, for new messages get these
-        numbers. A slave keeps in mind what it was told, for its master (offset/slave_commits.py), and hands it over
-        with maxqIfAhead: clients may have committed more here meanwhile."""
+        """Answer UPDATE_CONSUMER_OFFSET (15). A commit does not create the group: only heartbeats and pulls do, so an
+        unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored; so are
+        commits for a topic that was deleted and made again since the client read it, because new messages have the
+        same offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
+        maxqIfAhead: clients may have committed more at the master meanwhile."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -106,9 +106,9 @@ class ConsumerManageProcessor(RequestProcessor):
         return request.reply()
 
     def _is_of_deleted_topic(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Return whether a reader has got further than the topic that was made again after its deletion. What the
-        leader before has shown counts, though dispatch waits for the disk here. A slave cannot tell, because it may
-        lack what its master gave."""
+        """Return whether a reader's offset is beyond the topic that was made again after its deletion. Offsets that the
+        previous leader has shown count, although dispatch still waits for the disk here. A slave cannot tell,
+        because it may lack messages of its master."""
         return (
             self._store.deletions.at(topic) > 0
             and self._settings.store.broker_role != SLAVE
@@ -118,7 +118,7 @@ class ConsumerManageProcessor(RequestProcessor):
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def lock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer LOCK_BATCH_MQ (41). Answers with the queues that the client owns now."""
+        """Answer LOCK_BATCH_MQ (41) with the queues that the client owns now."""
         wanted = LockBatchRequestBody.decode(request.body_bytes)
         locked = self._locks.try_lock_batch(
             wanted.consumer_group, wanted.mq_set, wanted.client_id, only_this_broker=wanted.only_this_broker
@@ -126,7 +126,7 @@ class ConsumerManageProcessor(RequestProcessor):
         return body_reply(request, LockBatchResponseBody(sorted(locked)))
 
     def unlock_batch(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer UNLOCK_BATCH_MQ (42). Locks of others stay, and that is success too."""
+        """Answer UNLOCK_BATCH_MQ (42). Locks of other clients stay, which is a success, too."""
         given = UnlockBatchRequestBody.decode(request.body_bytes)
         self._locks.unlock_batch(given.consumer_group, given.mq_set, given.client_id)
         return request.reply()

@@ -31,7 +31,7 @@ class MessageRequestModeManager(PersistentManager):
         self.request_persist()
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Drop what is kept of topics or groups that were deleted."""
+        """Remove the modes of topics or groups that were deleted."""
         kept = {
             topic: {group: mode for group, mode in modes.items() if group not in groups}
             for topic, modes in self._modes.items()
@@ -43,8 +43,8 @@ class MessageRequestModeManager(PersistentManager):
             self.request_persist()
 
     def take_from_master(self, value: dict[str, Any]) -> None:
-        """Replace this table by the master's. Raises RemoteProtocolError if the value is none; nothing is changed
-        then."""
+        """Replace this table by the master's. Raises RemoteProtocolError if the value has another form; nothing is
+        changed then."""
         taken = MessageRequestModeSerializeWrapper.from_json(value).message_request_mode_map
         if taken != self._modes:
             self._modes = taken

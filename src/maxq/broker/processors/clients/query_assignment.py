@@ -66,8 +66,8 @@ class QueryAssignmentProcessor(RequestProcessor):
     # --- 400 ----------------------------------------------------------------------------------------------------------
 
     async def query_assignment(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer the queues of a member. An answer without `messageQueueAssignments` means: keep the present queues (no
-        route, group offline, unknown strategy)."""
+        """Answer with the queues of a member. An answer without `messageQueueAssignments` means: keep the present
+        queues (no route, group offline, unknown strategy)."""
         asked = QueryAssignmentRequestBody.decode(request.body_bytes)
         mode = self._mode(asked)
         queues = await self._assign(asked, mode)
@@ -77,7 +77,7 @@ class QueryAssignmentProcessor(RequestProcessor):
         return request.reply(body=json_dialect.dumps({"messageQueueAssignments": rows}))
 
     def _mode(self, asked: QueryAssignmentRequestBody) -> SetMessageRequestModeRequestBody:
-        """Returns the mode set for topic and group, else the default. Retry topics of a group that pulls are pulled."""
+        """Return the mode set for topic and group, else the default. A pull group's retry topics are pulled, too."""
         known = self._modes.get_message_request_mode(asked.topic, asked.consumer_group)
         if known is not None:
             return known
@@ -159,8 +159,8 @@ class QueryAssignmentProcessor(RequestProcessor):
 
 
 def readable_queues(topic: str, route: TopicRouteData, mode: MessageRequestMode) -> list[MessageQueue]:
-    """Return the queues that a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). The global
-    queues of a static topic are pulled; pops go to the queues of the brokers."""
+    """Return the queues that a consumer may read (MQClientInstance.topicRouteData2TopicSubscribeInfo). For a static
+    topic, pulls read its global queues and pops the queues of the brokers."""
     if route.topic_queue_mapping_by_broker and mode is MessageRequestMode.PULL:
         return list(global_queues(topic, route.topic_queue_mapping_by_broker))
     return [

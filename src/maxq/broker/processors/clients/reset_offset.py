@@ -54,7 +54,7 @@ class ResetOffsetProcessor(RequestProcessor):
     # --- 222 ----------------------------------------------------------------------------------------------------------
 
     async def reset_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answers with the new offsets by queue."""
+        """Reset the offsets and answer with the new ones by queue."""
         fields = HeaderFields(request.ext)
         topic, group = fields.required_str("topic"), fields.required_str("group")
         timestamp = fields.required_long("timestamp")
@@ -192,7 +192,7 @@ class ResetOffsetProcessor(RequestProcessor):
         return request.reply(body=filled(GetConsumerStatusBody().encode(), "consumerTable", rows))
 
     async def _ask_status(self, member: ClientChannelInfo, topic: str, group: str) -> bytes | None:
-        """Ask one member; returns a row of the answer with the member's client id and its offsets."""
+        """Ask one member for its offsets; returns a row of the answer with the member's client id."""
         ask = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, {"topic": topic, "group": group})
         try:
             answer = await member.connection.invoke(ask, CLIENT_STATUS_TIMEOUT_MS)

@@ -19,7 +19,7 @@ Pass = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 
 class DeferredReplies:
-    """Answers requests later that have to wait for a quota or the disk; see the module's text.
+    """Answers later the requests that must wait for a quota or the disk; see the module's docstring.
 
     Args:
         again: the first pass of a request, which does not wait for the disk.
@@ -43,7 +43,7 @@ class DeferredReplies:
         most_ms: int,
         not_now: Callable[[], RemotingCommand],
     ) -> None:
-        """Take `request` up again when the quota of `group` allows it.
+        """Process `request` again when the quota of `group` allows it.
 
         Args:
             most_ms: longest wait; then the answer is `not_now()`.
@@ -85,7 +85,7 @@ class DeferredReplies:
         request: RemotingCommand,
         since: object,
     ) -> None:
-        """Process `request` again after a wait, unless the wait ended in an answer or its connection is closed."""
+        """Process `request` again after a wait, unless the wait ended in an answer or the connection is closed."""
         reply = await wait()
         if connection.is_closed:
             return
@@ -125,8 +125,8 @@ class DeferredReplies:
         return None if self._guard is None else self._guard.rules
 
     def refusal(self, connection: Connection, request: RemotingCommand, since: object) -> RemotingCommand | None:
-        """Return the answer that refuses a request which has waited since the rules were `since`, if it may not be
-        served any more; None if it may."""
+        """Return the refusal of a request that has waited since the access rules had version `since`, if it may no
+        longer be served; None if it may."""
         return None if self._guard is None else self._guard.again(connection, request, since)
 
     def _try_again(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -138,7 +138,8 @@ class DeferredReplies:
     async def _bring_in(
         self, connection: Connection, request: RemotingCommand, result: GetMessageResult
     ) -> RemotingCommand | None:
-        """Load what `result` points to into memory. Returns the answer to `request` if the disk cannot read it."""
+        """Load the bytes of `result` into memory. Returns an error as the answer to `request` if the disk cannot read
+        them."""
         self._fast_failure.pulls.enter()
         try:
             await COLD_READS.run(result.bring_in)
@@ -151,7 +152,8 @@ class DeferredReplies:
         return None
 
     async def drain(self) -> None:
-        """Wait for the answers whose bytes are being read from the disk; who waits for a quota is not answered."""
+        """Wait for the answers whose bytes are being read from the disk; requests that wait for a quota are not
+        answered."""
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)

@@ -63,7 +63,7 @@ class _Outcome(NamedTuple):
 
 
 class PullMessageProcessor:
-    """Answers pulls. `hold_service` parks those that find nothing.
+    """Answers pulls. `hold_service` parks those without new messages.
 
     Attributes:
         rules: who is served here, and who is sent elsewhere.
@@ -99,7 +99,7 @@ class PullMessageProcessor:
             server.register(code, self)
 
     def __call__(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Handle a pull in its first pass. Returns None when it was parked or waits for the disk."""
+        """Process a pull for the first time. Returns None if it was parked or waits for the disk."""
         return self._first_pass(connection, request, may_wait=True)
 
     def _first_pass(self, connection: Connection, request: RemotingCommand, may_wait: bool) -> RemotingCommand | None:
@@ -129,8 +129,8 @@ class PullMessageProcessor:
         return self._answer(connection, request, pull, outcome)
 
     def replay(self, held: HeldPull, last: bool) -> bool:
-        """Try again to answer a parked pull; returns True when it was answered. A pull that was accepted is not refused
-        because this slave may not be read any more: its master is back, and the answer sends the reader there."""
+        """Try again to answer a parked pull; returns True if it was answered. An accepted pull is not refused because
+        this slave may no longer serve reads: its master is back, and the answer sends the reader there."""
         connection, (request, header) = held.connection, held.asked()
         pull = self._checks.check(connection, request.code, header)
         if isinstance(pull, Refusal):
@@ -190,8 +190,7 @@ class PullMessageProcessor:
         return _Outcome(result, direction.code, result.status.name, direction.broker_id, is_ahead)
 
     def _bulk(self, header: PullMessageRequestHeader) -> BulkRead | None:
-        """Return the options of a reader that takes much at once. If bytes are to travel, they are limited by
-        bulkPullMaxBytes."""
+        """Return the options of a bulk reader. If bodies are requested, they are limited by bulkPullMaxBytes."""
         most = self._settings.broker.bulk_pull_max_bytes
         if header.maxq_max_bytes is None or header.maxq_max_bytes <= 0 or not most:
             return None
@@ -199,7 +198,7 @@ class PullMessageProcessor:
         return BulkRead(header.maxq_max_bytes if omit == OMIT_RECORDS else min(header.maxq_max_bytes, most), omit)
 
     def _moved(self, pull: Pull, offset: int) -> _Outcome:
-        """Returns the answer that tells a group of an offset reset by an administrator; given once, and only by a
+        """Return the answer that tells a group of an offset reset by an administrator; given once, and only by a
         master."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
         result = GetMessageResult(
@@ -219,8 +218,7 @@ class PullMessageProcessor:
         *,
         at_most_ms: int | None,
     ) -> bool:
-        """Park a pull. Returns True if it waits from now on; otherwise it is answered empty, and the client asks
-        again."""
+        """Park a pull. Returns True if it waits now; otherwise the client gets an empty answer and asks again."""
         broker = self._settings.broker
         if not header.sys_flag & PULL_FLAG_SUSPEND or request.is_oneway:
             return False
@@ -249,7 +247,7 @@ class PullMessageProcessor:
     def _answer(
         self, connection: Connection, request: RemotingCommand, pull: Pull, outcome: _Outcome
     ) -> RemotingCommand | None:
-        """Return the reply; None when its bytes must come from the disk first and it is sent later."""
+        """Return the reply; None if its bytes must be read from the disk first and it is sent later."""
         header, result = pull.header, outcome.result
         self._offsets.commit_pull_offset(
             connection.remote_address, header.consumer_group, header.topic, header.queue_id, result.next_begin_offset

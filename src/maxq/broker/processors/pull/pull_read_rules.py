@@ -36,7 +36,7 @@ class Direction(NamedTuple):
 
 
 class GroupStatus(Protocol):
-    """What is known of the broker group (ActingMasterService)."""
+    """The knowledge about the broker group (ActingMasterService)."""
 
     @property
     def is_acting_master(self) -> bool:
@@ -45,8 +45,8 @@ class GroupStatus(Protocol):
 
     @property
     def min_broker_id(self) -> int | None:
-        """Return the smallest id of a living broker; None: not known. 0 sends readers who keep up back to the master,
-        and they do not wait here."""
+        """Return the smallest id of a living broker; None if unknown. 0 sends readers near the end of the log back to
+        the master, and they are not parked here."""
         ...
 
 
@@ -78,7 +78,8 @@ class ReadRules:
         )
 
     def suggest(self, group: SubscriptionGroupConfig, is_behind: bool) -> int:
-        """Returns the id of the broker to ask next. `is_behind`: what was read lies further back than memory holds."""
+        """Return the id of the broker to ask next. `is_behind` means that the read messages lie further back than
+        memory holds."""
         if not self._settings.broker.slave_read_enable:
             return MASTER_ID
         if is_behind:
@@ -86,7 +87,7 @@ class ReadRules:
         return MASTER_ID if self._master_is_there() else group.broker_id
 
     def direct(self, code: ResponseCode, group: SubscriptionGroupConfig, is_behind: bool) -> Direction:
-        """Return the code for a reader, where the store's outcome means `code`, and the broker to ask next."""
+        """Return the code for a reader, whose read had the outcome `code`, and the broker to ask next."""
         if code == ResponseCode.SUCCESS or not self.is_slave:
             return Direction(code, self.suggest(group, is_behind))
         if not is_behind and self._master_is_there():

@@ -61,12 +61,13 @@ class PullSubscriptions:
         )
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Forget what is kept of topics that were deleted."""
+        """Remove cached subscriptions of deleted topics."""
         if gone := frozenset(deleted):
             self._built.forget(lambda key, _: key[0] in gone)
 
     def from_header(self, topic: str, expression: str, expression_type: str) -> SubscriptionData | Refusal:
-        """Parse the expression a pull carries. Parsed ones are kept: a consumer sends the same one every time."""
+        """Parse the expression that a pull carries. Results are cached, because a consumer sends the same one every
+        time."""
         key = (topic, expression, expression_type)
         built = self._built.get(key)
         if built is not None:
@@ -202,8 +203,8 @@ class PullSubscriptions:
 
 
 def retry_expression(wanted: Mapping[str, str]) -> str:
-    """Combine the expressions for the topics from which messages come into one for the group's retry topic. Messages of
-    other topics, and those without an origin, pass."""
+    """Combine the expressions for the original topics into one for the group's retry topic. Messages of other topics,
+    and those without an original topic, pass."""
     if not wanted:
         return "TRUE"
     topics = {topic: "'" + topic.replace("'", "''") + "'" for topic in wanted}

@@ -25,7 +25,7 @@ _TAG = (const.PROPERTY_TAGS,)
 
 
 class QueryMessageProcessor:
-    """Handles queries for messages by key, unique key or place."""
+    """Answers queries for messages by key, unique key or offset."""
 
     def __init__(self, env: Environment, messages: Messages) -> None:
         self._settings = env.settings
@@ -91,7 +91,7 @@ class QueryMessageProcessor:
         header: QueryMessageRequestHeader,
         key_in: tuple[str, ...],
     ) -> bool:
-        """Returns whether the message was asked for and this client may see it."""
+        """Return whether the message matches the query and this client may see it."""
         if message.topic != header.topic or self._is_hidden(message):
             return False
         if not any(header.key in message.properties.get(name, "").split(" ") for name in key_in):

@@ -24,8 +24,8 @@ LATER_ROOM: Final = 256
 
 
 def lacks_room(message: MessageExtBrokerInner) -> Refusal | None:
-    """Refuse a message whose properties leave no room for what the broker adds when it writes it again: it could never
-    be delivered."""
+    """Refuse a message whose properties leave no room for those that the broker adds when it writes it again, because
+    it could never be delivered."""
     size = len(encode_properties(message.properties).encode())
     if size + LATER_ROOM <= MAX_PROPERTIES:
         return None
@@ -56,7 +56,7 @@ class PutHooks:
         self._half_stored = stored
 
     def half_stored(self, topic: str) -> None:
-        """Tell that a half message, which was sent to `topic`, is in the log."""
+        """Call the listener of half messages: one that was sent to `topic` is in the log."""
         if self._half_stored is not None:
             self._half_stored(topic)
 

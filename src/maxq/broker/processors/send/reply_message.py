@@ -31,7 +31,7 @@ _PUSH_TIMEOUT_MS = 10_000
 
 
 class ReplyMessageProcessor:
-    """Stores replies and pushes them to whom they are for."""
+    """Stores replies and pushes them to the requesting clients."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ReplyMessageProcessor:
         limits: Limits,
         put_message: Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]],
     ) -> None:
-        """`put_message` stores a reply, here or, on a slave that acts as master, at another broker group."""
+        """`put_message` stores a reply, here or, on an acting slave, at another broker group."""
         self._settings = env.settings
         self._put_message = put_message
         self._producers = clients.producers
@@ -112,7 +112,7 @@ class ReplyMessageProcessor:
     async def _push(
         self, connection: Connection, header: SendMessageRequestHeader, message: MessageExtBrokerInner
     ) -> str | None:
-        """Push the reply to its client. Returns None, or why that failed."""
+        """Push the reply to its client. Returns None, or the reason of a failure."""
         client_id = message.properties.get(const.PROPERTY_MESSAGE_REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{const.PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"

@@ -44,8 +44,8 @@ class RetryTopics:
         return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def retry_topic(self, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
-        """Return the group's retry topic, made if it does not exist. An existing one stays as it is: its order flag
-        too, which heartbeats set."""
+        """Return the group's retry topic, which is made if it does not exist. An existing one is not changed;
+        heartbeats set its order flag."""
         flag = UNIT_SUB_FLAG if unit_mode else 0
         return self._made(retry_topic(group.group_name), max(1, group.retry_queue_nums), flag)
 
@@ -63,7 +63,7 @@ class RetryTopics:
         )
 
     def most_times(self, group: SubscriptionGroupConfig, asked: int | None, version: int) -> int:
-        """Returns how often a message is retried: as the consumer asks, if its version can ask, else as the group is
+        """Return how often a message is retried: as the consumer requests, if its version can, else as the group is
         configured."""
         return asked if asked is not None and version >= MQVersion.V3_4_9 else group.retry_max_times
 
@@ -95,7 +95,7 @@ class RetryTopics:
         return None
 
     def count_sent_back(self, group: str, topic: str, count: int = 1) -> None:
-        """Count messages of `topic` that `group` sent back, each by a request of its own."""
+        """Count messages of `topic` that `group` sent back, each in a request of its own."""
         self._stats.add(names.SNDBCK_PUT_NUMS, f"{topic}@{group}", count, count)
 
     def count_dead_letter(self, owner: str | None, group: str, topic: str | None, origin: str) -> None:

@@ -126,9 +126,9 @@ class SendBackProcessor(RequestProcessor):
     def send_back(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[RemotingCommand]:
-        """Answer a message that a consumer gives back; see the module's text. A consumer that fails gives back by the
-        thousand: where there is nothing to wait for, the answer is returned at once and leaves with the others of
-        its arrival."""
+        """Process a message that a consumer sends back; see the module's docstring. A failing consumer sends back
+        thousands: if there is nothing to wait for, the answer is returned at once and leaves with the others of its
+        arrival."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._group(header)
         if isinstance(group, Refusal):
@@ -188,8 +188,7 @@ class SendBackProcessor(RequestProcessor):
     def _failed(
         self, connection: Connection, request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader
     ) -> MessageExt | RemotingCommand:
-        """Returns the message at the place that the request names; a refusal if there is none or the sender may not
-        read it."""
+        """Return the message that the request names; a refusal if there is none or the sender may not read it."""
         failed = self._store.look_message_by_offset(header.offset)
         if failed is None:
             return request.reply(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {header.offset}")
@@ -244,8 +243,8 @@ class SendBackProcessor(RequestProcessor):
 
 
 def sent_back(failed: MessageExt, topic: str, queue_id: int, level: int) -> MessageExtBrokerInner:
-    """Make the copy of a message that was given back. It keeps who sent the message and when, and counts the failed
-    try."""
+    """Make the copy of a sent-back message. It keeps the sender and the time of the original, and counts the failed
+    attempt."""
     properties = {name: value for name, value in failed.properties.items() if name != const.PROPERTY_CRC32}
     properties.setdefault(const.PROPERTY_RETRY_TOPIC, failed.topic)
     properties[const.PROPERTY_WAIT_STORE_MSG_OK] = "false"
@@ -274,8 +273,8 @@ def _forbidden(topic: str, perm: int) -> Refusal:
 
 
 def unsafe_remark(code: ResponseCode) -> str:
-    """Return why a message that was stored, and whose waiting ended with `code`, must be given back once more; empty if
-    it need not, because missing replicas are no reason."""
+    """Return why a stored message, whose wait ended with `code`, must be sent back once more; empty if it need not,
+    because missing replicas are no reason."""
     if code == ResponseCode.FLUSH_DISK_TIMEOUT:
         return FLUSH_DISK_TIMEOUT_REMARK
     return "" if code in STAYS else _NOT_COMMITTED.format(code.name)

@@ -35,7 +35,7 @@ _TIMER_PROPERTIES = (
 
 
 class SendChecks:
-    """Checks of a message that need topics and settings. Each returns None, or why the message is refused."""
+    """Checks of a message that need topics and settings. Each returns None, or the refusal."""
 
     def __init__(self, settings: BrokerSettings, topics: TopicConfigManager) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class SendChecks:
     def topic(
         self, topic: str, default_topic: str, remote_address: str, queue_nums: int, unit_mode: bool
     ) -> TopicConfig | Refusal:
-        """Return the topic to which a message may be sent, made if that is allowed.
+        """Return the topic to which a message may be sent; it is created if that is allowed.
 
         Args:
             default_topic: template of a topic that does not exist yet.
@@ -120,7 +120,7 @@ class SendChecks:
         *,
         kind: str = "",
     ) -> Refusal | None:
-        """Check a message of a client whose topic and queue are right, by whichever request it came.
+        """Check a client's message whose topic and queue are right, for any kind of request.
 
         Args:
             request: whose body the message's is.
@@ -159,7 +159,7 @@ class SendChecks:
         )  # fmt: skip
 
     def staged(self, config: TopicConfig, body: bytes, count: int, *, is_plain: bool) -> Refusal | None:
-        """Check each of `count` staged messages; those that are not plain may be of a later time."""
+        """Check each of `count` staged messages. Messages that are not plain may be delayed or timed."""
         names = const.NOT_IN_BATCHES if is_plain else (const.PROPERTY_TRANSACTION_PREPARED, const.PROPERTY_POP_CK)
         return self._one_by_one(
             body, count, self._why_each(config) or _names_in(body, names),
@@ -173,7 +173,7 @@ class SendChecks:
     def _one_by_one(
         body: bytes, count: int, why: str | None, check: Callable[[Mapping[str, str]], Refusal | None]
     ) -> Refusal | None:
-        """Return the first refusal of `check`, if there is a reason `why` to look at each message."""
+        """Return the first refusal of `check`, if there is a reason `why` to examine each message."""
         if why is None:
             return None
         if count > BATCH_MOST_BY_ITSELF:
@@ -198,8 +198,7 @@ class SendChecks:
 
     @staticmethod
     def _handle_of_broker(properties: Mapping[str, str]) -> Refusal | None:
-        """Refuse a message that carries a receipt handle: with it, another message would be acknowledged in its
-        place."""
+        """Refuse a message that carries a receipt handle: with it, a consumer would acknowledge another message."""
         if const.PROPERTY_POP_CK not in properties:
             return None
         return Refusal(
@@ -208,7 +207,7 @@ class SendChecks:
         )
 
     def _transaction(self, properties: Mapping[str, str], sys_flag: int, kind: str) -> Refusal | None:
-        """Check whether this message may open a transaction, if it asks for one."""
+        """Check whether this message may open a transaction, if it has the flag of one."""
         opens = properties.get(const.PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
         if not opens and not sys_flag & TRANSACTION_MASK:
             return None
@@ -238,12 +237,12 @@ class SendChecks:
         return None
 
     def _why_one_by_one(self, config: TopicConfig, body: bytes) -> str | None:
-        """Return why the messages of a batch body must be checked one by one; None if no check can object to any of
+        """Return why the messages of a batch body must be checked one by one; None if no check can refuse any of
         them."""
         return self._why_each(config) or _names_in(body, const.NOT_IN_BATCHES)
 
     def _why_each(self, config: TopicConfig) -> str | None:
-        """Return why each message of a topic must be checked; None if the topic takes every message."""
+        """Return why each message of a topic must be checked; None if the topic accepts every message."""
         if self._settings.broker.enable_topic_message_type_check:
             return "enableTopicMessageTypeCheck is true"
         if is_compacted(config):
@@ -267,7 +266,8 @@ class SendChecks:
         )
 
     def _properties(self, config: TopicConfig, properties: Mapping[str, str], sys_flag: int) -> Refusal | None:
-        """Check the properties that change where or when a message is delivered, and the type they give it."""
+        """Check the properties that change where or when a message is delivered, and the message type that follows from
+        them."""
         if self._settings.broker.enable_topic_message_type_check:
             refusal = type_refusal(config, properties, sys_flag)
             if refusal is not None:

@@ -46,7 +46,7 @@ _ENCODE_BATCH = "send it as records of size, magic, CRC, flag, body and properti
 
 
 class SendMessageProcessor:
-    """Answers sends: checks, appends, and answers when the message is as safe as the settings promise."""
+    """Processes sends: checks, appends, and answers once the message is as safe as the settings promise."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class SendMessageProcessor:
         return self._checks.batch(config, body, count)
 
     def _make_inner_batch(self, message: MessageExtBrokerInner) -> None:
-        """Store a batch as one record, in a topic of batch queues; consumers take it apart."""
+        """Store a batch as one record, in a topic of batch queues; consumers unpack it."""
         count = batch_count(message.body)
         message.sys_flag |= MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH
         message.properties[const.PROPERTY_INNER_NUM] = str(count)
@@ -226,8 +226,8 @@ class SendMessageProcessor:
         return result
 
     def _response(self, message: MessageExtBrokerInner, queue_id: int, result: PutMessageResult) -> dict[str, str]:
-        """Return the fields of the answer. `queue_id`: of the topic to which the message was sent; a hook may have put
-        it elsewhere."""
+        """Return the fields of the answer. `queue_id` belongs to the topic to which the message was sent; a hook may
+        have moved it elsewhere."""
         unique_key = message.properties.get(_UNIQUE_KEY)
         header = SendMessageResponseHeader(result.msg_id, queue_id, result.queue_offset, unique_key)
         if message.sys_flag & MessageSysFlag.INNER_BATCH:
@@ -237,8 +237,8 @@ class SendMessageProcessor:
         return header.encode() | self._own_properties.for_reply()
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
-        """Returns the handle with which a timer message can be recalled before it is due; None of a message of a retry
-        topic, and of one that a client sent to the timer's topic itself."""
+        """Return the handle with which a timer message can be recalled before it is due; None for a message of a retry
+        topic, and for one that a client sent to the timer's topic itself."""
         properties = message.properties
         topic, out_ms = properties.get(const.PROPERTY_REAL_TOPIC, ""), properties.get(const.PROPERTY_TIMER_OUT_MS, "")
         is_timed = topic and out_ms.isascii() and out_ms.isdigit() and len(out_ms) <= _MOST_DIGITS
@@ -269,8 +269,7 @@ class SendMessageProcessor:
         outcome: "asyncio.Future[ResponseCode] | None",
         topic_created: bool,
     ) -> None:
-        """Wait until disk and replicas have the message, which is in the log, and the topic that it created; then
-        answer."""
+        """Wait until disk and replicas have the stored message and the topic that it created; then answer."""
         self._fast_failure.sends.enter()
         try:
             if outcome is not None:

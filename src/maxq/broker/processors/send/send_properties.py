@@ -25,13 +25,13 @@ class BrokerProperties:
         }
 
     def add_to(self, properties: dict[str, str]) -> None:
-        """Add them to the properties that are stored."""
+        """Add these properties to those that are stored."""
         properties.update(self.for_reply())
         properties[const.PROPERTY_CLUSTER] = self._broker.cluster
 
 
 def received_properties(text: str | None) -> dict[str, str]:
-    """Return the properties of a request without POP_CK, which is the broker's own: a client cannot set it."""
+    """Return the properties of a request without POP_CK, which only the broker may set."""
     properties = decode_properties(text)
     properties.pop(const.PROPERTY_POP_CK, None)
     return properties

@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerGroupInfo:
-    """One consumer group. All members are expected to consume alike; the newest heartbeat's settings count for all."""
+    """One consumer group. All members are expected to have the same settings; those of the newest heartbeat count for
+    all."""
 
     def __init__(self, data: ConsumerData) -> None:
         self.group_name: str = data.group_name
@@ -72,7 +73,7 @@ class ConsumerGroupInfo:
         self.consume_type, self.message_model, self.consume_from_where = new
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take over the newest subscription of the group; True when a topic came or went.
+        """Adopt the group's newest subscription; returns True if a topic was added or removed.
 
         A topic's expression is replaced only by one with a greater subVersion.
         """

@@ -48,7 +48,7 @@ class ConsumerIdsNotifier:
             task.cancel()
 
     def group_changed(self, info: ConsumerGroupInfo) -> None:
-        """Notify the members of a group that has changed, unless they were told of it shortly before."""
+        """Notify the members of a group that has changed, unless they were notified shortly before."""
         broker = self._settings.broker
         if self._is_closed or not broker.notify_consumer_ids_changed_enable:
             return
@@ -91,7 +91,7 @@ class ConsumerIdsNotifier:
 
 
 async def _tell_in_turns(members: list[Connection], request: bytes) -> None:
-    """Notify the members of a large group in several turns of the loop: each notice costs a system call."""
+    """Notify the members of a large group in several turns of the loop, because each notice costs a system call."""
     turns = Turns()
     for connection in members:
         connection.write([request])

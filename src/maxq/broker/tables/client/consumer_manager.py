@@ -43,7 +43,7 @@ class SilentConsumers:
         self._groups: dict[str, dict[str, tuple[SubscriptionData, int]]] = {}
 
     def says(self, group: str, subscription: SubscriptionData) -> None:
-        """Note the subscription that a request of the group states for a topic."""
+        """Note the subscription to a topic that a request of the group states."""
         table = self._groups.get(group)
         if table is None:
             table = self._groups[group] = {}
@@ -58,13 +58,13 @@ class SilentConsumers:
         return {group: list(table) for group, table in self._groups.items()}
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Drop what is kept of topics or groups that were deleted."""
+        """Remove the subscriptions of topics or groups that were deleted."""
         for group in groups:
             self._groups.pop(group, None)
         self._drop(lambda topic, said_ms: topic in topics)
 
     def expire(self) -> None:
-        """Forget subscriptions that were not stated again within subscriptionExpiredTimeout."""
+        """Remove subscriptions that were not stated again within subscriptionExpiredTimeout."""
         oldest_ms = self._clock.monotonic_ms() - self._settings.broker.subscription_expired_timeout
         self._drop(lambda topic, said_ms: said_ms < oldest_ms)
 
@@ -101,7 +101,7 @@ class ConsumerManager:
         self._listeners.append(listener)
 
     def add_offline_listener(self, listener: Callable[[str], None]) -> None:
-        """Add a listener that gets the name of each group whose last member is gone."""
+        """Add a listener that is called with the name of each group whose last member has left."""
         self._offline_listeners.append(listener)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
@@ -123,11 +123,11 @@ class ConsumerManager:
         return 0 if info is None else len(info.subscription_table)
 
     def subscribing_differently(self) -> list[str]:
-        """The groups whose members do not subscribe alike."""
+        """Return the groups whose members have different subscriptions."""
         return sorted(name for name, info in self._groups.items() if info.members.is_different)
 
     def query_topic_consume_by_who(self, topic: str) -> set[str]:
-        """The online groups that subscribe to the topic."""
+        """Return the online groups that subscribe to the topic."""
         return {name for name, info in self._groups.items() if topic in info.subscription_table}
 
     def register_consumer(
@@ -180,7 +180,7 @@ class ConsumerManager:
         return bool(groups)
 
     def scan_not_active_channel(self) -> None:
-        """Drop and close what has been silent for longer than channelExpiredTimeout."""
+        """Remove members that have been silent for longer than channelExpiredTimeout, and close their connections."""
         oldest_ms = self._clock.monotonic_ms() - self._settings.broker.channel_expired_timeout
         for info in list(self._groups.values()):
             expired = [channel for channel in info.channel_info_table.values() if channel.last_update_ms < oldest_ms]

@@ -13,7 +13,7 @@ from maxq.remoting.connection import Connection
 
 
 class ClientHousekeepingService:
-    """Listens to the RemotingServer, and looks at intervals for clients that stopped sending heartbeats."""
+    """Listens to the RemotingServer, and checks at intervals for clients that stopped sending heartbeats."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class MemberSubscriptions:
         self.is_different = False
 
     def update(self, channel: ClientChannelInfo, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take a member's subscriptions from its heartbeat."""
+        """Adopt a member's subscriptions from its heartbeat."""
         wanted = {subscription.topic: subscription_text(subscription) for subscription in subscriptions}
         known = self._members.get(channel.connection)
         if known != (channel.client_id, wanted):
@@ -62,7 +62,7 @@ class MemberSubscriptions:
             del self._views[view]
 
     def describe(self) -> str:
-        """Returns text that tells which members subscribe to what, as far as they differ."""
+        """Return text about which members subscribe to what, where they differ."""
         views = [dict(view) for view in islice(self._views, _DESCRIBED)]
         topics = sorted({topic for wanted in views for topic in wanted})
         differing = [topic for topic in topics if len({wanted.get(topic) for wanted in views}) > 1]

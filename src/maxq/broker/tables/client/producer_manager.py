@@ -30,7 +30,7 @@ class ProducerManager:
 
     @property
     def group_channel_table(self) -> dict[str, dict[Connection, ClientChannelInfo]]:
-        """Members by group. Not to be changed by readers."""
+        """Return the members by group, which callers must not change."""
         return self._groups
 
     def find_channel(self, client_id: str) -> Connection | None:
@@ -52,7 +52,7 @@ class ProducerManager:
         return next((member for member in in_turn if member.unsent_bytes < _BUSY_BYTES), in_turn[0])
 
     def register_producer(self, group: str, channel: ClientChannelInfo) -> None:
-        """Register one producer group of a heartbeat. A client id that another user holds stays theirs while its
+        """Register one producer group of a heartbeat. A client id in use by another user stays theirs while its
         connection lives."""
         members = self._groups.get(group, {})
         known = members.get(channel.connection)
@@ -84,7 +84,7 @@ class ProducerManager:
         return bool(client_ids)
 
     def scan_not_active_channel(self) -> None:
-        """Drop and close what has been silent for longer than channelExpiredTimeout."""
+        """Remove members that have been silent for longer than channelExpiredTimeout, and close their connections."""
         oldest_ms = self._clock.monotonic_ms() - self._settings.broker.channel_expired_timeout
         for group, members in list(self._groups.items()):
             for channel in [channel for channel in members.values() if channel.last_update_ms < oldest_ms]:

@@ -52,7 +52,8 @@ class RebalanceLockManager:
     def try_lock_batch(
         self, group: str, queues: Iterable[MessageQueue], client_id: str, *, only_this_broker: bool = False
     ) -> set[MessageQueue]:
-        """Take or refresh what is free, expired or already the caller's. Returns the queues that are now its own.
+        """Lock or refresh the queues that are free, expired or already the caller's. Returns the queues that are now
+        its own.
 
         `only_this_broker`: the master of the group asks, for lockInStrictMode, so its slaves grant too.
         """
@@ -91,7 +92,7 @@ class RebalanceLockManager:
         return all(entry.is_expired(now_ms) for entry in self._locks.get(group, {}).values())
 
     def drop_expired(self) -> None:
-        """Forget locks whose owners are gone, so that deleted topics and groups leave nothing behind."""
+        """Remove locks whose owners are gone, so that deleted topics and groups leave nothing behind."""
         now_ms = self._clock.monotonic_ms()
         for group, table in list(self._locks.items()):
             for queue in [queue for queue, entry in table.items() if entry.is_expired(now_ms)]:

@@ -69,8 +69,7 @@ class ConsumerFilterManager(PersistentManager):
         clock: Clock,
         max_physical_offset: Callable[[], int],
     ) -> None:
-        """`max_physical_offset()` returns where the next message will lie: bit maps of messages before that are not
-        relied on."""
+        """`max_physical_offset()` returns the offset of the next message: bit maps of earlier messages are not used."""
         super().__init__(disk, path)
         self._settings = settings
         self._clock = clock
@@ -131,14 +130,14 @@ class ConsumerFilterManager(PersistentManager):
                 self._bury(entry)
 
     def forget(self, topics: Collection[str] = (), groups: Collection[str] = ()) -> None:
-        """Drop what is kept of topics or groups that were deleted."""
+        """Remove the entries of topics or groups that were deleted."""
         gone = [_key(entry) for entries in self._entries.values() for entry in entries.values()]
         for group, topic in gone:
             if topic in topics or group in groups:
                 self._forget(topic, group)
 
     def unregister(self, group: str) -> None:
-        """Mark the group's entries dead: its last member is gone."""
+        """Mark the group's entries dead, because its last member has left."""
         for entry in list(self.of_group(group)):
             self._bury(entry)
 
@@ -185,7 +184,7 @@ class ConsumerFilterManager(PersistentManager):
             log.info("group %s reads of topic %s what is %.200s", group, topic, subscription.sub_string)
 
     def _entry(self, data: ConsumerFilterData, bits: BloomFilterData) -> FilterEntry:
-        """Raises FilterExpressionError."""
+        """Make a compiled entry. Raises FilterExpressionError."""
         predicate = compile_expression(data.expression_type, data.expression)
         return FilterEntry(data, PropertyFilter(predicate, BitMaps(self._max_physical_offset(), bits)), bits)
 
@@ -212,7 +211,7 @@ class ConsumerFilterManager(PersistentManager):
     # --- the file ---
 
     def clean_and_persist(self) -> None:
-        """Forget entries that have long been dead, and write what changed. Called periodically."""
+        """Remove entries that have long been dead, and write changes. Called periodically."""
         oldest = self._clock.wall_ms() - self._settings.broker.filter_data_clean_time_span
         for entries in list(self._entries.values()):
             for entry in entries.values():
@@ -231,8 +230,8 @@ class ConsumerFilterManager(PersistentManager):
         return ConsumerFilterWrapper(by_topic).to_json()
 
     def from_json(self, value: dict[str, Any]) -> None:
-        """Load the entries from JSON. All consumers count as dead for some time already. A file made for other sizes of
-        bit maps is ignored as a whole."""
+        """Load the entries from JSON. The consumers of all entries count as gone since some time. A file made for other
+        sizes of bit maps is ignored as a whole."""
         loaded: dict[str, dict[str, FilterEntry]] = {}
         now = self._clock.wall_ms()
         for topic, of_topic in ConsumerFilterWrapper.from_json(value).filter_data_by_topic.items():

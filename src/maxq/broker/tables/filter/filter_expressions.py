@@ -17,8 +17,8 @@ CLASS_FILTER_REMARK: Final = (
 
 @cache
 def load_sql92() -> threading.Thread:
-    """Load the parser of SQL92 in a thread, once in a process, and return that thread. It takes 100 ms of processor
-    time, for which a start would wait, or with the first expression all clients of the broker."""
+    """Load the parser of SQL92 in a thread, once in a process, and return that thread. Loading takes 100 ms of
+    processor time, which would delay a start, or all clients of the broker at the first expression."""
     loading = threading.Thread(target=_load_sql92, name="maxq-sql92")
     loading.start()
     return loading
@@ -31,13 +31,13 @@ def _load_sql92() -> None:
 
 
 def known_expression(expression_type: str, expression: str) -> None:
-    """Compile an expression in advance, right or wrong: the next caller that asks for it has the outcome at once."""
+    """Compile an expression in advance, valid or not: the next caller gets the result at once."""
     with suppress(FilterExpressionError):
         compile_expression(expression_type, expression)
 
 
 def check_subscription(subscription: SubscriptionData) -> None:
-    """Raises FilterExpressionError if its filter can not be applied."""
+    """Raise FilterExpressionError if the subscription's filter cannot be applied."""
     if subscription.class_filter_mode:
         raise FilterExpressionError(CLASS_FILTER_REMARK)
     if not subscription.is_tag_type:

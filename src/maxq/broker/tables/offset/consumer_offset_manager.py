@@ -83,7 +83,7 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- commit and query ---------------------------------------------------------------------------------------------
 
     def commit_offset(self, client_host: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the group's offset of a queue. An offset smaller than before is taken, too, with a warning."""
+        """Set the group's offset of a queue. A smaller offset than before is accepted, too, with a warning."""
         key = f"{topic}@{group}"
         table = self.offset_table.get(key)
         if table is None:
@@ -123,7 +123,8 @@ class ConsumerOffsetManager(PeriodicManager):
         table[queue_id] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Returns where the group continues: a pending reset, else the committed offset; -1 if there is neither."""
+        """Return the offset at which the group continues: a pending reset, else the committed offset; -1 if there is
+        neither."""
         key = f"{topic}@{group}"
         if self._reset_offset_table and self._settings.broker.use_server_side_reset_offset:
             reset = self._reset_offset_table.get(key)
@@ -133,7 +134,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return -1 if table is None else table.get(queue_id, -1)
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return the offset that `commit_pull_offset` got last, else the consumed offset; -1 if there is neither."""
+        """Return the last offset of `commit_pull_offset`, else the consumed offset; -1 if there is neither."""
         table = self._pull_offset_table.get(f"{topic}@{group}")
         if table is not None and queue_id in table:
             return table[queue_id]
@@ -159,7 +160,7 @@ class ConsumerOffsetManager(PeriodicManager):
 
     @property
     def any_reset(self) -> bool:
-        """Whether any reset is pending."""
+        """Return whether any reset is pending."""
         return bool(self._reset_offset_table)
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
@@ -180,11 +181,11 @@ class ConsumerOffsetManager(PeriodicManager):
         return offset
 
     def not_beyond(self, max_offset: Callable[[str, int], int]) -> None:
-        """Lower all offsets to the ends of their queues, `max_offset(topic, queue_id)`, before a master takes messages.
-        An offset may lie behind the end because a loss of power took messages that were consumed already, because
-        this was the slave of a master that had more, or because this is a member of a DLedger group whose log begins
-        behind them. The next messages get the same queue offsets and are new to the group; its consumers, which
-        remember the old offset, are told with their next pull."""
+        """Lower all offsets to the ends of their queues, `max_offset(topic, queue_id)`, before a master accepts
+        messages. An offset may lie behind the end because a loss of power took consumed messages, because this was
+        the slave of a master that had more, or because this is a member of a DLedger group whose log begins behind
+        them. The next messages get the same queue offsets and are new to the group; its consumers, which remember
+        the old offset, are told with their next pull."""
         known: dict[str, dict[int, int]] = {}  # ends of the queues of each topic
         for key, table in self._all_offsets():
             topic, group = split_key(key)
@@ -211,8 +212,8 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- on a slave ---------------------------------------------------------------------------------------------------
 
     def of_slave_commits(self, page: dict[str, Any]) -> OffsetTable:
-        """Return what a page of the master's table says of the topics and groups for which clients committed offsets
-        here.
+        """Return the part of a page of the master's table about the topics and groups for which clients committed
+        offsets here.
 
         Raises:
             RemoteProtocolError: these are not offsets.
@@ -221,7 +222,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return {key: table for key, table in self._read(page).items() if key in keys}
 
     def ahead_of_master(self, masters: OffsetTable) -> list[SlaveCommit]:
-        """Return what clients committed here and the master does not know.
+        """Return the commits of clients here that the master lacks.
 
         Args:
             masters: `of_slave_commits` of all pages of its table.
@@ -229,12 +230,12 @@ class ConsumerOffsetManager(PeriodicManager):
         return list(self.slave_commits.ahead_of(masters))
 
     def _read(self, value: dict[str, Any]) -> OffsetTable:
-        """Return all offsets that the JSON of another broker's offset table holds."""
+        """Return all offsets in the JSON of another broker's offset table."""
         return read_offset_table(value)
 
     def take_from_master(self, page: dict[str, Any]) -> None:
-        """Take the offsets of a page of the master's table, which replace this table's. Offsets that only this table
-        has stay, and so do those that clients have committed here and that the master is yet to be told.
+        """Replace offsets of this table by those of a page of the master's. Offsets that only this table has stay, and
+        so do those that clients have committed here and that the master has yet to get.
 
         Raises:
             RemoteProtocolError: they are not offsets; nothing was changed.
@@ -252,7 +253,7 @@ class ConsumerOffsetManager(PeriodicManager):
             self._is_dirty = True
 
     def took_from_master(self, first_page: dict[str, Any]) -> None:
-        """Note that all pages of the master's table were taken: this table is then as new as the first page says.
+        """Note that all pages of the master's table were copied: this table is then as new as the first page says.
 
         Raises:
             RemoteProtocolError: it is no data version.
@@ -263,8 +264,8 @@ class ConsumerOffsetManager(PeriodicManager):
         self.has_set(_set_up_to(first_page))
 
     def take_set(self, table: Mapping[str, Mapping[int, int]], at: int) -> bool:
-        """Take offsets that operators have set, by `topic@group`, from the record at physical offset `at` of a DLedger
-        group's log. Returns whether they were taken; the table may already have them, and later commits of
+        """Apply offsets that operators have set, by `topic@group`, from the record at physical offset `at` of a DLedger
+        group's log. Returns whether they were applied; the table may already have them, and later commits of
         consumers."""
         if at <= self.set_up_to:
             return False
@@ -278,21 +279,21 @@ class ConsumerOffsetManager(PeriodicManager):
         self._on_commit()
 
     def has_set(self, at: int) -> None:
-        """Note that the table includes what operators set in the log up to physical offset `at`."""
+        """Note that the table includes all operators' changes in the log up to physical offset `at`."""
         if at > self.set_up_to:
             self.set_up_to, self._is_dirty = at, True
 
     # --- in a group whose slave acts as master ------------------------------------------------------------------------
 
     def take_version(self, version: DataVersion) -> None:
-        """Continue from data version `version`, because this table is now the group's, or because another's was merged
-        into it."""
+        """Continue from data version `version`, because this table now counts for the group, or because another was
+        merged into it."""
         self.data_version = version
         self._is_dirty = True
 
     def take_back_from_slave(self, value: dict[str, Any]) -> int:
-        """Merge into a master's table what a slave (content of its file) kept while the master was away: the larger
-        offset of each queue, and the slave's data version.
+        """Merge the offsets that a slave (content of its file) kept while the master was away into the master's table:
+        the larger offset of each queue, and the slave's data version.
 
         Returns:
             How many queues moved on.
@@ -343,15 +344,15 @@ class ConsumerOffsetManager(PeriodicManager):
             self._was_set(key, tuple(offsets))
 
     def remove_offset(self, group: str) -> None:
-        """Forget the group."""
+        """Remove the group."""
         self._remove(lambda keys: keys.of_group(group))
 
     def clean_offset_by_topic(self, topic: str) -> None:
-        """Forget the topic."""
+        """Remove the topic."""
         self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
-        """Forget the offsets of topics that were deleted at physical offset `incarnation`."""
+        """Remove the offsets of topics that were deleted at physical offset `incarnation`."""
         if incarnation <= self.deleted_up_to:  # done before; what is here is the new topics'
             return
         gone = frozenset(topics)
@@ -363,9 +364,9 @@ class ConsumerOffsetManager(PeriodicManager):
     def follow_deletions(
         self, deletions_since: Callable[[int], Collection[str]], newest: int, max_offset: Callable[[str, int], int]
     ) -> None:
-        """Forget the offsets of topics that were deleted since the table was written, when the log is loaded. Where a
-        table does not say when it was written, as after a Java broker has run on the store, only offsets that the
-        new topics cannot have are forgotten.
+        """Remove the offsets of topics that were deleted since the table was written; called when the log is loaded.
+        Where a table does not say when it was written, as after a Java broker has run on the store, only offsets
+        that the new topics cannot have are removed.
 
         Args:
             deletions_since: see the attribute.
@@ -391,7 +392,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return {key: table for key, table in read_offset_table(value).items() if split_key(key)[0] not in gone}
 
     def _remove(self, named: Callable[[KeyIndex], Iterable[str]]) -> None:
-        """Forget keys, found by the index of each table: a walk over all keys would take long."""
+        """Remove keys, found by the index of each table: a walk over all keys would take long."""
         for table, index in ((self.offset_table, self._keys), (self._pull_offset_table, self._pull_keys)):
             for key in named(index):
                 del table[key]
@@ -404,12 +405,13 @@ class ConsumerOffsetManager(PeriodicManager):
     # --- the file -----------------------------------------------------------------------------------------------------
 
     def persist(self) -> None:
-        """Write the files that changed since the last time."""
+        """Write the files that changed since the last call."""
         self.slave_commits.persist()
         super().persist()
 
     def load(self) -> None:
-        """Read the file, its backup, or the file of the other name; and what a slave is to tell its master."""
+        """Load the file, its backup, or the file of the other name; and the commits that a slave has yet to give its
+        master."""
         super().load()
         self.slave_commits.load()
         if self._settings.store.broker_role != SLAVE:
@@ -459,7 +461,7 @@ class ConsumerOffsetManager(PeriodicManager):
         return {"dataVersion": self.data_version.to_json(), "groupTopicMap": {}, "offsetTable": {}} | self._marks()
 
     def _marks(self) -> dict[str, Any]:
-        """Return up to where in the log the table knows which topics were deleted and what operators set."""
+        """Return up to where in the log the table reflects deletions of topics and changes by operators."""
         deletions = {"deletions": {"upTo": self.deleted_up_to}} if self.deleted_up_to else {}
         return deletions | ({"operators": {"upTo": self.set_up_to}} if self.set_up_to >= 0 else {})
 
@@ -504,7 +506,7 @@ def _mark(value: dict[str, Any], name: str) -> int | None:
 
 
 def _move_on(table: dict[int, int], other: dict[int, int]) -> int:
-    """Take the larger offset of each queue of `other`; how many that changed."""
+    """Take the larger offset of each queue of `other`; returns how many that changed."""
     ahead = {queue_id: offset for queue_id, offset in other.items() if offset > table.get(queue_id, -1)}
     table.update(ahead)
     return len(ahead)

@@ -133,7 +133,7 @@ def _flat_offsets(value: dict[str, Any]) -> dict[str, int]:
 def create_consumer_offset_manager(
     disk: Disk, config_dir: PurePath, *, settings: BrokerSettings, clock: Clock
 ) -> ConsumerOffsetManager:
-    """Make the manager that enableLmq asks for. Java forgets all offsets when that setting is switched; here they are
+    """Make the manager that enableLmq asks for. Java loses all offsets when that setting is switched; here they are
     read from the file of the other name."""
     plain, lmq = config_dir / FILE_NAME, config_dir / LMQ_FILE_NAME
     if settings.store.enable_lmq:

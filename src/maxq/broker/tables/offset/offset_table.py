@@ -23,7 +23,7 @@ _TABLES: Final = itertools.count(1)
 
 
 class PageMarks:
-    """Marks of pages: `table.gone.position`, of which the reader only knows that it sends them back."""
+    """Marks of pages, `table.gone.position`; a reader sends them back unchanged."""
 
     def __init__(self) -> None:
         self._table = next(_TABLES)  # another one from the first row on has another number
@@ -38,8 +38,7 @@ class PageMarks:
         return f"{self._table}.{self._gone}.{position}"
 
     def position_of(self, mark: str) -> int:
-        """Return behind how many rows the page of `mark` begins: 0 for a mark of another table, or of another
-        process."""
+        """Return the number of rows before the page of `mark`: 0 for a mark of another table, or of another process."""
         numbers = mark.split(".")
         if len(numbers) != 3 or not all(number.isascii() and number.isdigit() for number in numbers):
             return 0
@@ -52,7 +51,7 @@ class PageMarks:
 
 
 class KeyIndex:
-    """Index of the keys `topic@group` of a table. Whoever changes the table tells the index which keys came and went.
+    """Index of the keys `topic@group` of a table. The owner of the table adds and removes keys here, too.
 
     Attributes:
         topics: by group; a dictionary without values, which keeps the order in which they came.

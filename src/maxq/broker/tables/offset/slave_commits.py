@@ -30,7 +30,7 @@ class SlaveCommit(NamedTuple):
 
 
 class SlaveCommits(PeriodicManager):
-    """Commits made at this slave of which its master does not know yet."""
+    """Commits made at this slave that its master does not know yet."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)
@@ -40,7 +40,7 @@ class SlaveCommits(PeriodicManager):
         return len(self._pending)
 
     def keys(self) -> set[str]:
-        """Return `topic@group` of all commits that the master has not been told of."""
+        """Return `topic@group` of all commits that the master does not have yet."""
         return {f"{topic}@{group}" for topic, group, _ in self._pending}
 
     def table(self) -> OffsetTable:
@@ -56,15 +56,14 @@ class SlaveCommits(PeriodicManager):
         self._is_dirty = True
 
     def drop(self, commit: SlaveCommit) -> None:
-        """Forget a commit that the master has taken or refused. A newer one for the queue stays."""
+        """Remove a commit that the master has accepted or refused. A newer one for the queue stays."""
         key = commit.topic, commit.group, commit.queue_id
         if self._pending.get(key) == commit.offset:
             del self._pending[key]
             self._is_dirty = True
 
     def ahead_of(self, masters: Mapping[str, Mapping[int, int]]) -> Iterator[SlaveCommit]:
-        """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are
-        forgotten."""
+        """Yield the commits that the master's table (`topic@group` → queue → offset) lacks; the others are removed."""
         for (topic, group, queue_id), offset in list(self._pending.items()):
             commit = SlaveCommit(topic, group, queue_id, offset)
             if masters.get(f"{topic}@{group}", {}).get(queue_id, -1) >= offset:
@@ -73,13 +72,13 @@ class SlaveCommits(PeriodicManager):
                 yield commit
 
     def forget_topic(self, topic: str) -> None:
-        """Forget the commits of a deleted topic."""
+        """Remove the commits of a deleted topic."""
         for key in [key for key in self._pending if key[0] == topic]:
             del self._pending[key]
             self._is_dirty = True
 
     def forget(self) -> None:
-        """Forget everything: this broker is a master now and its own table counts."""
+        """Remove everything, because this broker is a master now and its own table counts."""
         if self._pending:
             self._pending.clear()
             self._is_dirty = True

@@ -13,7 +13,7 @@ from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
 
 
 class MovedQueueHook:
-    """The put hook for moved queues. It is the last one, because it looks where the others have put a message."""
+    """The put hook for moved queues. It is the last one, because it needs the final queue of a message."""
 
     def __init__(
         self, mappings: TopicQueueMappingManager, deliver_soon: Callable[[MessageExtBrokerInner], None]
@@ -23,7 +23,8 @@ class MovedQueueHook:
         self._deliver_soon = deliver_soon
 
     def __call__(self, message: MessageExtBrokerInner) -> Refusal | None:
-        """Look where the other hooks have put a message before it is stored (PutHooks). Refuses no message."""
+        """Check the queue into which the other hooks have put a message before it is stored (PutHooks). Never
+        refuses."""
         home = self._mappings.home_of(message.topic, message.queue_id)
         if home.queue_id is None:
             self._deliver_soon(message)

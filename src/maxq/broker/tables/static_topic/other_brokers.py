@@ -24,7 +24,7 @@ _MASTERS_ONLY: Final = (
 
 class OtherBrokers:
     """Forwards requests to other brokers. Addresses come from the topic's route and are kept until a broker cannot be
-    reached, or one answers that is a slave."""
+    reached, or a slave answers."""
 
     def __init__(
         self,

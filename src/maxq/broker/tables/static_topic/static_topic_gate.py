@@ -64,7 +64,7 @@ class GlobalQueue:
         return item.bname == self.detail.bname
 
     def item_at(self, logic_offset: int) -> LogicQueueMappingItem:
-        """The item that holds a global offset."""
+        """Return the item that holds a global offset."""
         found = item_at(self.items, logic_offset)
         if found is None:
             raise RequestRefusedError(
@@ -75,7 +75,7 @@ class GlobalQueue:
 
 
 class _Rewriting:
-    """A connection that translates late answers."""
+    """A connection that translates late answers to global offsets."""
 
     def __init__(self, connection: Connection, rewrite: Rewrite) -> None:
         self._connection = connection
@@ -189,8 +189,8 @@ class StaticTopicGate:
         return self._here(connection, request, {queue_field: str(leader.queue_id)}, rewrite)
 
     def _stage(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
-        """Stage messages for the physical queue, which is kept with them: their delivery finds the global queue by it,
-        wherever that is."""
+        """Stage messages for the physical queue, which is stored with them: at delivery the global queue is found by
+        it, wherever it is then."""
         return self._here(connection, request, {"queueId": str(queue.leader.queue_id)}, lambda reply: reply)
 
     def _pull(self, queue: GlobalQueue, connection: Connection, request: RemotingCommand) -> Answer:
@@ -264,7 +264,7 @@ class StaticTopicGate:
     async def _search_offset(
         self, queue: GlobalQueue, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Search the first part that has a message so young; the leader's end if none has."""
+        """Search for the first part that has a message of that time or later; the leader's end if none has."""
         items = decided(queue.items)
         for item in items:
             answer = await self._ask(queue, item, connection, request, {})
@@ -327,7 +327,7 @@ class StaticTopicGate:
         request: RemotingCommand,
         ext: dict[str, str],
     ) -> RemotingCommand:
-        """Return the answer about an item, wherever it is, unchanged."""
+        """Return the answer about an item, on any broker, unchanged."""
         ext = {**ext, "queueId": str(item.queue_id)}
         if not queue.is_here(item):
             return await self._elsewhere(item, request, ext, lambda reply: reply)
@@ -339,7 +339,7 @@ class StaticTopicGate:
 
 
 def _go_on(request: RemotingCommand, item: LogicQueueMappingItem) -> RemotingCommand:
-    """Make the answer for a reader that has everything before this item."""
+    """Make the answer for a reader that has read everything before this item."""
     place = str(item.logic_offset)
     ext = {"nextBeginOffset": place, "minOffset": place, "maxOffset": place, "suggestWhichBrokerId": "0"}
     return request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, "this part of the queue has ended", ext)

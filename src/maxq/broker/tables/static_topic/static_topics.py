@@ -12,7 +12,7 @@ from maxq.remoting.server import RemotingServer
 
 
 class StaticTopics:
-    """The mappings of one broker, and the parts that must be told of them.
+    """The mappings of one broker, and the parts that must know of their changes.
 
     The batch paths of sends and pulls answer without asking a processor, so they leave static topics alone: the
     fast path of their sends is not open, and none of their pulls is remembered.
@@ -41,7 +41,7 @@ class StaticTopics:
         self._gate.place(server)
 
     async def load(self) -> None:
-        """Loads nothing: the table is loaded with the others."""
+        """Load nothing: the table is loaded with the others."""
 
     def start(self) -> None:
         self._cleaner.start()

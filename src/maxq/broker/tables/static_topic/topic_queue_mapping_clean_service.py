@@ -85,7 +85,7 @@ class TopicQueueMappingCleanService:
         return hour in {word.strip().zfill(2) for word in self._config().delete_when.split(";")}
 
     async def clean(self) -> None:
-        """Look at every mapping once. One that cannot be looked at stays as it is."""
+        """Check every mapping once. One that cannot be checked is kept."""
         for topic in sorted(self._mappings.table):
             for step in (self._drop_expired, self._forget_passed_on):
                 detail = self._mappings.table.get(topic)
@@ -102,7 +102,7 @@ class TopicQueueMappingCleanService:
     # --- parts that have expired --------------------------------------------------------------------------------------
 
     async def _drop_expired(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, Chain]:
-        """Return the chains without leading parts that hold nothing any more."""
+        """Return the chains without leading parts that have no messages left."""
         chains = dict(detail.hosted_queues)
         old = {
             global_id: items
@@ -145,7 +145,7 @@ class TopicQueueMappingCleanService:
     # --- chains of queues that went on --------------------------------------------------------------------------------
 
     async def _forget_passed_on(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, Chain]:
-        """Return the chains without those that, for all that is known here, another broker leads now."""
+        """Return the chains without those that, by all that this broker knows, another broker leads now."""
         led_by = {
             global_id: items[-1].bname
             for global_id, items in detail.hosted_queues.items()
@@ -172,7 +172,7 @@ class TopicQueueMappingCleanService:
         return chains
 
     async def _real_leaders(self, topic: str, detail: TopicQueueMappingDetail) -> dict[int, str]:
-        """Return global queue id → leader, as name servers know it."""
+        """Return global queue id → leader, according to name servers."""
         route = await self._topic_route(topic)
         if route is None:
             return {}

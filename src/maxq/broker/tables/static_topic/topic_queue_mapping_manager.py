@@ -56,13 +56,13 @@ class TopicQueueMappingManager(PersistentManager):
         return topic in self.table
 
     def infos(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
-        """Return what a registration of these topics says of their mappings."""
+        """Return the mappings of these topics in the form of a registration."""
         return {topic: self.table[topic].info() for topic in topics if topic in self.table}
 
     def home_of(self, topic: str, queue_id: int) -> QueueHome:
         """Return where messages belong that were stored for a physical queue of this broker and are delivered only now:
-        its global queue may have been moved meanwhile, and its readers with it. For an ordinary topic that is the
-        queue itself."""
+        its global queue, and its readers, may have moved meanwhile. For an ordinary topic that is the queue
+        itself."""
         detail = self.table.get(topic)
         if detail is None:
             return QueueHome(queue_id, None)
@@ -75,7 +75,7 @@ class TopicQueueMappingManager(PersistentManager):
     # --- change -------------------------------------------------------------------------------------------------------
 
     def update(self, new: TopicQueueMappingDetail, *, force: bool) -> None:
-        """Take a mapping as an administrator gives it.
+        """Apply an administrator's mapping.
 
         Args:
             force: take it whatever was there before; chains it does not name stay.
@@ -101,14 +101,14 @@ class TopicQueueMappingManager(PersistentManager):
         self._changed()
 
     def replace_chains(self, old: TopicQueueMappingDetail, chains: Mapping[int, list[LogicQueueMappingItem]]) -> None:
-        """Give a mapping of the table other chains; nothing if it has been changed since it was looked at."""
+        """Give a mapping of the table other chains; does nothing if it has changed since it was read."""
         topic = old.topic or ""
         if self.table.get(topic) is old:
             self.table[topic] = replace(old, hosted_queues=dict(chains))
             self._changed()
 
     def delete(self, topics: Iterable[str]) -> None:
-        """Forget the mappings of these topics."""
+        """Remove the mappings of these topics."""
         gone = [topic for topic in topics if self.table.pop(topic, None) is not None]
         if gone:
             log.info("mappings deleted: %s", gone)

@@ -56,8 +56,8 @@ class SubscriptionGroupManager(PersistentManager):
         self._listeners: list[Callable[[Iterable[str]], None]] = []
 
     def add_change_listener(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Add a listener that gets the names of groups that were updated or deleted, but not of those that first use
-        creates, nor at `load`."""
+        """Add a listener that is called with the names of groups that were updated or deleted, but not of those that
+        first use creates, nor at `load`."""
         self._listeners.append(listener)
 
     def _tell(self, groups: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class SubscriptionGroupManager(PersistentManager):
             listener(groups)
 
     def create_system_groups(self) -> None:
-        """Call once, after `load`: what the file says of a system group stays."""
+        """Create the system groups that the file lacks. Call once, after `load`."""
         for group in SYSTEM_GROUPS:
             self.subscription_group_table.setdefault(group, SubscriptionGroupConfig(group_name=group))
 
@@ -96,9 +96,8 @@ class SubscriptionGroupManager(PersistentManager):
         return group in self.subscription_group_table or self._is_lmq(group)
 
     def has_retry_topic(self, name: str) -> bool:
-        """Return whether this is the retry topic of a group of its own. The older spelling of a pop group's retry
-        topic, `%RETRY%group_topic`, can be that of the group `group_topic` as well, and then belongs to that
-        group."""
+        """Return whether this is the retry topic of an existing group. The older spelling of a pop group's retry topic,
+        `%RETRY%group_topic`, may also be that of the group `group_topic`, and then belongs to that group."""
         return name.removeprefix(RETRY_PREFIX) in self.subscription_group_table
 
     def _is_lmq(self, group: str) -> bool:
@@ -132,7 +131,8 @@ class SubscriptionGroupManager(PersistentManager):
         return replace(config, attributes=alter_attributes(SUBSCRIPTION_GROUP_ATTRIBUTES, current, config.attributes))
 
     def disable_consume(self, group: str, why: str) -> bool:
-        """Shut the group out (it is too far behind); an administrator lets it in again. False: it is out already."""
+        """Disable consumption by the group, because it is too far behind; an administrator can enable it. Returns False
+        if it is disabled already."""
         config = self.subscription_group_table.get(group)
         if config is None or not config.consume_enable:
             return False
@@ -147,7 +147,7 @@ class SubscriptionGroupManager(PersistentManager):
         return self._why_disabled.get(group, "")
 
     def delete_subscription_group_config(self, group: str) -> bool:
-        """Forget the group; False if it was not known."""
+        """Remove the group; returns False if it was not known."""
         known = self.subscription_group_table.pop(group, None)
         self.row_json.forget([group])
         forbidden = self.forbidden_table.pop(group, None)
@@ -166,7 +166,7 @@ class SubscriptionGroupManager(PersistentManager):
         forbidden: Mapping[str, Mapping[str, int]],
         version: DataVersion,
     ) -> None:
-        """Replace these tables by the master's, under the master's version: so both stay equal until one changes."""
+        """Replace these tables by the master's, with the master's version: both are equal until one changes."""
         known = self.subscription_group_table
         gone = [group for group in known if group not in groups]
         changed = {group: config for group, config in groups.items() if known.get(group) != config}
@@ -179,8 +179,8 @@ class SubscriptionGroupManager(PersistentManager):
         forbidden: Mapping[str, Mapping[str, int]],
         version: DataVersion,
     ) -> None:
-        """Take what changed in the master's table of groups, whose version this table then has, and everything that is
-        forbidden."""
+        """Apply changed rows of the master's table of groups, whose version this table then has, and the whole table of
+        forbidden topics."""
         known = self.subscription_group_table
         deleted = [group for group in gone if known.pop(group, None) is not None]
         self.row_json.forget(deleted)
@@ -201,7 +201,7 @@ class SubscriptionGroupManager(PersistentManager):
         return bool(self.forbidden_table.get(group, {}).get(topic, 0) >> permission_bit & 1)
 
     def update_forbidden(self, group: str, topic: str, permission_bit: int, *, forbidden: bool) -> None:
-        """Shut or open this use of the topic for the group."""
+        """Forbid or allow this use of the topic for the group."""
         topics = dict(self.forbidden_table.get(group, {}))
         bits = topics.get(topic, 0)
         bits = bits | 1 << permission_bit if forbidden else bits & ~(1 << permission_bit)

@@ -33,7 +33,7 @@ class CompactionTopics:
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Bring the store's set in step."""
+        """Update the store's set for these topics."""
         self._compacted.difference_update(deleted)
         if self._settings.store.enable_compaction:
             self._compacted.update(config.topic_name for config in changed if is_compacted(config))

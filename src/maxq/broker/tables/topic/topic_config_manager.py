@@ -49,13 +49,13 @@ class TopicConfigManager(PersistentManager):
         self.is_alone = False
 
     def add_change_listener(self, listener: TopicChangeListener) -> None:
-        """Add a change listener. It is not called for `load` and `create_system_topics`: walk the table after them."""
+        """Add a change listener. It is not called for `load` and `create_system_topics`: read the table after them."""
         self._listeners.append(listener)
 
     # --- look up ------------------------------------------------------------------------------------------------------
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return the topic; any light message queue counts as one where they are on."""
+        """Return the topic. If light message queues are on, any of their names counts as a topic."""
         config = self.topic_config_table.get(topic)
         if config is None and self._settings.store.enable_lmq and names.is_lmq(topic):
             return _topic(topic, 1)
@@ -78,7 +78,7 @@ class TopicConfigManager(PersistentManager):
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create_system_topics(self) -> None:
-        """Call once, after `load`: what the file says of a system topic stays."""
+        """Create the system topics that the file lacks. Call once, after `load`."""
         for config in self._built_in():
             self._own_system_topics.add(config.topic_name)
             self.topic_config_table.setdefault(config.topic_name, config)
@@ -203,7 +203,7 @@ class TopicConfigManager(PersistentManager):
         return replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
 
     def update_order_topic_config(self, order_conf_by_topic: Mapping[str, str]) -> None:
-        """Make those topics ordered that a name server names as ordered."""
+        """Set the order flag of the topics that a name server lists as ordered."""
         known = self.topic_config_table
         topics = [topic for topic in order_conf_by_topic if topic in known and not known[topic].order]
         if topics:
@@ -211,7 +211,7 @@ class TopicConfigManager(PersistentManager):
             self._put([replace(known[topic], order=True) for topic in topics])
 
     def delete_topic_configs(self, topics: Iterable[str]) -> list[str]:
-        """Forget topics; returns those that were known."""
+        """Remove topics; returns those that were known."""
         deleted = [topic for topic in topics if self.topic_config_table.pop(topic, None) is not None]
         self.row_json.forget(deleted)
         if deleted:
@@ -220,14 +220,14 @@ class TopicConfigManager(PersistentManager):
         return deleted
 
     def take_from_master(self, configs: Mapping[str, TopicConfig], version: DataVersion) -> None:
-        """Replace this table by the master's, under the master's version: so both stay equal until one changes."""
+        """Replace this table by the master's, with the master's version: both are equal until one changes."""
         table = self.topic_config_table
         deleted = [topic for topic in table if topic not in configs]
         changed = {topic: config for topic, config in configs.items() if table.get(topic) != config}
         self.take_rows(changed, deleted, version)
 
     def take_rows(self, rows: Mapping[str, TopicConfig], gone: Iterable[str], version: DataVersion) -> None:
-        """Take what has changed in the master's table, whose version this table then has."""
+        """Apply changed rows of the master's table, whose version this table then has."""
         table = self.topic_config_table
         deleted = [topic for topic in gone if table.pop(topic, None) is not None]
         self.row_json.forget(deleted)

@@ -39,17 +39,17 @@ class TopicRetention:
         self._looking = False
 
     def load(self) -> None:
-        """Hide what the topics' attributes say, as far as that is quickly known; the bounds in bytes come with the
-        first `look`."""
+        """Hide messages by the topics' attributes, as far as their bounds are known quickly; the bounds in bytes follow
+        with the first `look`."""
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     @property
     def limited(self) -> list[str]:
-        """Return the topics that hide messages, or will."""
+        """Return the topics with a limit of their own by time, bytes or a purge."""
         return list(self._limited)
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Hide what the attributes of these topics say."""
+        """Hide messages by the attributes of these topics."""
         for topic in deleted:
             self._limited.pop(topic, None)
             self._hidden.forget(topic)
@@ -77,7 +77,7 @@ class TopicRetention:
         return bound
 
     async def look(self) -> None:
-        """Move the bounds on. The loop turns in between."""
+        """Advance the bounds. The loop runs other tasks in between."""
         if self._looking:
             return
         self._looking = True
@@ -114,7 +114,7 @@ def _may_hide(config: TopicConfig) -> bool:
 
 
 def why_not(config: TopicConfig) -> str:
-    """Return why nothing of this topic can be hidden; empty if it can."""
+    """Return why no message of this topic can be hidden; empty if messages can."""
     if _may_hide(config):
         return ""
     return f"topic {config.topic_name} has batch queues or is compacted: retention and purges do not apply to it"
@@ -129,6 +129,6 @@ def _number(text: str | None) -> int:
 
 
 def purged_offsets(config: TopicConfig) -> dict[int, int]:
-    """Return where each purged queue begins."""
+    """Return the first visible offset of each purged queue."""
     pairs = (part.partition(":") for part in config.attributes.get(PURGED, "").split())
     return {int(queue): int(offset) for queue, _, offset in pairs if queue.isdigit() and offset.isdigit()}

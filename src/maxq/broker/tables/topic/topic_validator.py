@@ -112,7 +112,7 @@ def validate_group(group: str) -> str | None:
 
 
 def _illegal(name: str) -> str:
-    """Return which character of a name is illegal, and where."""
+    """Return the illegal character of a name, and its position."""
     legal = _LEGAL.match(name)
     place = legal.end() if legal else 0
     return f"illegal characters, allowing only {_CHARACTERS} ({name[place]!r} is character {place + 1})"

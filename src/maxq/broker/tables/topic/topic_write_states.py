@@ -72,7 +72,7 @@ class TopicWriteStates:
         self.topics_changed(list(self._topics.topic_config_table.values()), [])
 
     def settings_changed(self, changes: list[Change]) -> None:
-        """Close or open topics as a live update of the settings demands."""
+        """Close or open topics after a live update of the settings."""
         if any(change.name in _SETTINGS for change in changes):
             self.refresh_all()
 

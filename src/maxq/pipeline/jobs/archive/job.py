@@ -157,7 +157,7 @@ def archive_once(spark: SparkSession, config: ArchiveConfig) -> ArchiveResult:
 
 
 def new_messages(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> DataFrame | None:
-    """Return the messages that exist and are not in the manifest; None if there are none (over the wire)."""
+    """Return the existing messages that are not in the manifest; None if there are none (over the wire)."""
     if config.store:
         check_not_deleted(spark, config.path, deleted_now(config, manifest.coverage()), manifest)
         return not_covered(store_messages(spark, config), manifest.coverage())
@@ -200,7 +200,8 @@ def check_not_deleted(spark: SparkSession, path: str, deleted: Mapping[MessageQu
 
 
 def deleted_now(config: ArchiveConfig, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-    """Return, by queue, where in its log the topic was deleted last, as brokers or store directories say now."""
+    """Return, by queue, at which physical offset the topic was deleted last, according to brokers or store
+    directories."""
     if config.store:
         return deleted_in_stores(config, queues)
     return incarnations(_batch_options(config).connection, queues)
@@ -299,7 +300,7 @@ def write_batch(batch: DataFrame, config: ArchiveConfig) -> ArchiveResult:
 
 
 def _check_stream(spark: SparkSession, config: ArchiveConfig, manifest: Manifest) -> None:
-    """Check that a stream with failOnDataLoss=false, which reads on where a topic was made again, goes to another
+    """Check that a stream with failOnDataLoss=false, which continues where a topic was made again, uses another
     archive."""
     options = _batch_options(config)
     queues = [queue for queue in manifest.coverage() if options.selection.names(queue.topic)]
@@ -373,7 +374,7 @@ def write_files(messages: DataFrame, run: ArchiveRun, config: ArchiveConfig) -> 
 
 
 def stage(messages: DataFrame, run: ArchiveRun, form: FileForm) -> tuple[list[StagedFile], list[FileEntry]]:
-    """Write messages into files of the run's own; the files and their entries."""
+    """Write messages into files of the run's own; returns the files and their entries."""
     part = run.new_part()
     writer = archive_rows(messages, form.columns).write.format("parquet").partitionBy("topic", DATE)
     writer = writer.option("maxRecordsPerFile", form.rows).option("compression", form.compression)
@@ -394,7 +395,7 @@ def file_entries(spark: SparkSession, run: ArchiveRun, paths: Iterable[str]) -> 
 
 
 def check_fits(manifest: Manifest, columns: Iterable[str], folder: ArchiveFolder) -> None:
-    """Raises PipelineError if the archive has other columns."""
+    """Raise PipelineError if the archive has other columns."""
     if manifest.columns and tuple(columns) != manifest.columns:
         raise PipelineError(
             f"the archive {folder.root} has the columns {', '.join(manifest.columns)}: archive the same, or into "

@@ -110,7 +110,7 @@ class VerifyResult:
 
 
 def is_fault(finding: Finding, *, complete: bool) -> bool:
-    """Return whether a finding is a fault. `complete`: the archive is to have everything up to the end of each
+    """Return whether a finding is a fault. `complete` means that the archive must have everything up to the end of each
     queue."""
     return finding.is_fault or (complete and finding.kind == BEHIND)
 
@@ -144,8 +144,8 @@ def archive_verify(spark: SparkSession, config: VerifyConfig) -> VerifyResult:
 
 
 def archive_repair(spark: SparkSession, config: VerifyConfig) -> int:
-    """Take files that are missing or harmed out of the manifest, so that the next run archives their messages anew, as
-    far as brokers still have them. Returns how many; harmed ones are removed."""
+    """Remove missing and damaged files from the manifest, so that the next run archives their messages anew, as far as
+    brokers still have them. Returns how many; damaged ones are deleted."""
     folder = ArchiveFolder(config.path)
     faults = check_files(spark, folder, folder.existing().files, quick=config.quick)
     bad = sorted({one.file for one in faults if one.file is not None})

@@ -125,7 +125,7 @@ def audit_faults(spark: SparkSession, stores: Sequence[StoreFiles], options: Aud
 
 
 def check_stores(stores: Sequence[StoreFiles]) -> None:
-    """Raises ConfigError: a store without a log, or a DLedger log beside another."""
+    """Raise ConfigError for a store without a log, or for a DLedger log beside another."""
     for files in stores:
         if not files.log:
             raise ConfigError(f"{files.root} has no log: give the storePathRootDir of a broker, or a copy of it")
@@ -195,7 +195,7 @@ class _Audit:
 
     @staticmethod
     def _count(facts: StoreFacts, log: DataFrame) -> None:
-        """Count what the log says there should be."""
+        """Count the units and entries that follow from the log."""
         counts = {row["what"]: row["count"] for row in log.groupBy("what").count().collect()}
         facts.units, facts.entries = counts.get(tasks.UNIT, 0), counts.get(tasks.ENTRY, 0)
 

@@ -102,7 +102,7 @@ def _kinds(report: ReportPage, result: AuditResult) -> None:
 
 
 def _places(report: ReportPage, result: AuditResult) -> None:
-    """Write the files in which faults are, and the positions in the file with most of them."""
+    """Write the files that have faults, and the positions in the file with most of them."""
     files = Counter((one["store"], one["file"]) for one in result.faults)
     worst = files.most_common(_WORST_FILES)
     several, labels = len(result.stores) > 1, _labels(result)
@@ -135,7 +135,7 @@ def _faults(report: ReportPage, result: AuditResult) -> None:
 
 
 def _labels(result: AuditResult) -> dict[str, str]:
-    """Store → the name of its folder; all of the path where two have the same."""
+    """Return store → the name of its folder; the whole path where two have the same name."""
     stores = [one.store for one in result.stores]
     names = [PurePath(store).name for store in stores]
     return dict(zip(stores, names if len(set(names)) == len(names) else stores, strict=True))

@@ -76,7 +76,7 @@ _SHOWN_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AuditPiece:
-    """A piece of a store's log, and what its records do not tell."""
+    """A piece of a store's log, and the settings that its records do not contain."""
 
     piece: LogPiece
     settings: DispatchSettings
@@ -207,7 +207,7 @@ def found_entries(task: IndexTask) -> Iterator[pa.RecordBatch]:
 
 
 def index_structure(task: IndexTask) -> Iterator[pa.RecordBatch]:
-    """Yield FAULTS of a file within itself: chains, slots, header."""
+    """Yield FAULTS of the structure of a file: chains, slots, header."""
     files, reader = _reader(task)
     name = files.name(task.file.path)
     found = [

@@ -74,7 +74,7 @@ def write_at(folder: PurePath, file_size: int, position: int, chunks: Iterable[m
 
 
 def _by_file(file_size: int, position: int, chunks: Iterable[memoryview]) -> Iterator[tuple[int, int, memoryview]]:
-    """Cut chunks where files end: yields number of the file, position in it, bytes."""
+    """Cut chunks where files end; yields number of the file, position in it, bytes."""
     for chunk in chunks:
         while chunk:
             number, place = divmod(position, file_size)
@@ -93,7 +93,7 @@ def _open_sized(path: PurePath, size: int) -> SyncedFile:
 
 @dataclass(frozen=True, slots=True)
 class EntrySlice:
-    """Entries [first, end) of one file that a task kept."""
+    """Entries [first, end) of one file in which a task has kept them."""
 
     path: str
     first: int
@@ -143,7 +143,7 @@ def index_file_name(timestamp_ms: int) -> str:
 
 
 def keep_entries(path: PurePath, entries: Sequence[memoryview]) -> None:
-    """Put a piece's entries into a file beside."""
+    """Write a piece's entries to a file of their own."""
     with open(path, "wb", buffering=0) as file:
         for chunk in entries:
             while chunk:
@@ -206,7 +206,7 @@ def write_index(path: PurePath, geometry: Geometry, plan: IndexPlan) -> None:
 
 
 def _preset(view: memoryview, before: EntrySlice | None) -> None:
-    """Write the header that a broker gives a file to which it rolls: the end of the file before."""
+    """Write the header that a broker gives the next file: the end of the previous one."""
     offset, timestamp = (0, 0) if before is None else _ENTRY.unpack(before.read())[1:]
     HEADER.pack_into(view, 0, timestamp, timestamp, offset, offset, 0, 1)
 
@@ -215,7 +215,7 @@ _PAGES: Final = 1 << 20
 
 
 def _used_pages(view: memoryview, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges that are not all zero: a slot table with few keys stays a hole."""
+    """Yield the ranges that are not all zero, so that a slot table with few keys stays sparse."""
     zeros = bytes(_PAGES)
     for start in range(0, end, _PAGES):
         stop = min(end, start + _PAGES)

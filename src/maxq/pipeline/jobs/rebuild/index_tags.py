@@ -14,7 +14,8 @@ _LOOK_AT: Final = 1 << 20  # bytes of log
 
 
 def has_tag_entries(files: StoreFiles, geometry: Geometry | None) -> bool:
-    """Looks at the first messages of the newest IndexFile. False if there is none, or no message with a tag."""
+    """Return whether the newest IndexFile has entries for tags, judged by its first messages; False if there is none,
+    or no message with a tag."""
     if not files.index or not files.log or geometry is None:
         return False
     reader = IndexReader(files, files.index[-1], geometry)
@@ -44,7 +45,7 @@ def _entries(reader: IndexReader, start: int, end: int) -> set[tuple[int, int]]:
 
 
 def _keys(files: StoreFiles, start: int, end: int, *, tags: bool) -> set[tuple[int, int]]:
-    """Return (hash, physical offset) of the keys by which the log's messages are found."""
+    """Return (hash, physical offset) of the keys of the log's messages."""
     found: set[tuple[int, int]] = set()
     for piece in log_pieces(files, low=start, high=end):
         for chunk in dispatch_piece(files.disk, piece, DispatchSettings((), index_tags=tags)).entries:

@@ -88,7 +88,7 @@ class RebuildOptions:
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What was made.
+    """The result of a rebuild.
 
     Attributes:
         folder: where it stands.
@@ -129,7 +129,7 @@ class RebuildReport:
 
 
 def rebuild(spark: SparkSession, files: StoreFiles, options: RebuildOptions) -> RebuildReport:
-    """Build the queue and index files of a store anew; the folder is one that the workers reach, too.
+    """Build the queue and index files of a store anew; the folder must be reachable by the workers, too.
 
     Raises:
         ConfigError, PipelineError: as `checked_config`; the log is damaged. Nothing was changed.
@@ -345,7 +345,7 @@ class Rebuild:
         raise PipelineError(f"{self._files.root} cannot be rebuilt: {'; '.join(faults[:3])}{more}. {_RECOVER}")
 
     def _keep_old_queues(self, summary: LogSummary) -> None:
-        """Keep the files of queues of which the log has no message: they tell how far numbering had come."""
+        """Keep the files of queues without messages in the log: they tell the next queue offset."""
         for (topic, queue_id), sequence in self._files.queues.items():
             end = _end_of(self._files, sequence) if (topic, queue_id) not in summary.queues else 0
             if end:
@@ -358,7 +358,7 @@ class Rebuild:
         self._keep_numbers(summary)
 
     def _keep_numbers(self, summary: LogSummary) -> None:
-        """Of queues without a message and without a file only the inventory says how far numbering had come."""
+        """Keep the next queue offsets of queues without messages and files, which only the inventory has."""
         inventory = self._files.inventory()
         if inventory is None:
             return
@@ -417,7 +417,7 @@ class Rebuild:
         report.torn_tail = summary.torn_tail
 
     def _log_end(self, summary: LogSummary) -> int:
-        """Return where a broker continues writing: behind the BLANK record, if that is the last one."""
+        """Return the position at which a broker continues writing: behind the BLANK record, if that is the last one."""
         end = summary.end_offset
         for file in self._files.log:
             if file.from_offset <= end < file.from_offset + file.size:
@@ -453,7 +453,7 @@ class Rebuild:
             sync_folder(root)
 
     def _sync_log(self) -> None:
-        """Sync the log, because the files will say that all of it is durable."""
+        """Sync the log, because the new files will say that all of it is durable."""
         files = DurableFiles()
         for file in self._files.log:
             files.sync(Path(file.path))

@@ -45,7 +45,7 @@ _MOST_QUEUE_OFFSET: Final = 1 << 48
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
-    """What dispatch must know that a record does not tell.
+    """The settings of dispatch that a record does not contain.
 
     Attributes:
         delay_levels_ms: of level 1, 2, …
@@ -269,7 +269,7 @@ class PieceDispatch:
         return run
 
     def _make_room(self, run: UnitRun, queue_offset: int, physical_offset: int) -> bool:
-        """Make room for a unit at this queue offset. Returns False if no queue can have it."""
+        """Make room for a unit at this queue offset. Returns False if no queue can have this offset."""
         if run.first >= 0 and queue_offset == run.end:
             run.extend()
             return True
