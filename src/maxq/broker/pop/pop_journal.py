@@ -16,6 +16,9 @@ was killed knows again what was given to whom and what was acknowledged. A recor
         startOffset, popTime, brokerName]
     r   cursors that an administrator set: [topic, group, queue, offset]
     o   queues consumed in order: [topic, group, queue, committed offset, order info as in consumerOrderInfo.json]
+    u   copies in retry topics of which a start does not know whose they are (unfinished_revives.py): [topic, queue,
+        offset]
+    c   such copies that belong to the check points which the same record ends: [topic, queue, offset]
 
 Rows of a topic that was deleted behind the record count for nothing: one of that name that was made since begins anew.
 
@@ -61,9 +64,11 @@ _ROWS: Final[dict[str, tuple[_Kind, ...]]] = {
     "h": (int, int, int, str),
     "r": (str, str, int, int),
     "o": (str, str, int, int, dict),
+    "u": (str, int, int),
+    "c": (str, int, int),
 }
-_TOPICS: Final = {"p": 1, "r": 0, "o": 0}  # the place of the topic in a row
-_IN_ORDER: Final = "phaltedro"  # in which a start takes in the rows of a record
+_TOPICS: Final = {"p": 1, "r": 0, "o": 0, "u": 0, "c": 0}  # the place of the topic in a row
+_IN_ORDER: Final = "phaltedrouc"  # in which a start takes in the rows of a record
 _DISTANCES: Final = 8  # their place in a row of "p"
 _UNITS: Final = 500
 _MOST_LATE: Final = 100_000
@@ -82,6 +87,12 @@ class PopJournal:
         self._committed = -1
         self._late: list[dict[str, list[Any]]] = []  # records that the store refused; oldest first
         self._written_end = 0  # physical offset behind the newest record of this process
+        self._claimed: list[list[Any]] = []  # rows "c" for the next record that ends check points
+
+    def name_with_next_end(self, place: tuple[str, int, int]) -> None:
+        """Name this copy (topic, queue id, queue offset) in the next record that ends check points."""
+        if self._may_write():
+            self._claimed.append(list(place))
 
     def write(self, entries: dict[str, list[Any]]) -> tuple[int, int]:
         """Put one record into the log, behind those that the store did not take before; several where it would be
@@ -95,6 +106,9 @@ class PopJournal:
         if not self._may_write():
             return -1, 0
         is_next = self._write_late()[1] != NOT_NOTED
+        if self._claimed and ("d" in entries or "e" in entries):
+            entries = {**entries, "c": self._claimed}
+            self._claimed = []
         self._late.append(entries)
         written = self._write_late() if is_next else (-1, NOT_NOTED)
         if len(self._late) > _MOST_LATE:
@@ -138,6 +152,7 @@ class PopJournal:
         """Drop the records that the store refused, because this broker's memory begins anew with the content of the
         log."""
         self._late.clear()
+        self._claimed.clear()
 
     def catch_up(self) -> None:
         """Write the records that the store refused before, if it accepts them now."""

@@ -106,11 +106,13 @@ class PopReviveService:
         self._journal = buffer.journal
         self._counts = records.counts
         self._noted: dict[int, dict[int, int]] = {}  # what the journal says, until `start`
+        self._needed_at_stop = -1
         self.revived = 0
 
     def start(self) -> None:
         """Start at the committed offsets, or at the queue's end if that lies before."""
         topic = self.records.topic
+        self._needed_at_stop = -1
         self._kept = self._buffer.kept_for_master()
         self._queues = [
             _Queue(
@@ -133,11 +135,13 @@ class PopReviveService:
 
     def oldest_needed(self) -> int:
         """Return the queue offset of the first journal record that concerns a message above the committed offsets; -1
-        if there is none."""
-        return min((next(iter(queue.done.values())) for queue in self._queues if queue.done), default=-1)
+        if there is none. After `stop` it is the one of that moment."""
+        first = (next(iter(queue.done.values())) for queue in self._queues if queue.done)
+        return min(first, default=self._needed_at_stop)
 
     def stop(self) -> None:
-        """Stop, because another broker of the group is active now."""
+        """Stop, because another broker of the group is active now, or this one ends."""
+        self._needed_at_stop = self.oldest_needed()
         self._queues = []
         self._noted = {}
 

@@ -91,6 +91,7 @@ class PopService:
         self._revived_ms = 0
         self._again_ms = 0
         self._needed = -1
+        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
         self._read_end = 0  # of the journal, by queue offset
         self._held_until_ms = 0  # monotonic: a slave that has handed back waits so long for its master
         self._stood_in = False  # it was active last as a slave that acts as master
@@ -225,6 +226,7 @@ class PopService:
         self._needed = -1
         self._buffer.clear()
         self._journal.forget_late()
+        self._unfinished = UnfinishedRevives(self._store, self._journal, self._clock)
         await self._replay()
         with self._passed_over("what a kill interrupted: some of it may come twice"):
             self._finish_interrupted()
@@ -336,16 +338,17 @@ class PopService:
                      len(self._buffer))  # fmt: skip
 
     def _finish_interrupted(self) -> None:
-        work = UnfinishedRevives(self._store, self._journal.last_physical_offset)
-        self._reviver.go_on_with(work)
+        self._unfinished.begin()
+        self._reviver.go_on_with(self._unfinished)
         if len(self._buffer):
-            keys = work.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
+            keys = self._unfinished.handed_over(self._records.topic, self._settings.broker.revive_queue_num)
             self._buffer.finish(self._buffer.those(keys))
 
     def _take(self, offset: int, entries: dict[str, list[Any]]) -> None:
         self._buffer.replay(offset, entries)
         self._orders.replay(offset, entries)
         self._revive.replay(offset, entries)
+        self._unfinished.replay(offset, entries)
 
     async def _tick(self) -> None:
         self._journal.catch_up()
@@ -449,11 +452,15 @@ class PopService:
 
     def _commit_journal(self, *, at_once: bool = False) -> None:
         """Commit the journal up to the first record that a start needs: one that concerns an open check point, one
-        revived above the committed offsets of the revive topic, or an ordered queue that is not in the file yet.
+        revived above the committed offsets of the revive topic, an ordered queue that is not in the file yet, or a copy
+        that a kill left without a note.
 
         What was so a turn ago is committed: a thread writes the file of offsets while they move, so that it may have
         this one newer than a group's."""
-        sources = (self._buffer.oldest_needed(), self._orders.unsaved, self._revive.oldest_needed())
+        sources = (
+            self._buffer.oldest_needed(), self._orders.unsaved, self._revive.oldest_needed(),
+            self._unfinished.oldest_needed(),
+        )  # fmt: skip
         before, self._needed = self._needed, min((at for at in sources if at >= 0), default=self._journal.end)
         if at_once or before >= 0:
             self._journal.commit(self._needed if at_once else before)

@@ -120,7 +120,9 @@ class RetryWriter:
         """
         for properties in (_properties(point, message), dict(message.properties)):
             copy = self._copy(point, message, topic, properties)
-            if self._interrupted is not None and self._interrupted.has(copy):
+            if self._interrupted is not None and self._interrupted.claim(
+                copy, behind=self._offset_in_queue_of(copy, point, message), since_ms=point.pop_time
+            ):
                 return
             result = await self._put(copy)
             if result.status not in _TOO_LARGE:  # else without what a copy has more than its message
@@ -129,6 +131,12 @@ class RetryWriter:
         if not result.ok:
             raise MaxQError(result.remark or result.status.name)
         self._stats.put_counter(copy.topic, copy.queue_id).add(1, max(result.size, 0), 0)
+
+    def _offset_in_queue_of(self, copy: MessageExtBrokerInner, point: PopCheckPoint, message: MessageExt) -> int:
+        """Return the message's queue offset if it lies in the queue that gets its copy; else -1."""
+        is_here = point.broker_name in ("", self._own.broker_name)
+        is_same = is_here and (point.topic, point.queue_id) == (copy.topic, copy.queue_id)
+        return message.queue_offset if is_same else -1
 
     async def _message(self, point: PopCheckPoint, offset: int) -> MessageExt | None:
         """Returns the message; None if it no longer exists. Raises MaxQError if it cannot be read now."""

@@ -1,35 +1,78 @@
-"""UnfinishedRevives: what a killed broker had put into the log and not noted in the journal yet.
+"""UnfinishedRevives: records that a killed broker had put into the log and not noted in the journal yet.
 
 A check point that is revived or handed over is noted right behind the records that this makes, in the same turn of the
-loop. After a kill the records behind the journal's last one therefore belong to what was under way. Whoever starts
-finishes it instead of doing it again, or a message would come twice, the second time behind its ack.
+loop. After a kill the records behind the journal's last one therefore belong to work under way. The next start finishes
+it instead of doing it again, or a message would come twice, the second time behind its ack.
+
+A broker may be killed once more before it has finished that, and by then the journal has records behind these copies.
+So a start notes the places of the copies that it finds (row "u" of the journal), and the note of a check point names
+the copies that it has claimed (row "c"). Places that no check point has claimed in ten minutes are forgotten: their
+messages were acknowledged meanwhile.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC
+from maxq.broker.pop.pop_journal import PopJournal
+from maxq.broker.tables.topic.topic_validator import TIMER_TOPIC, is_retry_topic
 from maxq.errors import RemoteProtocolError
 from maxq.protocol.body.pop import CK_TAG, PopCheckPoint
 from maxq.protocol.message import message_const as const
 from maxq.protocol.message.message import MessageExt, decode_record
+from maxq.runtime.interfaces import Clock
 from maxq.store.append.message_ext_broker_inner import MessageExtBrokerInner
+from maxq.store.durability.log_marks import LogMark
 from maxq.store.message_store import MessageStore
 
 _UNITS: Final = 512  # of one queue: 100 check points are handed over in a turn, 32 messages revived
+_KEPT_MS: Final = 600_000  # what was due when it was copied is due at the next start, too
 
 Key = tuple[str, str, int, int, int, str]
+_Place = tuple[str, int, int]
+"""Topic, queue id, queue offset."""
 
 
 class UnfinishedRevives:
-    """Work that a kill interrupted, as one start finds it."""
+    """Work that a kill interrupted, as one start finds it. Call `replay` for the journal's records, then `begin`."""
 
-    def __init__(self, store: MessageStore, noted_until: int) -> None:
-        """`noted_until` is the physical offset of the journal's last record."""
+    def __init__(self, store: MessageStore, journal: PopJournal, clock: Clock) -> None:
         self._store = store
-        self._first = noted_until
-        self._end = store.max_physical_offset
+        self._journal = journal
+        self._clock = clock
+        self._noted: dict[_Place, int] = {}  # queue offset of the journal record that names the place
         self._copies: dict[tuple[str, int], list[MessageExt]] = {}
+        self._resting: list[tuple[int, LogMark | None]] = []  # claims that may be lost yet: as in `_noted`
+        self._first = self._end = 0  # physical offsets: the records between are not named by the journal
+        self._until_ms = 0
+
+    def replay(self, offset: int, entries: dict[str, list[Any]]) -> None:
+        """Apply the rows "u" and "c" of the journal record at queue offset `offset`."""
+        for topic, queue_id, queue_offset in entries.get("u", ()):
+            self._noted[topic, queue_id, queue_offset] = offset
+        for topic, queue_id, queue_offset in entries.get("c", ()):
+            self._noted.pop((topic, queue_id, queue_offset), None)
+
+    def begin(self) -> None:
+        """Find the copies that are not claimed, and note those that the journal does not name yet."""
+        self._first, self._end = self._journal.last_physical_offset, self._store.max_physical_offset
+        self._until_ms = self._clock.monotonic_ms() + _KEPT_MS
+        for topic, queue_id, queue_offset in list(self._noted):
+            units = self._store.queue_units(topic, queue_id, queue_offset, 1)
+            record = self._record(units[0][0]) if units else None
+            if record is None:
+                del self._noted[topic, queue_id, queue_offset]
+            else:
+                self._copies.setdefault((topic, queue_id), []).append(record)
+        new: list[_Place] = []
+        for topic, queue_id in self._retry_queues():
+            for record in self._records(topic, queue_id):
+                place = topic, queue_id, record.queue_offset
+                if place not in self._noted:
+                    self._copies.setdefault((topic, queue_id), []).append(record)
+                    new.append(place)
+        if new:
+            offset, _ = self._journal.write({"u": [list(place) for place in new]})
+            self._noted.update(dict.fromkeys(new, offset if offset >= 0 else self._journal.end))
 
     def handed_over(self, revive_topic: str, revive_queues: int) -> set[Key]:
         """Return the check points whose record is in the log."""
@@ -38,29 +81,49 @@ class UnfinishedRevives:
             records += self._records(revive_topic, queue_id)
         return set(_keys(record for record in records if _for(record, revive_topic)))
 
-    def has(self, copy: MessageExtBrokerInner) -> bool:
-        """Return whether this copy of a message was stored before the kill; True once for each such copy."""
-        place = copy.topic, copy.queue_id
-        stored = self._copies.get(place)
-        if stored is None:
-            if not self._reaches_back(*place):  # as those of all topics that come later: nothing is remembered of them
-                return False
-            stored = self._copies[place] = self._records(*place)
-        found = next((record for record in stored if _is_same(copy, record)), None)
-        if found is not None:
-            stored.remove(found)
-        return found is not None
+    def claim(self, copy: MessageExtBrokerInner, *, behind: int, since_ms: int) -> bool:
+        """Return whether this copy of a message was stored before the kill; True once for each such copy, which the
+        next note of a check point (rows "d" and "e") then names.
 
-    def _reaches_back(self, topic: str, queue_id: int) -> bool:
-        """Return whether a queue has messages from before the start."""
-        first = self._store.queue_units(topic, queue_id, max(self._store.min_offset(topic, queue_id), 0), 1)
-        return bool(first) and first[0][0] < self._end
+        Args:
+            behind: queue offset of the message itself, if it lies in the copy's queue; else -1.
+            since_ms: when the message was popped; a copy is stored later.
+        """
+        stored = self._copies.get((copy.topic, copy.queue_id), [])
+        for record in stored:
+            if record.queue_offset > behind and record.store_timestamp >= since_ms and _is_same(copy, record):
+                break
+        else:
+            return False
+        stored.remove(record)
+        place = copy.topic, copy.queue_id, record.queue_offset
+        self._journal.name_with_next_end(place)
+        self._resting.append((self._noted.pop(place), None))  # its note comes next
+        return True
+
+    def oldest_needed(self) -> int:
+        """Return the queue offset of the first journal record that names a copy without a claim, or with one that may
+        still be lost; -1 if there is none."""
+        if self._noted and self._clock.monotonic_ms() >= self._until_ms:
+            self._noted.clear()
+            self._copies.clear()
+        now = self._journal.mark()
+        resting = [(offset, mark or now) for offset, mark in self._resting]
+        self._resting = [(offset, mark) for offset, mark in resting if not self._journal.is_final(mark)]
+        return min((*self._noted.values(), *(offset for offset, _ in self._resting)), default=-1)
+
+    def _retry_queues(self) -> Iterator[tuple[str, int]]:
+        for name, state in list(self._store.topics.items()):
+            topic = name.decode(errors="replace")
+            if is_retry_topic(topic):
+                yield from ((topic, queue_id) for queue_id in list(state.queues))
 
     def _records(self, topic: str, queue_id: int) -> list[MessageExt]:
         """Return those messages of a queue that the journal does not name."""
         end = self._store.max_offset(topic, queue_id)
         begin = max(end - _UNITS, self._store.min_offset(topic, queue_id), 0)
-        if end <= begin:
+        last = self._store.queue_units(topic, queue_id, end - 1, 1) if end > begin else ()
+        if not last or last[0][0] <= self._first:
             return []
         units = self._store.queue_units(topic, queue_id, begin, end - begin)
         places = [physical for physical, _, _ in units if self._first < physical < self._end]

@@ -415,6 +415,20 @@ async def test_the_journal_is_needed_from_the_oldest_record_above_the_committed_
     assert world.service.oldest_needed() == -1
 
 
+async def test_an_end_in_good_order_still_needs_the_record_of_what_was_revived_above_the_committed_offset(
+    world: World,
+) -> None:
+    world.point(10, 1, invisible_time=INVISIBLE + 5_000)
+    world.point(20, 1)
+    world.service.start()
+    await world.run_at(DUE + 1)
+    for _ in range(2):  # for its role, and for the end
+        world.service.stop()
+        assert world.service.oldest_needed() == 40
+    world.service.start()
+    assert world.service.oldest_needed() == -1, "what the journal says was not read"
+
+
 async def test_a_slave_that_writes_no_journal_names_its_end(world: World) -> None:
     world.buffer.journal.writes = False
     world.point(10, 1, invisible_time=INVISIBLE + 5_000)

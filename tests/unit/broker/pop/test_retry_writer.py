@@ -141,8 +141,11 @@ async def test_a_copy_whose_properties_leave_no_room_is_made_without_more(parts:
 
 async def test_copies_that_a_kill_left_without_a_note_are_not_made_again(parts: PopParts) -> None:
     parts.fill([b"0", b"1"])
+    parts.journal.write({"e": []})
     await parts.reviver.revive(parts.point(0, 1))  # the first of two: then it was killed
-    parts.reviver.go_on_with(UnfinishedRevives(parts.store, 0))
+    unfinished = UnfinishedRevives(parts.store, parts.journal, parts.clock)
+    unfinished.begin()
+    parts.reviver.go_on_with(unfinished)
     assert await parts.reviver.revive(parts.point(0, 2)) == []
     assert [copy.body for copy in parts.stored(RETRY)] == [b"0", b"1"]
     parts.fill([b"0"])

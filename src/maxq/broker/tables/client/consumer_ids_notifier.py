@@ -1,6 +1,8 @@
 """ConsumerIdsNotifier: tells the members of a group that it changed (one-way request 40), so that they rebalance now.
 
-Members are told at once: until they know, the old and the new owner of a queue both read it, and both get what arrives.
+Members are told in the next turn of the loop: until they know, the old and the new owner of a queue both read it, and
+both get what arrives. The answer to the heartbeat that changed the group leaves first: Java's consumer holds a lock
+while it waits for that, and a rebalance in that moment leaves it without messages until its next heartbeat, 30 s later.
 But a group of n members that all come at once changes n times, and telling everybody each time would be n² frames. So
 while a group keeps changing, it is told at most one frame every FRAME_INTERVAL_MS: a group of 4 members again after 0.8
 ms, one of 1,000 after 200 ms. The last change is always told. With realTimeNotifyConsumerChange=false changes are
@@ -53,13 +55,9 @@ class ConsumerIdsNotifier:
         if self._is_closed or not broker.notify_consumer_ids_changed_enable:
             return
         group = info.group_name
-        if group in self._timers:
-            self._changed.add(group)
-        elif broker.real_time_notify_consumer_change:
-            self._arm(group, self._tell(group) * FRAME_INTERVAL_MS)
-        else:
-            self._changed.add(group)
-            self._arm(group, BATCH_INTERVAL_MS)
+        self._changed.add(group)
+        if group not in self._timers:
+            self._arm(group, 0 if broker.real_time_notify_consumer_change else BATCH_INTERVAL_MS)
 
     def _arm(self, group: str, delay_ms: float) -> None:
         loop = asyncio.get_running_loop()

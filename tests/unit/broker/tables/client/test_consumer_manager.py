@@ -15,9 +15,17 @@ from tests.unit.broker.broker_world import BrokerWorld, FakeConnection, connecti
 NOTIFY = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 
 
-async def test_a_new_member_is_told_to_all_members() -> None:
+async def turns() -> None:
+    """Let the loop send what waits for its next turn."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_new_member_is_told_to_all_members_behind_the_answer_to_its_heartbeat() -> None:
     world, first = BrokerWorld(), FakeConnection()
     await world.heartbeat(first, "c1")
+    assert first.codes() == []
+    await turns()
     assert first.codes() == [NOTIFY]
     assert first.sent[0].ext == {"consumerGroup": "G"}
     assert first.sent[0].is_oneway
@@ -27,9 +35,10 @@ async def test_a_new_member_is_told_to_all_members() -> None:
 async def test_a_repeated_heartbeat_tells_nobody() -> None:
     world, first = BrokerWorld(), FakeConnection()
     await world.heartbeat(first, "c1")
+    await turns()
     first.sent.clear()
     await world.heartbeat(first, "c1")
-    await asyncio.sleep(0)
+    await turns()
     assert first.sent == []
     world.notifier.close()
 
@@ -38,6 +47,7 @@ async def test_members_of_a_broadcasting_group_are_not_told() -> None:
     world, first, second = BrokerWorld(), FakeConnection("a:1"), FakeConnection("b:1")
     await world.heartbeat(first, "c1", model="BROADCASTING")
     await world.heartbeat(second, "c2", model="BROADCASTING")
+    await turns()
     assert first.sent == second.sent == []
 
 
@@ -45,6 +55,7 @@ async def test_a_group_may_switch_the_telling_off() -> None:
     world, first = BrokerWorld(), FakeConnection()
     await world.call(200, None, {"groupName": "G", "notifyConsumerIdsChangedEnable": False})
     await world.heartbeat(first, "c1")
+    await turns()
     assert first.sent == []
 
 
