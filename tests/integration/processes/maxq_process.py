@@ -71,7 +71,7 @@ class Process:
 
     def said(self) -> str:
         """The last of what it wrote to its standard error since its start."""
-        return self.log_text()[-5000:]
+        return self.log_text().replace("\0", "").strip()[-5000:]
 
     def log_text(self) -> str:
         """All of it."""

@@ -43,6 +43,10 @@ class Group:
     async def is_taken(self) -> bool:
         return any(code == ResponseCode.SUCCESS for code, _ in (await self.send()).values())
 
+    async def is_dispatched(self) -> bool:
+        """Every member has made the files of queues and index: one that never did cannot start on a full disk."""
+        return all(any((member.store / "index").glob("*")) for member in self.cluster.members)
+
     async def refuses(self) -> bool:
         """Nobody takes anything, and who leads says why."""
         said, leader = await self.send(), await self.cluster.leader()
@@ -96,6 +100,7 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
 async def test_with_all_disks_full_a_leader_says_so_and_room_is_enough_to_go_on(group: Group) -> None:
     members = group.cluster.members
     await until(group.is_taken)
+    await until(group.is_dispatched)
     before = await group.term()
     for member in members:
         assert member.disk is not None

@@ -115,6 +115,7 @@ class PreOnline:
         all_ask_until = began_ms + SIGNS_TO_REGISTER * self._settings.broker.broker_heartbeat_interval
         name, slaves = self._own.broker_name, self._settings.store.total_replicas - 1
         while True:
+            wait_ms = RETRY_MS
             try:
                 members = await self._api.member_group(compatible=self._compatible)
             except MaxQError as error:
@@ -137,9 +138,11 @@ class PreOnline:
                 if self._own.broker_id != MASTER_ID:
                     return others
                 others = {**heard, **others}
-                if len(others) >= slaves or self._clock.monotonic_ms() >= all_ask_until:
+                left_ms = all_ask_until - self._clock.monotonic_ms()
+                if len(others) >= slaves or left_ms <= 0:
                     return others
-            await asyncio.sleep(RETRY_MS / 1000)
+                wait_ms = min(wait_ms, left_ms)
+            await asyncio.sleep(wait_ms / 1000)
 
     # --- a master ---------------------------------------------------------------------------------------------------
 
