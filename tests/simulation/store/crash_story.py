@@ -211,9 +211,11 @@ class CrashStory:
                 assert row.physical_offset < low or in_log.get(row.topic, -1) >= row.physical_offset, f"lost: {row}"
             elif known < row.physical_offset:
                 self.ledger.deletions.remove(row)  # its place may be given again
-                self.ledger.undone.add(row.topic)
+                self.ledger.undone.append(row)
             else:
                 row.durable = True
+        end = store.max_physical_offset
+        self.ledger.undone = [row for row in self.ledger.undone if row.physical_offset < end]
         for topic, at in in_log.items():
             if not any(row.topic == topic and row.physical_offset == at for row in self.ledger.deletions):
                 self.ledger.deletions.append(Deleted(topic, at, at, durable=True))  # the power went within the call
@@ -229,7 +231,8 @@ class CrashStory:
 
     def _verify_queues(self, store: MessageStore, on_disk: dict[int, dict[str, object]]) -> None:
         """Reading a queue from its first to its last offset gives the log's messages of that queue, in order. If a
-        deletion was lost, but messages that came behind it are there, it may begin with those."""
+        deletion was lost, but messages that came behind it are there, it may begin with the first of those: only what
+        they say of their places tells that the topic was deleted."""
         wanted: dict[tuple[object, object], list[int]] = {}
         for at in sorted(on_disk):
             if store.is_gone(str(on_disk[at]["topic"]), at):
@@ -238,8 +241,11 @@ class CrashStory:
         for topic in TOPICS:
             for queue_id in range(QUEUES):
                 seen, there = read_queue(store, topic, queue_id), wanted.get((topic, queue_id), [])
-                if topic in self.ledger.undone and seen and on_disk[seen[0]]["queueOffset"] == 0:
-                    there = there[there.index(seen[0]) :]
+                lost = [row.physical_offset for row in self.ledger.undone if row.topic == topic]
+                for behind in [[at for at in there if at > deletion] for deletion in lost]:
+                    if seen == behind:
+                        self.marks.add("a deletion was lost, and seen by what came behind it")
+                        there = behind
                 assert seen == there, f"{topic}/{queue_id} reads {seen}, the log has {there}"
 
     def _verify_keys(self, store: MessageStore) -> None:

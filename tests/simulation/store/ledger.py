@@ -44,7 +44,7 @@ class Ledger:
 
     messages: dict[int, Sent] = field(default_factory=dict)
     deletions: list[Deleted] = field(default_factory=list)  # in the order of the log
-    undone: set[str] = field(default_factory=set)  # topics with deletions that were never durable, and are lost
+    undone: list[Deleted] = field(default_factory=list)  # were never durable, and are lost from the midst of the log
     settings: list[bytes] = field(default_factory=list)  # every content that was ever handed to the disk
     settings_durable: int = -1  # index of the last one whose write returned
 

@@ -263,7 +263,9 @@ class DispatchService:
         if queue_offset < end and self._begins_anew(queue, queue_offset, physical_offset, size):
             self._note(queue, queue_offset, physical_offset, "the topic was deleted before it, and made again")
             self.queues.restart(queue, physical_offset)
-            queue.roll(queue_offset, physical_offset, size)
+            queue.roll(0, physical_offset, size)
+            if queue_offset:
+                queue.roll(queue_offset, physical_offset, size)  # the places before it are of lost messages
             return True
         resolved: int | None = queue_offset
         if self._context.is_dledger:  # the entry's CRC stands for the field
@@ -275,7 +277,7 @@ class DispatchService:
             self._note(queue, queue_offset, physical_offset, "it is not of this queue and gets no place in it")
             return False
         if resolved != queue_offset:
-            if self._may_be_whole(queue, queue_offset):
+            if self._may_be_whole(queue, queue_offset, physical_offset, size):
                 self._note(queue, queue_offset, physical_offset, f"its place is {resolved}, the record stays as it is")
             else:
                 self._note(queue, queue_offset, physical_offset, f"the field is damaged and was set to {resolved}")
@@ -287,23 +289,27 @@ class DispatchService:
         queue.roll(resolved, physical_offset, size)
         return True
 
-    def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int) -> bool:
+    def _may_be_whole(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
         """Return whether a record whose queue offset does not continue its queue may be intact; such a record is kept
         as it is. It may be intact if it is a copy, or if its offset is 0: then it may be the first of a topic that a
-        Java broker deleted and made again. No broker writes another number out of order."""
+        Java broker deleted and made again; or if the record that deleted the topic may be among lost bytes. No broker
+        writes another number out of order."""
         if self._context.config.broker_role == "SLAVE" or self._context.is_dledger:
             return True
-        return queue_offset == 0 and queue.max_offset > 0
+        if queue_offset == 0 and queue.max_offset > 0:
+            return True
+        return self.resolver.may_be_whole(queue, queue_offset, physical_offset, size)
 
     def _begins_anew(self, queue: ConsumeQueue, queue_offset: int, physical_offset: int, size: int) -> bool:
-        """Return whether this is the first message of a topic that was deleted and made again without a deletion
-        record. A Java broker leaves none, and a member of a DLedger group that began with a later log has not seen
-        it."""
-        if queue.tail.max_physical_offset <= self._commit_log.min_offset:
-            return self._context.is_dledger or self.is_copy  # nothing of the queue is left
-        if queue_offset:
-            return False
-        return self._context.is_dledger or self.is_copy or self.resolver.begins_anew(queue, physical_offset, size)
+        """Return whether this is a message of a topic that was deleted and made again although no record says so: its
+        first, or, where bytes of the log are lost, another one. A Java broker leaves no such record, a member of a
+        DLedger group that was given a later log has not seen it, and damage may have taken it."""
+        is_told = self._context.is_dledger or self.is_copy
+        if queue.tail.max_physical_offset <= self._commit_log.min_offset and (is_told or not queue_offset):
+            return is_told  # nothing of the queue is left
+        if is_told and (not queue_offset or self._context.is_dledger):
+            return not queue_offset
+        return self.resolver.begins_anew(queue, queue_offset, physical_offset, size)
 
     def _lacks_its_first(self, queue_offset: int, end: int) -> bool:
         """Return whether the first messages of a queue without units may lie in lost bytes. That is possible only if no

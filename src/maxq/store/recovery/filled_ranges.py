@@ -36,7 +36,7 @@ class FilledRanges:
     """
 
     def __init__(self, context: StoreContext, commit_log: CommitLog, resolver: QueueOffsetResolver) -> None:
-        """`resolver` is told how many bytes of messages may be missing."""
+        """`resolver` is told which bytes of messages may be missing."""
         self._context = context
         self._resolver = resolver
         self._commit_log = commit_log
@@ -55,7 +55,7 @@ class FilledRanges:
             if is_offset_name(entry.name) and entry.size
         }
         self._ranges = listed
-        self._resolver.lost_bytes = sum(end - start for start, end in listed)
+        self._resolver.lose(listed)
         self.add(own)
 
     def add(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -66,7 +66,7 @@ class FilledRanges:
         kept = sorted(one for one in self._ranges | new if one[1] > self._commit_log.min_offset)
         self._context.disk.replace(self._path, encode_ranges(kept))
         self._ranges = set(kept)
-        self._resolver.lost_bytes = sum(end - start for start, end in kept)
+        self._resolver.lose(kept)
 
     def ranges(self) -> list[tuple[int, int]]:
         """Returns the (start, end) of the ranges that lie in the log, in order."""

@@ -103,7 +103,10 @@ class StoreCheck:
         files, walk = self._files, self._walk
         deletions, faults = self._deletions()
         confirmation = Confirmation(self._levels)
-        queues = QueueCheck(files, self._expectation_at, self._is_damaged, deletions, confirmation, self._open_queues)
+        queues = QueueCheck(
+            files, self._expectation_at, self._is_damaged, self._is_lost_between, deletions, confirmation,
+            self._open_queues,
+        )  # fmt: skip
         ledger = LedgerCheck(files)
         ledger.run()
         queues.visible_end = ledger.committed_position
@@ -161,6 +164,9 @@ class StoreCheck:
         if any(damage.covers(physical_offset) for damage in self._walk.damages):
             return True
         return any(start <= physical_offset < end for start, end in self._filled)
+
+    def _is_lost_between(self, start: int, end: int) -> bool:
+        return any(first < end and start < last for first, last in self._filled)
 
     def _exit_notes(self) -> list[str]:
         if self._files.is_live:

@@ -70,6 +70,7 @@ class QueueCheck:
     Args:
         expectation_at: of the record at a physical offset, looked up in the log; None if no record starts there.
         is_damaged: does a physical offset lie in a damaged range of the log?
+        is_lost_between: are bytes lost between two physical offsets?
         deleted: topic → physical offset of the record that deletes it, as far as a file knows.
         confirmation: what `expect` is not called for.
         open_queues: how many queues may be mapped at once; a mapped file takes two descriptors.
@@ -80,6 +81,7 @@ class QueueCheck:
         files: StoreFiles,
         expectation_at: Callable[[int], Expectation | None],
         is_damaged: Callable[[int], bool],
+        is_lost_between: Callable[[int, int], bool],
         deleted: dict[str, int],
         confirmation: Confirmation,
         open_queues: int,
@@ -91,6 +93,7 @@ class QueueCheck:
         self._topics = TopicNames(files)
         self._expectation_at = expectation_at
         self._is_damaged = is_damaged
+        self._is_lost_between = is_lost_between
         self._log_start = files.log[0].from_offset if files.log else 0
         self._queues = {key: self._new_queue(key) for key in files.queues}
         self._missing_folders: dict[tuple[str, int], _Missing] = {}
@@ -237,46 +240,57 @@ class QueueCheck:
     def _finish_queue(self, key: tuple[str, int], queue: _Queue) -> None:
         elsewhere = self._standing_elsewhere(key, queue)
         for missing in queue.missing:
-            if missing.last == 0 and missing.physical_offset in elsewhere.values():
+            if missing.first == missing.last and missing.physical_offset in elsewhere.values():
                 continue
             # A queue that was deleted and began again at 0 leaves messages with its old numbers in the log.
             if missing.first > queue.confirmed.last and missing.physical_offset < queue.confirmed.last_physical:
                 continue
             self._report_missing(key, queue, missing)
         for wrong in queue.wrong:
-            if not queue.confirmed.has(wrong.queue_offset):
+            is_elsewhere = wrong.expected.physical_offset in elsewhere.values()
+            if not queue.confirmed.has(wrong.queue_offset) and not is_elsewhere:
                 self._report_wrong(key, queue, wrong)
         if queue.wrong_count > len(queue.wrong):
             self.notes.append(f"{_title(key)}: {queue.wrong_count} wrong units in all")
         self._check_unconfirmed(key, queue, elsewhere)
 
     def _standing_elsewhere(self, key: tuple[str, int], queue: _Queue) -> dict[int, int]:
-        """Return the messages that state queue offset 0 although they stand behind others: the queue offsets that
-        dispatch gave them, and their physical offsets. Either a topic was deleted and made again, and the record
-        that deletes it is lost or a Java broker wrote none, or a bit has changed. A start leaves such records
-        unchanged."""
+        """Return the messages that claim a place of their queue that others have, or that is behind its end: the queue
+        offsets that dispatch gave them, and their physical offsets. The reason is that a topic was deleted and made
+        again, but the record that deletes it is lost or a Java broker wrote none, or that a bit has changed. A start
+        leaves such records unchanged."""
         found: dict[int, int] = {}
         for index, unit, _ in self._unconfirmed(queue):
-            if index and unit.is_good and self._says_it_is_first(key, queue, unit):
+            place = self._place_of(key, queue, index, unit) if index and unit.is_good else None
+            if place is not None:
                 found[index] = unit.physical_offset
                 self._end = max(self._end, unit.physical_offset + unit.size)
                 self._units += 1
+                claim = f"number {place}" if place else "the first"
                 self.notes.append(
-                    f"{_title(key)}: the message at physical offset {unit.physical_offset} says that it is the first; "
+                    f"{_title(key)}: the message at physical offset {unit.physical_offset} says that it is {claim}; "
                     f"it is kept at queue offset {index}, behind those that were there"
                 )
         return found
 
-    def _says_it_is_first(self, key: tuple[str, int], queue: _Queue, unit: QueueEntry) -> bool:
-        """Return whether a unit that no record matched points to a missing record with queue offset 0."""
+    def _place_of(self, key: tuple[str, int], queue: _Queue, index: int, unit: QueueEntry) -> int | None:
+        """Return the queue offset that the record of a unit claims, if a start may have left it unchanged at another
+        place, and it is not at the one it claims too. It may if the record claims to be the first of its queue, or if
+        bytes are lost between it and the one before it in the queue."""
         if unit.physical_offset < max(self._log_start, self._deleted.get(key[0], 0)):
-            return False
+            return None
         expected = self._expectation_at(unit.physical_offset)
-        own = [one for one in expected.units if one[:2] == key and one.queue_offset == 0] if expected else []
+        own = [one for one in expected.units if one[:2] == key and one.queue_offset != index] if expected else []
         if expected is None or not own:
-            return False
+            return None
         wanted = QueueEntry(expected.physical_offset, expected.size, own[0].tags_code)
-        return self._equal(queue, unit, wanted) and self._unit(queue, 0) != unit
+        place = own[0].queue_offset
+        if not self._equal(queue, unit, wanted) or self._unit(queue, place) == unit:
+            return None
+        before = self._unit(queue, index - 1) if place else None
+        if place and (before is None or not self._is_lost_between(before.physical_offset, unit.physical_offset)):
+            return None
+        return place
 
     def _report_missing(self, key: tuple[str, int], queue: _Queue, missing: _Missing) -> None:
         count = missing.last - missing.first + 1
