@@ -1,7 +1,7 @@
 """The index files of a store, oldest to newest (IndexService.java)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from maxq.store.context.store_context import StoreContext
@@ -62,6 +62,7 @@ class IndexService:
             What was deleted and why, one line a file.
         """
         deleted: list[str] = []
+        doomed: list[IndexFile] = []
         for entry in self._context.disk.list(self.folder):
             if entry.is_dir or not entry.name.isdigit():
                 continue
@@ -75,8 +76,9 @@ class IndexService:
                 file.flushed_count = file.index_count
                 self.files.append(file)
             else:
-                file.destroy()
+                doomed.append(file)
                 deleted.append(f"index file {file.path} was deleted to be built anew: {reason}")
+        _delete(doomed)
         return deleted
 
     def _fault(self, file: IndexFile, size: int, newest_safe_timestamp: int | None) -> str | None:
@@ -262,8 +264,7 @@ class IndexService:
         self._reserve = None
         self.tail.attach(None, *self._shape)
         self.tail.end_physical_offset = 0  # the guard against indexing a record twice
-        for file in self.files:
-            file.destroy()
+        _delete(self.files)
         self.files.clear()
 
     def release(self) -> None:
@@ -273,6 +274,13 @@ class IndexService:
         self.tail.attach(None, *self._shape)
         for file in self.files:
             file.release()
+
+
+def _delete(files: Sequence[IndexFile]) -> None:
+    """Delete index files, the newest first: if the disk refuses one, none is left that lacks its predecessors. An index
+    is believed from its first file on."""
+    for file in reversed(files):
+        file.destroy()
 
 
 def _file_name(moment: datetime) -> str:

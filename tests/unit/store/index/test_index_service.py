@@ -321,3 +321,35 @@ async def test_blocks_that_were_allocated_in_the_background_are_written_to(
             await asyncio.sleep(0)
     assert fill() > first + 1000
     index.release()
+
+
+@pytest.mark.parametrize("how", ["destroy", "load"])
+def test_no_file_is_left_whose_predecessors_are_gone_when_the_disk_refuses_a_deletion(
+    world: World, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = world.filled(4 * IN_A_FILE)
+    before = names(index)
+    assert len(before) > 3
+    if how == "load":
+        index.release()
+        index = world.index()
+    delete, calls = IndexFile.destroy, 0
+
+    def refuse_the_second(file: IndexFile) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError("read-only file system")
+        delete(file)
+
+    monkeypatch.setattr(IndexFile, "destroy", refuse_the_second)
+    with pytest.raises(OSError, match="read-only"):
+        if how == "destroy":
+            index.destroy()
+        else:
+            index.load(newest_safe_timestamp=0)
+    monkeypatch.undo()
+    left = world.index()
+    left.load(newest_safe_timestamp=None)
+    assert names(left) == before[: len(names(left))]
+    left.release()
