@@ -48,6 +48,7 @@ EARLIEST: Final = -2  # in place of an offset, as in Spark's Kafka source
 LATEST: Final = -1
 #: Beside the queues of a broker in a stream's offsets: which topic of this name they are of.
 INCARNATION: Final = "incarnation"
+FIRST: Final = "first:"  # before a queue id
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _DEFAULT_FETCH_BYTES: Final = 4 << 20
@@ -371,7 +372,7 @@ def _by_queue(values: OptionValues, name: str, *, low: int) -> dict[str, dict[st
 
 def offsets_table(table: Mapping[str, Any], *, low: int = 0) -> dict[str, dict[str, dict[int, int]]]:
     """Check the form topic → broker → queue → number. A topic may give queues directly, for each of its brokers ("*").
-    INCARNATION among the queues, as a stream's offsets have it, is ignored.
+    INCARNATION and FIRST among the queues, as a stream's offsets have them, are ignored.
 
     Raises:
         ConfigError: it is something else, or a number is below `low`.
@@ -386,7 +387,7 @@ def offsets_table(table: Mapping[str, Any], *, low: int = 0) -> dict[str, dict[s
             if not isinstance(queues, Mapping):
                 raise ConfigError(f"broker {broker} of topic {topic} has {queues!r:.80}, not queue → number")
             for queue_id, number in queues.items():
-                if queue_id == INCARNATION:
+                if queue_id == INCARNATION or str(queue_id).startswith(FIRST):
                     continue
                 if not str(queue_id).isdigit() or type(number) is not int or number < low:
                     raise ConfigError(f"queue {queue_id} of {topic} on {broker} has {number!r:.80}, not one ≥ {low}")

@@ -8,7 +8,9 @@ It holds every queue ever read, also those of brokers that are away, so a restar
 deleted on a broker and made again has the entry "incarnation" beside that broker's queues: the number by which the
 broker tells topics of one name apart. Where it is 0, as of topics that were never deleted, it is left out. The queues
 of a static topic are of several brokers: there each of them that was asked has an entry of its own, with its number
-alone, 0 or not.
+alone, 0 or not. A queue that was first seen in a trigger has, in the offsets at which this trigger ends, the entry
+"first:<queue id>": where it begins. The trigger reads from there whenever it runs, and what was deleted by then is a
+loss.
 """
 
 import heapq
@@ -17,7 +19,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from maxq.errors import ConfigError
-from maxq.pipeline.options.read_options import INCARNATION, offsets_table
+from maxq.pipeline.options.read_options import FIRST, INCARNATION, offsets_table
 from maxq.protocol.body.static_topic import is_mock_broker
 from maxq.protocol.message.message_queue import MessageQueue
 
@@ -49,9 +51,12 @@ class OffsetRange(NamedTuple):
 
 
 def to_json(
-    offsets: Mapping[MessageQueue, int], incarnations: Mapping[tuple[str, str], int] | None = None
+    offsets: Mapping[MessageQueue, int],
+    incarnations: Mapping[tuple[str, str], int] | None = None,
+    firsts: Mapping[MessageQueue, int] | None = None,
 ) -> OffsetsJson:
-    """Make plain values in a fixed order, so that equal offsets give equal text."""
+    """Make plain values in a fixed order, so that equal offsets give equal text. `firsts`: where queues begin that are
+    new in these offsets."""
     found: OffsetsJson = {}
     for queue in sorted(offsets):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -61,7 +66,20 @@ def to_json(
             found[topic][broker] = {INCARNATION: number}
         elif number and broker in found.get(topic, {}):
             found[topic][broker][INCARNATION] = number
+    for queue in sorted(firsts or {}):
+        found[queue.topic][queue.broker_name][f"{FIRST}{queue.queue_id}"] = (firsts or {})[queue]
     return found
+
+
+def firsts_of(value: Mapping[str, Any]) -> Offsets:
+    """Return where queues begin that are new in a stream's offsets, as far as these say so."""
+    return {
+        MessageQueue(topic, broker, int(name.removeprefix(FIRST))): first
+        for topic, brokers in value.items()
+        for broker, queues in brokers.items()
+        for name, first in queues.items()
+        if name.startswith(FIRST)
+    }
 
 
 def is_same_topic(queue: MessageQueue, then: Incarnations, now: Incarnations) -> bool:

@@ -25,6 +25,7 @@ from maxq.pipeline.source.offsets import (
     Incarnations,
     Offsets,
     OffsetsJson,
+    firsts_of,
     from_json,
     incarnations_of,
     is_same_topic,
@@ -129,11 +130,12 @@ class TopicStream:
         self._losses.tell()
         if limited:
             if self._waits_for_more(sum(ends[queue] - first[queue] for queue in ends)):
-                return to_json(begun, incarnations)
+                return _unless_equal(start, to_json(begun, incarnations))
             ends = self._limited(first, ends)
         if any(ends[queue] != first[queue] for queue in ends):
             self._last_trigger_ms = self._client.clock.monotonic_ms()
-        return to_json(ends, incarnations)
+        new = {queue: first[queue] for queue in ends if queue not in begun and ends[queue] > first[queue]}
+        return _unless_equal(start, to_json(ends, incarnations, new))
 
     def _selected(self, before: Offsets) -> Offsets:
         """Return the offsets of the queues that the query's options select. The others belong to a query that had other
@@ -300,8 +302,9 @@ class TopicStream:
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
         begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}
+        begun |= {queue: first for queue, first in firsts_of(end).items() if queue not in begun}
         new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
-        if new:
+        if new:  # of a checkpoint that an older version wrote
             lows = ask_until_answered(self._client, self._client.min_offsets, new)
             begun |= {queue: one.offset for queue, one in lows.items()}
         return partitions(self._client, ranges_between(begun, ends, now), self._options)
@@ -333,3 +336,10 @@ class TopicStream:
     def stop(self) -> None:
         """End the query."""
         self._client.close()
+
+
+def _unless_equal(start: Mapping[str, Any], end: OffsetsJson) -> OffsetsJson:
+    """Return `end`, or `start` if only the note of where its queues began is missing in `end`: Spark compares the texts
+    to find out whether there is something to read."""
+    plain = to_json(from_json(start), incarnations_of(start))
+    return {topic: dict(brokers) for topic, brokers in start.items()} if plain == end else end

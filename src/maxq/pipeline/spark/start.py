@@ -29,7 +29,8 @@ class StartingJava:
 
     def end(self) -> None:
         """End all of them, also those that PySpark is about to start. Calls in this process that wait for them fail."""
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call whose answer does not come,
+        logging.getLogger().addFilter(_is_not_of_py4j)  # some of them with the root logger
         self._is_ended = True
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
@@ -48,6 +49,10 @@ class StartingJava:
     def _kill(self) -> None:
         for process in self._processes:
             process.kill()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 @contextlib.contextmanager

@@ -136,6 +136,26 @@ def test_queues_that_appear_are_read_from_their_start(server: Standalone, make, 
     assert query.trigger() == []
 
 
+def test_what_is_deleted_of_a_queue_that_appears_before_its_first_trigger_reads_it_is_a_loss(  # type: ignore[no-untyped-def]
+    server: Standalone, make, fill: Fill, admin: Admin
+) -> None:
+    make("Begin-a", 1)
+    fill("Begin-a", 0, 3)
+    query = Query(server, subscribePattern="Begin-.*", startingOffsets="latest")
+    assert query.trigger() == []
+    make("Begin-b", 1)
+    fill("Begin-b", 0, 4)
+    start = query.offset
+    end = json.loads(json.dumps(query.stream.latest_offset(start, limited=False)))
+    admin.operations.purge_topic(server.broker_address, "Begin-b", queue_id=0, before_offset=2, dry_run=False)
+    again = Query(server, start, subscribePattern="Begin-.*", startingOffsets="latest")
+    for stream in (query.stream, again.stream):  # of this run, and of a restart that plans the same trigger
+        parts = stream.partitions(start, end)
+        with pytest.raises(DataLossError, match="Begin-b"):
+            [list(WireReader(query.options).read(part.ranges)) for part in parts]
+    assert query.stream.latest_offset(end, limited=False) == end, "nothing is new"
+
+
 def test_queues_that_vanish_keep_their_offsets_until_they_are_back(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
     topic = make("Shrink", 3)
     for queue in range(3):
@@ -211,7 +231,7 @@ def test_a_topic_made_again_is_an_error_or_read_from_its_start(
     assert lenient.trigger() == []
     assert "made again" in caplog.text
     offsets = lenient.offset[topic]["broker-a"]
-    assert offsets == {"0": count, "incarnation": offsets["incarnation"]} and offsets["incarnation"] > 0
+    assert offsets == {"0": count, "first:0": 0, "incarnation": offsets["incarnation"]} and offsets["incarnation"] > 0
     again = Query(server, lenient.offset, subscribe=topic)  # the checkpoint knows which topic it is of
     fill(topic, 0, 2, first=count)
     assert again.trigger() == rows(0, count, count + 2)
@@ -242,7 +262,7 @@ def test_a_checkpoint_of_another_selection_is_an_error_or_forgotten(
         again(**fewer).trigger()
     lenient = again(subscribe=other, failOnDataLoss="false")
     assert lenient.trigger() == rows(0, 0, 3)
-    assert lenient.offset == {other: {"broker-a": {"0": 3}}}
+    assert lenient.offset == {other: {"broker-a": {"0": 3, "first:0": 0}}}
     assert "the query's options do not select it any more" in caplog.text
     assert again(subscribe=f"{one},{other}").trigger() == rows(0, 0, 3)
 
