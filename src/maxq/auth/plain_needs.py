@@ -68,7 +68,7 @@ class PlainNeed(NamedTuple):
 
 
 class PlainNeeds(NamedTuple):
-    """The needs of one request."""
+    """What an account needs to make a request: to be an administrator, or permissions on topics and groups."""
 
     admin: bool
     permissions: tuple[PlainNeed, ...] = ()

@@ -45,7 +45,7 @@ class MinBrokerIdNotifier:
             _log.warning("broker %s was not told of the new smallest broker id: %s", target, error)
 
     async def shutdown(self) -> None:
-        """Drop the notices that are not sent yet."""
+        """Forget the notices to brokers that are not sent yet."""
         for task in list(self._sending):
             task.cancel()
         await asyncio.gather(*self._sending, return_exceptions=True)

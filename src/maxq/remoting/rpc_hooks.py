@@ -45,7 +45,7 @@ class NamespaceRPCHook:
         request.ext.update(self._fields)
 
     def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Do nothing."""
+        """Do nothing: only requests carry the namespace."""
 
 
 class HookedRemotingClient(RemotingClient):

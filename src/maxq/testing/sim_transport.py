@@ -121,7 +121,7 @@ class SimTransport(asyncio.Transport):
         self._schedule_pump()
 
     def abort(self) -> None:
-        """Drop the unsent data; the peer sees a reset."""
+        """Close the connection without sending what waits to be sent; the peer sees a reset."""
         self._break(None)
         self._put_on_wire(_RESET, b"")
 

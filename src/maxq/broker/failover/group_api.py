@@ -39,7 +39,7 @@ class Sign(Enum):
 
     @property
     def is_answer(self) -> bool:
-        """Return whether the master has answered."""
+        """Return whether the master has answered the slave's question, be it active yet or not."""
         return self in (Sign.LIVES, Sign.PREPARES)
 
 

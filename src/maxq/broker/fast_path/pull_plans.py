@@ -60,12 +60,12 @@ class PullPlans:
         self._plans.clear()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Drop the plans of deleted topics."""
+        """Remove what is remembered of pulls from deleted topics."""
         if gone := frozenset(deleted):
             self._plans.forget(lambda _, plan: plan.topic_name in gone)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Drop the plans of deleted groups."""
+        """Remove what is remembered of the pulls of deleted consumer groups."""
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._plans.forget(lambda _, plan: plan.group_name in gone)
 

@@ -173,7 +173,7 @@ class PullRequestHoldService:
         self._try_turn(pulls, 0, lambda: None, last=True)
 
     def drop(self, connection: Connection) -> None:
-        """Drop the pulls of a closed connection."""
+        """Forget the waiting pulls of a connection that was closed."""
         for held in list(self._by_connection.get(connection, ())):
             self._forget(held)
 

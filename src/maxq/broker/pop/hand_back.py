@@ -77,7 +77,7 @@ def encode(end: int, buffer: CheckPointBuffer, orders: OrderService, log_end: in
 
 
 class OwnQueues(Protocol):
-    """The part of MessageStore that is asked here."""
+    """What handing back messages of a lost master asks of the own message store."""
 
     @property
     def deletions(self) -> Deletions:

@@ -100,7 +100,7 @@ class SlaveTables:
 
 
 class OwnLog(Protocol):
-    """The part of MessageStore that is asked here."""
+    """What a slave that takes its master's tables asks of its own message store."""
 
     @property
     def max_physical_offset(self) -> int:

@@ -63,7 +63,7 @@ class TimedMessages:
         return self._status.runtime_info()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Drop the counts of deleted topics."""
+        """Forget how many timed messages wait for deleted topics."""
         if deleted and self.service.is_loaded:
             self.service.timer.metrics.keep(self._topics.topic_config_table)
 

@@ -116,7 +116,7 @@ class ProcessQueue:
         return next(reversed(self._messages)) - next(iter(self._messages))
 
     def clear(self) -> None:
-        """Remove all messages."""
+        """Remove all messages that were pulled from the queue and are not consumed."""
         self._messages.clear()
         self._consuming.clear()
         self.message_count = 0

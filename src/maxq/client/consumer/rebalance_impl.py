@@ -353,7 +353,7 @@ class RebalanceImpl:
             log.warning("unlocking %d queues of %s failed: %s", len(queues), queues[0].broker_name, error)
 
     async def unlock_all(self, *, oneway: bool) -> None:
-        """Release all locks."""
+        """Tell the brokers that this member gives up its locks on the queues which it consumes in order."""
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue, process_queue in self.process_queues.items():
             process_queue.locked = False

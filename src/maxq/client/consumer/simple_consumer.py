@@ -79,7 +79,7 @@ class SimpleConsumer(GroupConsumer[SimpleConsumerConfig]):
         self._pops = PopAPI(instance, self.group)
 
     def _pull_what_is_wanted(self, instance: MQClientInstance) -> None:
-        """Do nothing: messages are received on request."""
+        """Start no pulls: a simple consumer receives messages only when the program calls `receive`."""
 
     async def _shut_down(self) -> None:
         """Leave the group. Received messages that were not acknowledged become visible again after their invisible

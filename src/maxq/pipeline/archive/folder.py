@@ -210,12 +210,12 @@ class ArchiveFolder:
         return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def delete(self, path: str) -> None:
-        """Remove a file if it exists."""
+        """Remove a file of the archive, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self._full(path))
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder if it exists."""
+        """Remove a folder of the archive with all that is in it, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_dir(self._full(path))
 

@@ -133,7 +133,7 @@ class BlockingConnection:
             done += self._receive_into(view[done:])
 
     def _receive_into(self, view: memoryview | bytearray) -> int:
-        """Receive at least one byte; returns how many."""
+        """Receive at least one byte into `view`, and return the number of bytes received."""
         try:
             count = self._socket.recv_into(view)
         except TimeoutError:

@@ -47,7 +47,8 @@ def message_type(properties: Mapping[str, str]) -> str:
 
 
 def declared_type(config: TopicConfig) -> str:
-    """Return the message type that a topic accepts."""
+    """Return the message type that a topic was made for (NORMAL, FIFO, DELAY, TRANSACTION, …); NORMAL if it names
+    none."""
     return config.attributes.get(MESSAGE_TYPE, NORMAL)
 
 

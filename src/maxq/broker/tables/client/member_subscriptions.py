@@ -49,7 +49,7 @@ class MemberSubscriptions:
             self._judge()
 
     def remove(self, connection: Connection) -> None:
-        """Remove a member."""
+        """Forget the subscriptions of a consumer that leaves its group."""
         known = self._members.pop(connection, None)
         if known is not None:
             self._forget(known[1])
