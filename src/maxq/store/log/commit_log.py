@@ -73,9 +73,11 @@ class CommitLog:
             before, last = numbered[-2:]
             if before.size and int(last.name) == int(before.name) + self.files.file_size:
                 return
+            if last.size and last.size != self.files.file_size:
+                return  # nobody made it ahead: with a wrong file size in the settings, all files lie behind gaps
             numbered.pop()
             path = self.files.folder / last.name
-            if last.size == self.files.file_size:
+            if last.size:
                 region = self._context.disk.map(path, last.size, read_only=True)
                 unused = not any(region.view[:MIN_RECORD_SIZE])
                 region.close()

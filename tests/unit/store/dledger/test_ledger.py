@@ -380,8 +380,12 @@ def test_the_vote_that_was_being_stored_when_the_power_went_is_the_old_one_or_th
 
 def test_files_of_another_size_are_refused_by_name_and_size() -> None:
     disk, _ = filled()
-    with pytest.raises(StoreRefusedError, match="has 4096 bytes"):
-        opened(disk, file_size=8192)
+    before = files_in(disk, "data")
+    assert len(before) > 2
+    for size in (2048, 8192):
+        with pytest.raises(StoreRefusedError, match="has 4096 bytes"):
+            opened(disk, file_size=size)
+    assert files_in(disk, "data") == before
 
 
 def test_what_another_process_has_is_refused() -> None:

@@ -186,7 +186,7 @@ def test_files_made_ahead_behind_a_gap_are_deleted(tmp_path: Path) -> None:
     (folder / f"{0:020d}").write_bytes(b"\1".ljust(SIZE, b"\0"))
     for offset in (2 * SIZE, 3 * SIZE):
         (folder / f"{offset:020d}").write_bytes(bytes(SIZE))
-    (folder / f"{5 * SIZE:020d}").write_bytes(b"short")
+    (folder / f"{5 * SIZE:020d}").write_bytes(b"")
     (folder / "other").write_bytes(b"kept")
     log = new_log(tmp_path)
     with pytest.raises(StoreRefusedError):  # 2 and 3 follow each other: nobody knows which of them were written
@@ -244,6 +244,17 @@ def test_a_file_of_another_size_is_refused_with_the_name_of_the_setting(tmp_path
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(SIZE + 1))
     with pytest.raises(StoreRefusedError, match="mappedFileSizeCommitLog"):
         new_log(tmp_path).load()
+
+
+@pytest.mark.parametrize("size", [SIZE // 2, 2 * SIZE])
+def test_no_file_is_deleted_because_the_setting_says_another_size(tmp_path: Path, size: int) -> None:
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number * size:020d}").write_bytes(b"\1".ljust(size, b"\0"))
+    with pytest.raises(StoreRefusedError, match=f"has {size} bytes, but mappedFileSizeCommitLog is {SIZE}"):
+        new_log(tmp_path).load()
+    assert files(tmp_path) == [number * size for number in range(4)]
 
 
 def test_a_single_file_is_kept_wherever_it_begins(tmp_path: Path) -> None:

@@ -19,6 +19,17 @@ def test_a_log_file_of_another_size_is_refused_by_name_size_and_setting(tmp_path
         reopened(tmp_path)
 
 
+@pytest.mark.parametrize("size", [32_768, 131_072])
+def test_a_start_with_a_wrong_file_size_of_the_log_loses_nothing(tmp_path: Path, size: int) -> None:
+    offsets = fill(tmp_path)
+    with pytest.raises(StoreRefusedError, match=rf"65536 bytes, but mappedFileSizeCommitLog is {size}"):
+        opened(small_config(tmp_path, mapped_file_size_commit_log=size))
+    store, report = reopened(tmp_path)
+    assert report.end_offset > offsets[-1]
+    store.close()
+    assert_whole(tmp_path)
+
+
 def test_a_gap_between_log_files_is_refused_if_there_is_something_behind_it(tmp_path: Path) -> None:
     fill(tmp_path)
     naive.files(tmp_path / "commitlog")[1].unlink()
