@@ -60,7 +60,7 @@ class ConfigUpdateRefusedError(ConfigError):
 
 
 class StoreError(MaxQError):
-    """The store cannot carry out a call."""
+    """The message store cannot carry out a call."""
 
 
 class StoreRefusedError(StoreError):
@@ -125,7 +125,7 @@ class BrokerEndedError(MaxQError):
 
 
 class ProtocolError(MaxQError):
-    """Bytes that violate the protocol."""
+    """Bytes that were received, or are to be sent, violate the protocol."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -185,7 +185,7 @@ class RemotingSendError(RemotingError):
 
 
 class BrokerError(MaxQError):
-    """A peer answered `code` with `remark`."""
+    """A server refused a request: it answered `code` with `remark`."""
 
     def __init__(self, code: int, remark: str | None, *, address: str = "") -> None:
         super().__init__(f"CODE: {code}  DESC: {remark or ''}" + (f"  BROKER: {address}" if address else ""))

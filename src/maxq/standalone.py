@@ -254,7 +254,7 @@ class Standalone:
 
     @property
     def broker_address(self) -> str:
-        """Address, host:port, of the broker."""
+        """The broker's address, host:port."""
         return self._server.broker_address
 
     def start(self) -> Self:

@@ -163,12 +163,13 @@ class AccessControl:
                     self.tables.update_acl(f"User:{user.username}", policies)
 
     def start(self) -> None:
-        """Start watching the files of rules."""
+        """Start to look for changes of the files of rules (plain_acl.yml, ACL 1.0), if there is access control by
+        them."""
         if self.plain is not None and self._settings.acl_enable:
             self.plain.start()
 
     async def shutdown(self) -> None:
-        """Stop watching the files of rules."""
+        """Stop to look for changes of the files of rules."""
         if self.plain is not None:
             await self.plain.shutdown()
 

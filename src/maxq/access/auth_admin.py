@@ -44,7 +44,7 @@ class AuthAdmin:
         self._is_super = is_super
 
     def routes(self) -> Mapping[int, Processor]:
-        """Handler by request code."""
+        """Return the handler of each request code that changes or lists users and policies (ACL 2.0)."""
         return {
             RequestCode.AUTH_CREATE_USER: self.create_user,
             RequestCode.AUTH_UPDATE_USER: self.update_user,

@@ -35,7 +35,7 @@ class PlainAclAdmin:
         self._identity = identity
 
     def routes(self) -> Mapping[int, Processor]:
-        """Handler by request code."""
+        """Return the handler of each request code that changes or lists accounts of ACL 1.0."""
         return {
             RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self.update_account,
             RequestCode.DELETE_ACL_CONFIG: self.delete_account,
@@ -59,7 +59,7 @@ class PlainAclAdmin:
         return request.reply()
 
     async def delete_account(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Answer DELETE_ACL_CONFIG (51)."""
+        """Delete an account of plain_acl.yml: answer DELETE_ACL_CONFIG (51)."""
         name = request.ext.get("accessKey", "")
         try:
             if await self._files.delete_account(name):

@@ -89,7 +89,7 @@ class PlainAclFiles:
             self._watching = asyncio.get_running_loop().create_task(self._watch(), name="watch plain_acl.yml")
 
     async def shutdown(self) -> None:
-        """Stop watching."""
+        """Stop to look for changes of the files."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

@@ -18,7 +18,7 @@ FILE_NAME = "auth.json"
 
 
 class TableFile:
-    """The tables of one server and their file."""
+    """Loads and stores the users and policies of one server (ACL 2.0): auth.json in its folder."""
 
     def __init__(self, disk: Disk, folder: PurePath, tables: AccessTables) -> None:
         self._disk = disk

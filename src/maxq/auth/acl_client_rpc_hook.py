@@ -20,4 +20,4 @@ class AclClientRPCHook:
         sign(request.ext, request.body_bytes, self._credentials, self._key)
 
     def do_after_response(self, address: str, request: RemotingCommand, response: RemotingCommand | None) -> None:
-        """Does nothing: answers are not signed."""
+        """Do nothing with an answer: servers do not sign their answers."""

@@ -27,7 +27,7 @@ class UserInfo(JsonBody):
 
     @classmethod
     def of(cls, user: User, *, with_password: bool) -> "UserInfo":
-        """Returns the JSON form of a user."""
+        """Return what admin commands show of a user."""
         password = user.password if with_password else None
         return cls(user.username, password, user.user_type.value, user.user_status.value)
 

@@ -44,7 +44,7 @@ class DenialCause(Enum):
 
 
 class Refused(NamedTuple):
-    """The refusal of a request."""
+    """The refusal of a request by access control: its cause, and the text that is logged and answered."""
 
     cause: DenialCause
     user: str  # the access key that the request names, right or wrong
@@ -138,7 +138,7 @@ def _remember(table: dict[bytes, SigningKey | None], name: bytes, key: SigningKe
 
 
 class Judge(Protocol):
-    """Decides whether requests are allowed."""
+    """Decides whether a request is allowed, by its signature and the rules of access control."""
 
     @property
     def rules(self) -> object:

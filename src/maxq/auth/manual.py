@@ -25,7 +25,7 @@ One of a feature that MaxQ does not have (lite topics, the controller) is refuse
 
 
 def render() -> str:
-    """Return the whole page, Markdown."""
+    """Return the page on what each request needs, as Markdown."""
     return _INTRODUCTION + "".join(_line(RequestCode(code), row) for code, row in sorted(NEEDS.items()))
 
 

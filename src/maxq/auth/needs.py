@@ -106,7 +106,7 @@ def need_of_record(code: int, sent_to: str) -> Need:
 
 
 def _nothing(asked: _Asked) -> list[Need]:
-    """Require only a valid signature."""
+    """Require no permission: any request with a valid signature is allowed."""
     return []
 
 

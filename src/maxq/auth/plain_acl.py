@@ -54,7 +54,7 @@ _PERMISSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PlainAccount:
-    """One account of ACL 1.0."""
+    """One account of ACL 1.0: its keys, the addresses from which it may be used, and its permissions."""
 
     access_key: str
     secret_key: str = field(repr=False)

@@ -53,7 +53,7 @@ _CHANGES: Final = {Action.CREATE, Action.UPDATE, Action.DELETE}
 
 
 class PlainNeed(NamedTuple):
-    """A permission for a topic or a group."""
+    """A permission (PUB, SUB) that ACL 1.0 requires for one topic or consumer group."""
 
     is_group: bool
     name: str

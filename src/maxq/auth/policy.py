@@ -38,7 +38,7 @@ class Action(Enum):
 
 
 class Decision(Enum):
-    """The decision of an entry."""
+    """What an entry of a policy decides when it matches a request: allow it or deny it."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -107,13 +107,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """All policies of one subject."""
+    """All policies of one subject (a user), as ACL 2.0 has them."""
 
     subject: str
     policies: tuple[Policy, ...] = field(default=())
 
     def policy(self, policy_type: PolicyType) -> Policy | None:
-        """Returns the policy of this type."""
+        """Return the policy of a type (custom or default); None if the subject has none."""
         return next((policy for policy in self.policies if policy.policy_type is policy_type), None)
 
     def updated(self, newer: Sequence[Policy]) -> "Acl":

@@ -24,7 +24,7 @@ class ResourceType(IntEnum):
 
 
 class ResourcePattern(IntEnum):
-    """How a resource's name is to be matched."""
+    """How the name of a resource in a rule is compared with the name in a request."""
 
     ANY = 1
     LITERAL = 2
@@ -107,5 +107,5 @@ def is_retry_topic(name: str | None) -> bool:
 
 
 def group_of_retry_topic(name: str) -> str:
-    """Return `g` for `%RETRY%g`."""
+    """Return the consumer group of a retry topic: `g` for `%RETRY%g`."""
     return name.removeprefix(RETRY_PREFIX)

@@ -14,7 +14,7 @@ SUBJECT_PREFIX: Final = "User:"
 
 
 class UserType(Enum):
-    """Type of a user. SUPER passes every rule."""
+    """The type of a user. Every request of a SUPER user is allowed, whatever the policies say."""
 
     SUPER = "Super"
     NORMAL = "Normal"

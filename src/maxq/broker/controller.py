@@ -612,7 +612,7 @@ class BrokerController:
 
     @property
     def port(self) -> int:
-        """Port on which clients connect."""
+        """Return the port on which clients connect, once the broker has started."""
         return self.address.port
 
     def set_failure_listener(self, listener: Callable[[str, BaseException], None]) -> None:

@@ -14,7 +14,7 @@ Made from the commands by `python -m maxq.cli.manual`; a test compares. What the
 
 
 def manual() -> str:
-    """Returns the manual page."""
+    """Return the manual page of all commands, as Markdown."""
     commands: dict[str, Any] = {name: group.get_command(None, name) for name in ENTRIES}
     shared = set.intersection(*({option.name for option in command.params} for command in commands.values()))
     first = next(iter(commands.values()))

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class CommunicationMode(Enum):
-    """How a send waits for its answer."""
+    """Whether a send waits for its answer (SYNC), or there is none (ONEWAY)."""
 
     SYNC = "SYNC"
     ONEWAY = "ONEWAY"

@@ -56,7 +56,7 @@ class MessageFeed:
         return not self._is_closed
 
     def end(self) -> None:
-        """Note that no more messages come."""
+        """Note that no more messages come, so that the reader ends behind the last one."""
         self._is_ended = True
         self._wake_soon()
 

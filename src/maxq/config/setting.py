@@ -197,7 +197,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """Describe in words what may be given."""
+        """Return in words which values the setting accepts, for errors and the manual."""
         if self.unsupported:
             return f"only {self.format(self.default) or 'empty'}: {self.unsupported}"
         if self.choices:

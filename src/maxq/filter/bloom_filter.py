@@ -52,7 +52,7 @@ class BloomFilter:
 
 
 def set_bits(bits: bytearray, data: BloomFilterData) -> None:
-    """Mark a consumer in a message's map."""
+    """Set a consumer group's bits in the bit map of a message."""
     for position in data.bit_pos:
         bits[position >> 3] |= 1 << (position & 7)
 
@@ -100,5 +100,5 @@ def _final(k: int) -> int:
 
 
 def _int(value: int) -> int:
-    """Return the low 32 bits as Java's int."""
+    """Return the low 32 bits of a number as a signed number, as a cast to int does in Java."""
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000

@@ -85,7 +85,7 @@ def _hexadecimal(text: str) -> float:
 
 
 def negate(value: int | float) -> int | float:
-    """Negate a number, in its own type."""
+    """Return the negative of a number in the number's own Java type."""
     if isinstance(value, Long):
         return Long(_wrapped(-value, LONG_BITS))
     return _wrapped(-value, INTEGER_BITS) if isinstance(value, int) else -value

@@ -149,7 +149,7 @@ class Node:
 
 @cython.cclass
 class Fixed(Node):
-    """A constant: TRUE, FALSE or NULL."""
+    """A condition that is the same for every message: TRUE, FALSE or NULL."""
 
     _outcome = cython.declare(cython.int)
 
@@ -231,7 +231,7 @@ class AnyOf(Node):
 
 @cython.cclass
 class Negation(Node):
-    """NOT; of NULL it is NULL."""
+    """NOT of a condition; NOT of NULL is NULL."""
 
     _node = cython.declare(Node)
 
@@ -250,7 +250,7 @@ class Negation(Node):
 
 @cython.cclass
 class Absent(Node):
-    """A property IS NULL."""
+    """`property IS NULL`: whether a message lacks the property."""
 
     _slot = cython.declare(cython.int)
 
@@ -320,7 +320,7 @@ class EqualsText(Node):
 
 @cython.cclass
 class OneOf(Node):
-    """A property IN ('a', 'b')."""
+    """`property IN ('a', 'b')`: whether the property is one of some texts."""
 
     _slot = cython.declare(cython.int)
     _texts = cython.declare(frozenset)

@@ -95,7 +95,7 @@ class DefaultRequestProcessor:
         self._decoding: dict[tuple[str, str], RemotingCommand] = {}  # newest registration, by cluster and address
 
     def handlers(self) -> dict[RequestCode, Handler]:
-        """Return request code → method."""
+        """Return the method that answers each request code."""
         return {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,

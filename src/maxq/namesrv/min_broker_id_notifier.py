@@ -25,7 +25,7 @@ class MinBrokerIdNotifier:
         self._sending: set[asyncio.Task[None]] = set()
 
     def notify(self, change: MinBrokerIdChange) -> None:
-        """Send to every target, in the background."""
+        """Send a change of the smallest broker id to every broker that it concerns, without waiting for them."""
         header = NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=change.min_broker_id,
             min_broker_addr=change.min_broker_addr,

@@ -63,7 +63,7 @@ FLAG_UNIT_SUB = 2  # topicSysFlag: consumers of a unit subscribe to it
 
 
 class RouteInfoManager:
-    """The tables of one name server."""
+    """Holds the brokers, clusters and topics that registered with one name server."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
         self._settings = settings
@@ -323,7 +323,7 @@ class RouteInfoManager:
         return [(key, live.connection) for key, live in self._live.items() if live.is_expired(now_ms)]
 
     def scan_not_active_broker(self, now_ms: int) -> list[MinBrokerIdChange]:
-        """Remove the expired brokers."""
+        """Remove the brokers that have not given a sign of life in time. Returns the changes of smallest broker ids."""
         gone = [key for key, _ in self.expired(now_ms)]
         for key in gone:
             _log.warning("broker %s gave no sign of life for %d ms", key, self._live[key].timeout_ms)
@@ -514,7 +514,7 @@ class RouteInfoManager:
         return TopicList(list(names), next(addrs, None))
 
     def unit_topics(self) -> TopicList:
-        """Return the topics of a unit."""
+        """Return the topics of the type `unit` (their system flag has the bit FLAG_UNIT)."""
         return self._topics_where(FLAG_UNIT, FLAG_UNIT)
 
     def unit_sub_topics(self) -> TopicList:

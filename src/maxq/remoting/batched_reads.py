@@ -90,7 +90,7 @@ class BatchedReads:
         return True
 
     def drop(self, fd: int) -> None:
-        """Stop reading the socket `fd`."""
+        """Stop reading the socket with the descriptor `fd`."""
         if self._by_fd.pop(fd, None) is not None:
             with suppress(OSError):  # closed already: the kernel has forgotten it
                 self._epoll.unregister(fd)
@@ -118,7 +118,7 @@ class BatchedReads:
         self._resting = loop.call_later(_REST_S, self._rested)
 
     def _go_on(self) -> None:
-        """Continue after a rest."""
+        """End a rest before its time, and read again."""
         if self._resting is not None:
             self._resting.cancel()
             self._rested()

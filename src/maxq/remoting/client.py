@@ -53,7 +53,7 @@ class RemotingClient(RemotingEndpoint):
     """
 
     def __init__(self, config: NettyClientConfig, *, clock: Clock, rng: Rng, tls: ClientTls | None = None) -> None:
-        """With `tls`, every connection uses TLS."""
+        """`tls`: encrypts all connections; None means that none is encrypted."""
         super().__init__(
             clock,
             idle_seconds=config.client_channel_max_idle_time_seconds,

@@ -66,7 +66,7 @@ class Reader(Protocol):
         ...
 
     def withdraw(self, connection: "Connection") -> None:
-        """Forget a connection that was offered."""
+        """Forget a connection that was offered and is not read here yet."""
         ...
 
     def adopt(self, connection: "Connection", fd: int) -> bool:
@@ -75,7 +75,7 @@ class Reader(Protocol):
         ...
 
     def drop(self, fd: int) -> None:
-        """Stop reading the socket `fd`."""
+        """Stop reading the socket with the descriptor `fd`."""
         ...
 
 
@@ -84,7 +84,7 @@ class Pieces(Protocol):
 
     @property
     def view(self) -> memoryview:
-        """Return the bytes of the file."""
+        """Return the mapped file that has the pieces."""
         ...
 
     @property
@@ -307,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         self.write(command.buffers())
 
     def send_oneway(self, command: RemotingCommand) -> None:
-        """Send a request that is not answered."""
+        """Send a request that the peer does not answer."""
         self.write(self._requests.oneway(command))
 
     async def invoke(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:

@@ -49,7 +49,7 @@ PageMaker = Callable[[], Page]
 
 
 class HttpServer:
-    """Serves pages by their paths."""
+    """Serves pages over HTTP, each by its path."""
 
     def __init__(self, pages: Mapping[str, PageMaker], *, clock: Clock) -> None:
         self._pages = dict(pages)
@@ -181,7 +181,7 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 
 
 class _HttpOptions(NamedTuple):
-    """The form of an answer."""
+    """In which form a page is sent to a client."""
 
     chunked: bool  # and the connection goes on
     gzip: bool

@@ -20,7 +20,7 @@ class TlsChannel:
         self.is_ended = False  # the peer said it sends no more
 
     def start(self) -> bytes:
-        """Return the client's first flight."""
+        """Begin the handshake, and return the first bytes to send."""
         self._shake_hands()
         return self.outgoing()
 
@@ -57,7 +57,7 @@ class TlsChannel:
         return self._out.read()
 
     def close(self) -> bytes:
-        """Return the closing alert."""
+        """Return the bytes of the alert which tells the peer that nothing more is sent."""
         if self.is_ready and not self.is_ended:
             with contextlib.suppress(ssl.SSLError):  # the peer has not answered yet, and we do not wait for it
                 self._object.unwrap()

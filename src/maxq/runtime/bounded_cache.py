@@ -37,7 +37,7 @@ class BoundedCache(dict[Key, Value]):
         self[key] = value
 
     def forget(self, is_gone: Callable[[Key, Value], bool]) -> None:
-        """Drop the entries that match."""
+        """Remove the entries for which `is_gone(key, value)` is true."""
         for key in [key for key, value in self.items() if is_gone(key, value)]:
             self.size -= self._size_of(key)
             del self[key]

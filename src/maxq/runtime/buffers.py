@@ -31,7 +31,7 @@ def put32(buf: Buffer, p: int, value: int) -> None:
 
 
 def put64(buf: Buffer, p: int, value: int) -> None:
-    """Write the lowest 64 bits of `value`."""
+    """Write the lowest 64 bits of `value` at `p`, big-endian; it may be one of numpy's numbers."""
     buf[p : p + 8] = (int(value) & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big")
 
 

@@ -148,7 +148,7 @@ class MessageStore:
 
     @property
     def report(self) -> RecoveryReport:
-        """What the last `load` found and did."""
+        """The report of the last `load`: the faults that recovery found, and the repairs that it made."""
         return self._life.report
 
     def start(self) -> None:
@@ -362,7 +362,7 @@ class MessageStore:
         return record
 
     def look_message_by_offset(self, physical_offset: int) -> MessageExt | None:
-        """The decoded record at `physical_offset`."""
+        """Return the message whose record begins at `physical_offset`; None if none does."""
         record = self.select_one_message(physical_offset)
         return None if record is None else decode_record(record)
 

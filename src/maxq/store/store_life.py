@@ -51,7 +51,7 @@ class StoreLife:
     # --- beginning ---
 
     def load(self) -> RecoveryReport:
-        """Do what `MessageStore.load` says."""
+        """Load and recover the store (see `MessageStore.load`)."""
         context = self._parts.context
         with refusing(context), context.jobs.inline():  # `close` may follow at once
             return self._load()
@@ -120,7 +120,7 @@ class StoreLife:
         parts.compaction.load(clean_exit=report.clean_exit)
 
     def start(self) -> None:
-        """Do what `MessageStore.start` says."""
+        """Start the services of the store (see `MessageStore.start`)."""
         assert self.is_loaded, "load() comes before start()"
         parts, services = self._parts, self._parts.services
         if parts.ledger is not None:
@@ -219,7 +219,7 @@ class StoreLife:
     # --- ending ---
 
     async def shutdown(self) -> None:
-        """Do what `MessageStore.shutdown` says."""
+        """Stop the services, and make everything durable (see `MessageStore.shutdown`)."""
         if not self.is_loaded:
             return
         parts = self._parts
@@ -233,7 +233,7 @@ class StoreLife:
         parts.flusher.close()
 
     def close(self) -> None:
-        """Do what `MessageStore.close` says."""
+        """Unmap and close all files (see `MessageStore.close`)."""
         if not self.is_loaded:
             return
         parts = self._parts

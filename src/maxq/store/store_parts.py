@@ -64,7 +64,7 @@ class StoreServices:
         self.tasks.append(task)
 
     async def stop(self) -> None:
-        """Stop all services."""
+        """Cancel all services of the store, and wait until they have ended."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

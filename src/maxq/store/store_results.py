@@ -54,7 +54,7 @@ class PutMessageResult:
 
 
 class GetMessageStatus(Enum):
-    """The values of GetMessageStatus.java."""
+    """The outcome of a read from a queue, with the values of GetMessageStatus.java."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()

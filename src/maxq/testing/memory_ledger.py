@@ -137,7 +137,7 @@ class MemoryLedger:
             self.begin_index = -1
 
     def retain_from(self, index: int) -> None:
-        """Do nothing: everything is kept."""
+        """Do nothing: this ledger keeps all entries."""
 
     # --- durable, committed ---
 

@@ -86,11 +86,11 @@ class SimDirectory:
     # -- durability --
 
     def sync_folder(self, folder: str) -> None:
-        """Make what happened in a folder durable."""
+        """Make all changes of names in a folder durable."""
         self._commit(lambda change: folder in (parent(change.path), parent(change.target)))
 
     def sync_file(self, inode: SimFile) -> None:
-        """Make what happened to a file durable."""
+        """Make all changes of a file's name durable."""
         self._commit(lambda change: change.inode is inode)
 
     def _commit(self, wanted: Callable[[_Change], bool]) -> None:

@@ -72,7 +72,7 @@ def _alone(method: Callable[Concatenate["SimDisk", P], T]) -> Callable[Concatena
 
 @dataclass(frozen=True, slots=True)
 class BitFlip:
-    """One changed bit."""
+    """One bit of a file that the simulator has changed."""
 
     path: str
     position: int  # byte in the file
@@ -476,7 +476,7 @@ class SimDisk:
         ]
 
     def check_alive(self) -> None:
-        """Raise PowerLoss if the power is cut."""
+        """Raise PowerLoss if the power of the machine is cut."""
         if self.is_dead:
             raise PowerLoss("power is off")
 

@@ -64,7 +64,7 @@ class SimFile:
             self.durable.extend(bytes(missing))
 
     def make_durable(self) -> None:
-        """Make all of it durable, as fsync does."""
+        """Make all bytes of the file durable, as fsync does."""
         self.durable = bytearray(self.live)
         self.lost_pages.clear()
 

@@ -66,7 +66,7 @@ class _SimTask(asyncio.Task[T]):
 
 
 class _Callback(asyncio.Handle):
-    """A callback of a process, or of none."""
+    """A callback that belongs to a simulated process; it is not called after the process has died."""
 
     __slots__ = ("process",)
 
@@ -157,7 +157,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- time --
 
     def time(self) -> float:
-        """Return virtual monotonic seconds."""
+        """Return the virtual monotonic time in seconds."""
         return self.clock.monotonic_ns() / 1e9
 
     def _run_once(self) -> None:

@@ -115,7 +115,7 @@ class SimMachine:
             self.loop.network.kill_host(self.address)
 
     def power_off(self) -> None:
-        """Cut the power: peers are told nothing."""
+        """Cut the machine's power; peers of its connections hear nothing of it."""
         if self.is_up:
             self.disk.cut_power()
             self._lost_power()

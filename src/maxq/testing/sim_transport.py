@@ -126,7 +126,8 @@ class SimTransport(asyncio.Transport):
         self._put_on_wire(_RESET, b"")
 
     def _break(self, error: Exception | None) -> None:
-        """End this end of the connection now."""
+        """Close this end of the connection at once, and drop what was not delivered. `error` is why; None if it was
+        closed here."""
         self._closing = True
         self._buffer.clear()
         self._buffer_bytes = 0

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class SimWorld:
-    """The surroundings of a simulated program."""
+    """The parts of the simulator that a simulated program runs on: loop, clock, chance, disk, network."""
 
     loop: SimLoop
     clock: SimClock

@@ -23,7 +23,7 @@ class Bucket:
         self._at_ms = now_ms
 
     def take(self, amount: int, now_ms: int) -> None:
-        """Charge `amount`."""
+        """Charge `amount` tokens, even if there are not as many: the level may fall below zero."""
         self._refill(now_ms)
         self._level -= amount
 
@@ -47,7 +47,7 @@ class Bucket:
 
 
 class RateLimits(NamedTuple):
-    """Limits per second; 0 means no limit."""
+    """Limits of messages and bytes per second; 0 means that there is no limit."""
 
     size: int = 0
     messages: int = 0

@@ -101,7 +101,7 @@ class Quotas:
         self.limits_users = False
 
     def register(self, registry: MetricsRegistry) -> None:
-        """Register metrics for limits and charges."""
+        """Register the metrics that show the limits of topics, groups and users, and what was charged."""
         labels = ("kind", "name", "unit")
         registry.gauge("maxq_quota_per_second", self._limits, labels)
         registry.observed_counter("maxq_quota_charged_total", self._charged, labels)
@@ -113,7 +113,7 @@ class Quotas:
         self.users_changed()
 
     def close(self) -> None:
-        """Stop checking periodically."""
+        """Stop the timer that blocks and unblocks topics by their quotas."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -121,7 +121,7 @@ class Quotas:
     # ---- what is limited --------------------------------------------------------------------------------------
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Read the quotas of these topics again."""
+        """Read the quotas of changed topics again, and forget those of deleted ones."""
         for topic in deleted:
             self._forget_topic(topic)
         for config in changed:
@@ -142,7 +142,7 @@ class Quotas:
             self._write_states.open(topic)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Read the quotas of these groups again."""
+        """Read the quotas of these consumer groups again, and forget those of groups that are gone."""
         for group in names:
             config = self._groups.subscription_group_table.get(group)
             limits = RateLimits.of_attributes(config.attributes) if config is not None else RateLimits()

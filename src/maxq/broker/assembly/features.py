@@ -41,7 +41,8 @@ class Feature(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """The features of one broker."""
+    """The features of one broker that have services and files of their own: transactions, timed and delayed messages,
+    …"""
 
     transactions: Transactions
     timed: TimedMessages

@@ -76,7 +76,7 @@ class Operations:
             yield (_cause_text(cause),), hold.total_ns / 1_000_000
 
     def register(self, server: RemotingServer) -> None:
-        """Answer MAXQ_WHY_SLOW."""
+        """Register the processor of MAXQ_WHY_SLOW, which tells what held the event loop and how long sends took."""
         self._holds = server.holds.by_cause
         server.register(RequestCode.MAXQ_WHY_SLOW, self._why_slow)
 
@@ -101,13 +101,13 @@ class Operations:
         self._fast_failure.refused.heard(connection.close_reason, oneway=False)
 
     def on_connect(self, connection: Connection) -> None:
-        """Does nothing."""
+        """Do nothing: a new connection has no requests yet that could be counted."""
 
     def on_idle(self, connection: Connection) -> None:
-        """Does nothing."""
+        """Do nothing: the connection is closed next, which calls `on_close`."""
 
     def on_exception(self, connection: Connection) -> None:
-        """Does nothing."""
+        """Do nothing: the connection is closed next, which calls `on_close`."""
 
     # ---- life -------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class BrokerSchedule:
         await self._tasks.stop()
 
     def names(self) -> list[str]:
-        """Names of the scheduled tasks."""
+        """Return the names of the tasks that the broker runs at intervals."""
         return self._tasks.names()
 
     # ---- the tasks --------------------------------------------------------------------------------------------

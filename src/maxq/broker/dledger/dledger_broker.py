@@ -121,7 +121,7 @@ class DLedgerBroker:
             await self._roles.stop()
 
     async def shutdown(self) -> None:
-        """Leave the group."""
+        """Stop the tasks that follow changes of the leader, and leave the DLedger group."""
         if self._roles is not None:
             await self._roles.stop()
         if self.member is not None:

@@ -190,7 +190,7 @@ class SendRelay:
         return next(filter(None, masters), "")
 
     async def stop(self) -> None:
-        """End the search for a leader."""
+        """Cancel the search for the leader of the group, if one is under way."""
         if self._search is not None:
             self._search.cancel()
             await asyncio.gather(self._search, return_exceptions=True)

@@ -242,7 +242,11 @@ class ActingMasterService:
 
     @staticmethod
     async def _heard(give: Callable[[str], Awaitable[None]], name_server: str) -> None:
-        """Raises MaxQError, which is logged."""
+        """Give a sign of life to one name server.
+
+        Raises:
+            MaxQError: the name server did not answer, or refused it; this is logged.
+        """
         try:
             await give(name_server)  # called here: a task cancelled before its first step must not leave it un-awaited
         except MaxQError as error:

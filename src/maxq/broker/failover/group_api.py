@@ -95,7 +95,7 @@ class GroupApi:
         return await self._client.invoke_name_server(request, _CALL_TIMEOUT_MS)
 
     async def heartbeat(self, name_server: str, timeout_ms: int) -> None:
-        """Send a heartbeat (904), one-way."""
+        """Send this broker's heartbeat (904) to a name server, which does not answer it."""
         own = self._own
         header = BrokerHeartbeatRequestHeader(own.cluster, own.address, own.broker_name)
         await self._client.invoke_oneway(

@@ -59,7 +59,7 @@ class MinBroker(NamedTuple):
 
 
 class PreOnline:
-    """Prepares one broker for going online."""
+    """Does what one broker of an acting-master group must do before it registers with the name servers."""
 
     def __init__(
         self,

@@ -259,7 +259,7 @@ class SendPath:
 
 
 class _Wait(NamedTuple):
-    """Answers that wait for disk and replicas."""
+    """What is known of a run of sends whose answers wait for the disk and the replicas."""
 
     rows: int
     began_ms: int  # monotonic

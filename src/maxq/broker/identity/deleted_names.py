@@ -18,7 +18,7 @@ class DeletedNames:
         self._silent = clients.consumers.silent
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:
-        """Remove all state of deleted topics."""
+        """Remove everything that the broker remembers of deleted topics: offsets, filters, statistics, …."""
         if gone := frozenset(deleted):
             self._request_modes.forget(topics=gone)
             self._filters.forget(topics=gone)
@@ -27,7 +27,7 @@ class DeletedNames:
                 self._stats.on_topics_deleted(gone)
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Remove all state of deleted groups."""
+        """Remove everything that the broker remembers of deleted consumer groups."""
         if gone := frozenset(names) - self._groups.subscription_group_table.keys():
             self._request_modes.forget(groups=gone)
             self._filters.forget(groups=gone)

@@ -226,7 +226,8 @@ class PopLongPollingService:
             self._try(request, last=True)
 
     def watch_again(self) -> None:
-        """Drop all parked requests; their clients notice when the connection closes."""
+        """Process all parked requests again and watch their queues anew, because a queue that was deleted and made
+        again is another object."""
         self._watched.clear()
         for topic, group, queue_id in list(self._parked):
             self._watch(topic, range(self._queue_count(topic)) if queue_id == ANY_QUEUE else (queue_id,))

@@ -56,7 +56,7 @@ class ArrivalStore(Protocol):
     """The part of MessageStore that reports arrivals."""
 
     def watch(self, topic: str, queue_id: int) -> None:
-        """Notify once when the queue grows."""
+        """Report the next message that arrives in a queue, once."""
         ...
 
 
@@ -91,7 +91,7 @@ class HeldPull:
     rules: object = field(default=None)  # of access control, under which it may wait
 
     def asked(self) -> tuple[RemotingCommand, PullMessageRequestHeader]:
-        """Return request and header."""
+        """Return the request and its header, which are decoded from the frame when they are first asked for."""
         if self.request is None or self.header is None:
             self.request = decode_frame(memoryview(self.frame))
             self.header = PullMessageRequestHeader.decode(self.request.ext)
@@ -103,7 +103,7 @@ Replay = Callable[[HeldPull, bool], bool]
 
 
 class PullRequestHoldService:
-    """The parked pulls of one broker."""
+    """Keeps the pulls that found no message, until one arrives or their time is over (long polling)."""
 
     def __init__(
         self, store: WatchedStore, *, clock: Clock, long_polling: Callable[[], bool], guard: Guard | None = None
@@ -136,7 +136,7 @@ class PullRequestHoldService:
             self._forget(held)
 
     def hold(self, held: HeldPull) -> None:
-        """Park a pull."""
+        """Park a pull until a message arrives in its queue or its deadline is reached."""
         if self._guard is not None:
             held.rules = self._guard.rules
         parked = self._by_queue.get(held.key)

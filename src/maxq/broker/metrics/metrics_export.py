@@ -50,7 +50,7 @@ class MetricsExport:
             self._tasks.every("metrics export", broker.metric_grpc_exporter_interval_in_mills / 1000, self._send)
 
     async def shutdown(self) -> None:
-        """Stop, and abandon an export under way."""
+        """Stop exporting, and abandon an export that is under way."""
         if self._otlp is not None:
             await TOOLS.run(self._otlp.shutdown)
         await self._tasks.stop()

@@ -120,7 +120,7 @@ class OtlpExporter:
             self._began_ns = now_ns
 
     def shutdown(self) -> None:
-        """Abort the request under way."""
+        """Stop exporting at once; a request that is under way is aborted."""
         self._exporter.shutdown()
         _LIBRARY_LOG.removeFilter(self._words)
 

@@ -66,7 +66,7 @@ class StatusPages:
         log.info("metrics, health and readiness: http://%s:%d/metrics /health /ready", host, self.port)
 
     async def shutdown(self) -> None:
-        """Stop serving."""
+        """Stop serving the pages."""
         await self._server.shutdown()
         self.port = 0
 

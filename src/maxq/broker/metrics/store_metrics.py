@@ -59,7 +59,7 @@ class StoreMetrics:
 
 
 class TimerMetricsView:
-    """Metrics of the timer. Registers itself."""
+    """Shows the timer's metrics (RocketMQ's names) in a registry, in which its constructor registers them."""
 
     def __init__(
         self, registry: MetricsRegistry, service: TimerService, topics: TopicConfigManager, *, clock: Clock

@@ -67,7 +67,7 @@ class AckMessageProcessor(RequestProcessor):
     # --- acks --------------------------------------------------------------------------------------------------------
 
     async def ack(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Acknowledge one message."""
+        """Acknowledge one popped message: answer ACK_MESSAGE."""
         await self._ready()
         header = AckMessageRequestHeader.decode(request.ext)
         self._checks.message(

@@ -178,7 +178,8 @@ class CheckPointBuffer:
         return end
 
     def noted_end(self) -> int:
-        """Implements `PopJournal.noted_end`."""
+        """Return the position of the pop journal up to which everything is in the file of offsets (see
+        `PopJournal.noted_end`)."""
         return self.journal.noted_end()
 
     def _noted(self, added: list[LiveCheckPoint], offset: int) -> None:

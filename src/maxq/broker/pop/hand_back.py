@@ -81,7 +81,7 @@ class OwnQueues(Protocol):
 
     @property
     def deletions(self) -> Deletions:
-        """Topics that the log says were deleted."""
+        """Return which topics were deleted, as the records of the CommitLog say."""
         ...
 
     def taken_offset(self, topic: str, queue_id: int) -> int:

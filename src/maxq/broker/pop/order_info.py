@@ -204,7 +204,7 @@ class ConsumerOrderInfoManager(PersistentManager):
         return True
 
     def put(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        """Apply a delivery from the journal."""
+        """Set what was delivered of a queue to an ordered group, as a record of the pop journal says."""
         self._table.setdefault(f"{topic}@{group}", {})[queue_id] = info
         self.is_dirty = True
 

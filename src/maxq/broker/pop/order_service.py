@@ -161,12 +161,12 @@ class OrderService:
     # --- when a queue may be read again ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Watch the queues that are blocked now."""
+        """Set a timer for each queue whose delivered messages still block it."""
         for topic, group, queue_id, until_ms in self.table.blocks():
             self._set_timer((topic, group, queue_id), until_ms)
 
     def stop(self) -> None:
-        """Stop all timers."""
+        """Cancel the timers of all blocked queues."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -120,7 +120,11 @@ class PopChecks:
         return Allowed(config, found)
 
     def topic(self, topic: str) -> TopicConfig:
-        """Check the topic and return it."""
+        """Return the settings of a topic, which must exist.
+
+        Raises:
+            RequestRefusedError: there is no such topic.
+        """
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise RequestRefusedError(

@@ -34,7 +34,7 @@ CLOCKS_DIFFER_MS: Final = 3_600_000  # so late no request is
 
 
 class PopMessageProcessor(RequestProcessor):
-    """Handles pops for one broker."""
+    """Answers POP_MESSAGE: gives a group's next messages to one client, which has to acknowledge them."""
 
     def __init__(
         self,
@@ -199,7 +199,11 @@ class PopMessageProcessor(RequestProcessor):
         }
 
     def _again(self, waiting: PopRequest, last: bool) -> bool:
-        """Process a parked request again."""
+        """Process a parked request again; with `last` it is answered in any case.
+
+        Returns:
+            Whether it need not stay parked: it was answered, or waits for its group's quota.
+        """
         connection, request = waiting.connection, waiting.request
         header = PopMessageRequestHeader.decode(request.ext)
         header.born_time = self._clock.wall_ms()  # it was in time when it came

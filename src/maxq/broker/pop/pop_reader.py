@@ -294,7 +294,7 @@ class PopReader:
             found.buffers += result.buffers
 
     def _offsets_of(self, config: TopicConfig, queue_id: int, offset: int, result: GetMessageResult) -> list[int]:
-        """Return the queue offset of each record."""
+        """Return the queue offset of each message that was read."""
         is_batch = config.attributes.get(QUEUE_TYPE) == BATCH_CQ
         if result.message_count == result.next_begin_offset - offset and not is_batch:
             return list(range(offset, result.next_begin_offset))

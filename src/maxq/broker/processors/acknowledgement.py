@@ -43,7 +43,7 @@ class ReplicaAcks(Protocol):
         ...
 
     def asks(self) -> bool:
-        """Returns whether `when` may have to wait."""
+        """Return whether a send may have to wait for replicas now, so that `when` must be called."""
         ...
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:

@@ -26,16 +26,16 @@ class Registers(Protocol):
     """Interface of a part that registers processors for request codes."""
 
     def register(self, server: RemotingServer) -> None:
-        """Register the processors."""
+        """Register a processor for each of the request codes that it answers."""
         ...
 
 
 class RequestProcessor(ABC):
-    """Answers some request codes."""
+    """Answers the requests of some request codes."""
 
     @abstractmethod
     def routes(self) -> Mapping[int, Processor]:
-        """Handler by request code."""
+        """Return the method that answers each request code."""
 
     def register(self, server: RemotingServer) -> None:
         for code, handler in self.routes().items():

@@ -28,7 +28,7 @@ class DelayedUnit(NamedTuple):
 
 
 class ScheduleQueue(Protocol):
-    """The queue of one level."""
+    """The queue of SCHEDULE_TOPIC_XXXX that holds the messages of one delay level."""
 
     @property
     def min_offset(self) -> int: ...

@@ -37,27 +37,26 @@ class DelayOffsetTable:
         return self._offsets.get(level, 0)
 
     def offsets(self) -> dict[int, int]:
-        """`version_step` is delayOffsetUpdateVersionStep: the number of changes that make one step of the data
-        version."""
+        """Return the offset of each level that has one, by level."""
         return dict(self._offsets)
 
     def state(self) -> tuple[dict[int, int], set[tuple[int, int]]]:
-        """Returns the table as the file stores it: offsets, and what is postponed."""
+        """Return copies of the offsets by level and of the set of postponed messages (level, offset)."""
         return dict(self._offsets), set(self.postponed)
 
     def update(self, level: int, offset: int) -> None:
-        """Return the table as the file stores it: offsets, and postponed messages."""
+        """Note that all messages of this level below `offset` were delivered or postponed."""
         if self._offsets.get(level) != offset:
             self._offsets[level] = offset
             self._changed()
 
     def postpone(self, level: int, offset: int) -> None:
-        """Note that all messages of this level below `offset` were delivered or postponed."""
+        """Note a message that could not be delivered, so that later ones of its level are delivered before it."""
         self.postponed.add((level, offset))
         self._changed()
 
     def forget_postponed(self, level: int, offset: int) -> None:
-        """Note a message that could not be delivered, so that others are delivered before it."""
+        """Remove a postponed message, which was delivered or given up."""
         self.postponed.discard((level, offset))
         self._changed()
 
@@ -80,7 +79,7 @@ class DelayOffsetTable:
             self._version = read.data_version
 
     def encode(self, physical_offset: int) -> bytes:
-        """Replace this table by that of a file; None means that there is no file."""
+        """Return the text of the file. Every delivery below `physical_offset` of the CommitLog is in the table."""
         postponed: dict[int, list[int]] = {}
         for level, offset in sorted(self.postponed):
             postponed.setdefault(level, []).append(offset)

@@ -42,7 +42,7 @@ class DelayedMessages:
         """Do nothing: MasterOnlyServices starts the service."""
 
     async def shutdown(self) -> None:
-        """Return when the service has ended and delayOffset.json is written."""
+        """Stop the service, and wait until it has ended and delayOffset.json is written."""
         await self.service.shutdown()
 
     def _count(self, level: int, messages: int, size: int) -> None:

@@ -45,5 +45,5 @@ class FastPathDelivery:
         )
 
     def delivered(self) -> None:
-        """Publish the stored messages."""
+        """Report the copies that were stored since the last call, so that they are dispatched and replicated."""
         self._store.appended()

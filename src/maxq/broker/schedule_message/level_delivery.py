@@ -54,7 +54,7 @@ class LevelOwner(Protocol):
         ...
 
     def config(self) -> MessageStoreConfig:
-        """Return the settings of the store."""
+        """Return the settings of the message store."""
         ...
 
     def message_at(self, physical_offset: int) -> MessageExt | None:
@@ -66,7 +66,8 @@ class LevelOwner(Protocol):
         ...
 
     def is_local(self) -> bool:
-        """Return whether messages are stored here."""
+        """Return whether this broker stores the messages that it delivers, instead of sending them to another
+        broker."""
         ...
 
     def is_sure(self) -> bool:
@@ -94,7 +95,7 @@ class _Pending(NamedTuple):
 
 
 class LevelDelivery:
-    """Delivers the messages of one level."""
+    """Delivers the messages of one delay level as they become due."""
 
     def __init__(self, level: int, queue: DelayLevelQueue, owner: LevelOwner) -> None:
         self._level = level
@@ -108,7 +109,7 @@ class LevelDelivery:
         self._woken.set()
 
     async def run(self) -> None:
-        """Deliver until cancelled."""
+        """Deliver the messages of the level, until the task is cancelled."""
         try:
             while True:
                 try:

@@ -101,7 +101,7 @@ class ScheduleMessageService:
     # ---- starting and stopping ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start delivering."""
+        """Start to deliver the messages of all levels, after deliveries of an earlier start have ended."""
         if not self._is_wanted:
             self._is_wanted = True
             for level in range(1, max(SCHEDULE_QUEUE_NUMS, self._levels.max_level) + 1):
@@ -126,7 +126,7 @@ class ScheduleMessageService:
 
     @property
     def is_running(self) -> bool:
-        """Return whether a delivery is running."""
+        """Return whether the task that delivers messages is running."""
         return any(not run.done() for run in self._runs)
 
     def wake(self, level: int) -> None:

@@ -44,7 +44,7 @@ _Table = TypeVar("_Table", TopicConfigAndMappingSerializeWrapper, SubscriptionGr
 
 @dataclass(frozen=True, slots=True)
 class _Paging(Generic[_Table]):
-    """How one table is requested in pages."""
+    """Describes how a slave requests one of its master's tables in pages: the fields, and how pages are joined."""
 
     code: RequestCode
     sequence_field: str
@@ -182,7 +182,7 @@ class MasterApi:
         return _object(await self._invoke(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, _TIMEOUT_MS))
 
     async def timer_metrics(self, address: str) -> bytes:
-        """Fetch the text of `timermetrics` (61)."""
+        """Return the text of the master's file `timermetrics` (request 61)."""
         return await self._invoke(address, RequestCode.GET_TIMER_METRICS, _TIMEOUT_MS)
 
     async def timer_check_point(self, address: str) -> TimerCheckpoint:

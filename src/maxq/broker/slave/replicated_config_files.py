@@ -31,7 +31,7 @@ class RunningTimer(Protocol):
     """A timer that runs in this broker. It is called in other threads than the loop's."""
 
     def checkpoint(self) -> TimerCheckpoint:
-        """Returns the current checkpoint."""
+        """Return the timer's checkpoint as of now, for slaves that ask for it."""
         ...
 
     def take_checkpoint(self, checkpoint: TimerCheckpoint) -> bool:

@@ -31,7 +31,7 @@ _ASK_SECONDS: Final = 2.0
 
 
 class Replication(Protocol):
-    """Interface of HAService for RoleService."""
+    """What changing the role of a broker asks of its replication (HAService)."""
 
     @property
     def is_client_connected(self) -> bool:
@@ -136,7 +136,7 @@ class RoleService:
         return f"{text}; id {address.broker_id}, copies {master}"
 
     def start(self) -> None:
-        """Start the services of the initial role."""
+        """Start what the broker's role at start needs; a slave begins to copy its master's tables."""
         self._is_running = True
         self._tasks.every("master address", _ASK_SECONDS, self._ask_master)
         if self.is_slave:

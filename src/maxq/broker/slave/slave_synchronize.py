@@ -76,7 +76,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaveTables:
-    """The tables into which the copies go."""
+    """The tables of a slave into which it copies those of its master."""
 
     topics: TopicConfigManager
     mappings: TopicQueueMappingManager
@@ -104,7 +104,7 @@ class OwnLog(Protocol):
 
     @property
     def max_physical_offset(self) -> int:
-        """Physical offset at which the log ends."""
+        """Return the physical offset behind the last record of the own CommitLog."""
         ...
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:

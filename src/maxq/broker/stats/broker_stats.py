@@ -7,7 +7,7 @@ from maxq.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MorningTotals:
-    """Totals since the start, at one midnight."""
+    """How many messages were put and got between the start of the broker and one midnight."""
 
     put: int = 0
     got: int = 0

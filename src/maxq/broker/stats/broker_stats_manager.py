@@ -30,7 +30,7 @@ class StatsSource(Protocol):
         """Sample all topics; the loop may run other tasks at each yield."""
 
     def sample_topic(self, topic: str, stats: "BrokerStatsManager") -> None:
-        """Sample one topic."""
+        """Add what this source has counted of one topic since the last sample to `stats`."""
 
 
 class PutCounter:
@@ -134,7 +134,7 @@ class BrokerStatsManager:
         return counter
 
     def get_counter(self, group: str, topic: str, queue_id: int) -> GetCounter:
-        """Return the counter of one reader."""
+        """Return the counter of the messages that a group got from one queue."""
         queues = self._gets.setdefault((group, topic), {})
         counter = queues.get(queue_id)
         if counter is None:

@@ -21,7 +21,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class RuntimeInfo:
-    """Collects the runtime info at each call."""
+    """Collects what GET_BROKER_RUNTIME_INFO answers (`maxq admin brokerStatus`)."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class StageSample:
 
 
 class StageTimes:
-    """The sampled stage times of one broker."""
+    """Samples how long the stages of sends take in one broker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

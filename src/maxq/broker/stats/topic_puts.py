@@ -28,7 +28,7 @@ class TopicPuts:
             del self._seen[gone]
 
     def sample_topic(self, topic: str, stats: BrokerStatsManager) -> None:
-        """Add the increase of one topic."""
+        """Add what was put into one topic since the last sample to `stats`."""
         state = self._topics().get(topic.encode())
         if state is not None:
             self._add(state, stats)
@@ -42,5 +42,5 @@ class TopicPuts:
             stats.add_topic_put(state.topic, nums - old_nums, size - old_size, nums - old_nums)
 
     def total(self) -> int:
-        """Messages put since start."""
+        """Return how many messages were put since the broker started."""
         return sum(map(_put_nums, self._topics().values()))

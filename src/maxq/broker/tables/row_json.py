@@ -37,7 +37,7 @@ class RowJson(Generic[Row]):
         return filled(body, self._member, texts)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Forget rows that were removed."""
+        """Drop the remembered JSON of rows that were removed from the table."""
         for name in names:
             self._kept.pop(name, None)
 

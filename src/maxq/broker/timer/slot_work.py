@@ -37,7 +37,7 @@ class SlotWork:
         return self._units[self._next] if self._next < len(self._units) else None
 
     def done(self) -> None:
-        """Note that the unit was handled."""
+        """Note that the unit which `next_unit` returned was handled."""
         self._next += 1
 
     def add_marker(self, record: TimerRecord) -> None:

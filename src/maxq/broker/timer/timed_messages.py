@@ -55,11 +55,11 @@ class TimedMessages:
             self.service.begin()
 
     async def shutdown(self) -> None:
-        """Return when the last checkpoint is written."""
+        """Stop the timer, and wait until its last checkpoint is written."""
         await self.service.shutdown()
 
     def runtime_info(self) -> dict[str, str]:
-        """Implements `TimerStatus.runtime_info`."""
+        """Return what the runtime information shows of the timer (see `TimerStatus.runtime_info`)."""
         return self._status.runtime_info()
 
     def topics_changed(self, changed: list[TopicConfig], deleted: list[str]) -> None:

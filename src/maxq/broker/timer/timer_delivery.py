@@ -41,7 +41,7 @@ _CLOSED: Final = (
 
 
 class Outcome(Enum):
-    """The outcome of one delivery."""
+    """How an attempt to deliver a due message ended."""
 
     DELIVERED = auto()
     AGAIN = auto()  # this message cannot be delivered now; others can
@@ -50,14 +50,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimerDeliveryResult:
-    """An outcome with its reason."""
+    """How an attempt to deliver a due message ended, and why it was not delivered."""
 
     outcome: Outcome
     reason: str = ""
 
 
 class TimerDelivery:
-    """Makes copies and puts them."""
+    """Makes the copies of due messages for their real topics, and stores them."""
 
     def __init__(
         self,

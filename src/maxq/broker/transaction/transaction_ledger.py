@@ -21,7 +21,7 @@ _FORGET_BYTES: Final = 1 << 16
 
 
 class TransactionOutcome(IntEnum):
-    """The outcome of a half message."""
+    """What became of a half message."""
 
     OPEN = 0
     COMMITTED = 1

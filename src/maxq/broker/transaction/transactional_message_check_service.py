@@ -66,7 +66,7 @@ Escape = Callable[[MessageExtBrokerInner], Awaitable[PutMessageResult]]
 
 
 class _Next(Enum):
-    """How a round of checks continues."""
+    """Whether a round of checks goes on after a half message."""
 
     ON = auto()
     STOP = auto()

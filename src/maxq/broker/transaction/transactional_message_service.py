@@ -167,7 +167,11 @@ class TransactionalMessageService:
         return found if isinstance(found, Refusal) else found[0].properties.get(const.PROPERTY_REAL_TOPIC, "")
 
     def commit(self, header: EndTransactionRequestHeader) -> EndResult | Refusal:
-        """Deliver the message of a transaction."""
+        """Store the message of a transaction in its real topic.
+
+        Returns:
+            What to answer the producer, or why the commit is refused.
+        """
         found = self._prepared_message(header)
         if isinstance(found, Refusal):
             return found

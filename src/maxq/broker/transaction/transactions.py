@@ -17,7 +17,7 @@ from maxq.runtime.periodic import PeriodicTasks
 
 
 class Transactions:
-    """The feature of transactions."""
+    """The feature of transactional messages: half messages, their ends, and the checks of those that stay open."""
 
     def __init__(
         self, env: Environment, tables: Tables, clients: Clients, messages: Messages, failover: Failover

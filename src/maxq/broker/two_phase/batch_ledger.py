@@ -46,7 +46,7 @@ class StagedRun(NamedTuple):
 
 
 class StagedRequest(NamedTuple):
-    """Position of one staged request."""
+    """The queue offset of a send request that was staged for a batch, and the attempt to which it belongs."""
 
     attempt: str
     sequence: int

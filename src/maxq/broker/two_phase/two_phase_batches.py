@@ -14,7 +14,7 @@ _SNAPSHOT_SECONDS = 60.0
 
 
 class TwoPhaseBatches:
-    """A Feature."""
+    """The feature of batches that are written in two phases, as the exactly-once sink of Spark writes them."""
 
     def __init__(self, env: Environment, tables: Tables, messages: Messages) -> None:
         settings = env.settings

@@ -97,7 +97,7 @@ class TwoPhaseProcessor(RequestProcessor):
         return request.reply(ext=ext | ({"coordinator": found.coordinator} if found.coordinator else {}))
 
     async def claim(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Handle request 30074: claim an attempt."""
+        """Note which broker decides on the batches of an application, unless one is noted: answer request 30074."""
         fields = HeaderFields(request.ext)
         coordinator = fields.required_str("coordinator")
         if not coordinator:

@@ -91,7 +91,7 @@ class TwoPhaseService:
     # --- requests ---
 
     async def application(self, name: str) -> Application:
-        """Returns the state of an application."""
+        """Return the state of an application's batches; a new one if nothing is known of it."""
         await self._read()
         return self._ledger.applications.get(name, Application())
 
@@ -266,7 +266,11 @@ class TwoPhaseService:
                 raise RequestRefusedError(ResponseCode.FLUSH_DISK_TIMEOUT, "stored, but the disk failed")
 
     async def _read(self) -> None:
-        """Read the ledger up to its end."""
+        """Read the records of the ledger up to the end of the log.
+
+        Raises:
+            RequestRefusedError: this broker is a slave, or the store takes no messages.
+        """
         self._refuse_if_slave()
         async with self._reading:
             if self._is_current:

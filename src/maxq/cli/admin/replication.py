@@ -57,7 +57,7 @@ def _status(in_sync: bool) -> str:
 
 
 def _text(broker: str, info: HARuntimeInfo) -> str:
-    """Returns the text that mqadmin prints."""
+    """Return the replication state of one broker as mqadmin prints it."""
     if not info.master:
         client = info.ha_client_runtime_info
         return (

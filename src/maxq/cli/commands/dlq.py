@@ -51,7 +51,7 @@ _COLUMNS = {
 
 
 class Target(Enum):
-    """Where redriven messages go."""
+    """The topic to which dead letters are sent again: the group's retry topic or the original topic."""
 
     RETRY = "retry"
     ORIGIN = "origin"

@@ -77,7 +77,8 @@ def ctrl_c_ends_start(java: "StartingJava") -> Iterator[None]:
 
 
 class _Interrupt:
-    """Handle the signal."""
+    """Handles SIGINT while Spark runs: it cancels Spark's jobs if the program waits for Java, and otherwise, or at the
+    second time, raises KeyboardInterrupt."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark

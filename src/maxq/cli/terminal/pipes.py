@@ -34,7 +34,7 @@ def _is_pipe(fd: int) -> bool:
 
 
 def _unread(fd: int) -> int:
-    """Return the number of bytes in a pipe."""
+    """Return the number of bytes in a pipe that have not been read."""
     found: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
     return found
 
@@ -69,7 +69,7 @@ class LineReader:
         self._told.set()
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Let `lines` end, because nobody waits for more of them."""
         self._is_stopped = True
         self._told.set()
 

@@ -47,7 +47,7 @@ class Report:
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def objects(self) -> Any:
-        """Returns what --json prints."""
+        """Return what `--json` prints: a value that JSON can express."""
         if isinstance(self.value, dict) and self.failures:
             return {**self.value, "failures": dict(self.failures)}
         if self.value is not None:

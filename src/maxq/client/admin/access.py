@@ -21,7 +21,7 @@ class AccessAdmin:
     # --- users --------------------------------------------------------------------------------------------------------
 
     async def create_user(self, address: str, user: UserInfo) -> None:
-        """Make a user (3001)."""
+        """Create a user on one broker (3001)."""
         await self._call(RequestCode.AUTH_CREATE_USER, address, {"username": user.username or ""}, user.encode())
 
     async def update_user(self, address: str, user: UserInfo) -> None:
@@ -29,7 +29,7 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_UPDATE_USER, address, {"username": user.username or ""}, user.encode())
 
     async def delete_user(self, address: str, username: str) -> None:
-        """Delete a user and its policies (3003)."""
+        """Delete a user and its policies on one broker (3003)."""
         await self._call(RequestCode.AUTH_DELETE_USER, address, {"username": username})
 
     async def get_user(self, address: str, username: str) -> UserInfo | None:
@@ -63,7 +63,7 @@ class AccessAdmin:
         await self._call(RequestCode.AUTH_CREATE_ACL, address, {"subject": acl.subject or ""}, acl.encode())
 
     async def update_acl(self, address: str, acl: AclInfo) -> None:
-        """Change the policies of a subject (3007)."""
+        """Change the policies of a subject (a user) on one broker (3007)."""
         await self._call(RequestCode.AUTH_UPDATE_ACL, address, {"subject": acl.subject or ""}, acl.encode())
 
     async def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:

@@ -103,11 +103,11 @@ class Admin:
         return part
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers."""
+        """Return all clusters and brokers that the name servers know."""
         return await self._context.cluster_info()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all servers."""
         await self._remoting.close()
 
     async def __aenter__(self) -> Self:

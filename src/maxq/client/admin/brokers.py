@@ -25,7 +25,7 @@ class BrokerAdmin:
         self._api = context.api
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers (106)."""
+        """Return all clusters and brokers that the name servers know (106)."""
         return await self._context.cluster_info()
 
     async def of_cluster(self, cluster: str) -> list[BrokerData]:
@@ -46,7 +46,7 @@ class BrokerAdmin:
         return KVTable.decode(response.body_bytes).table
 
     async def config(self, address: str) -> dict[str, str]:
-        """Return all settings of a broker (26)."""
+        """Return all settings of one broker, as texts (26)."""
         response = await self._api.call(address, RequestCode.GET_BROKER_CONFIG)
         return parse_properties(response.body_bytes)
 

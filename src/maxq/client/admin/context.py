@@ -23,7 +23,7 @@ class AdminContext:
         self.clock = clock
 
     async def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers (106)."""
+        """Return all clusters and brokers that the name servers know (106)."""
         response = await self.api.call_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(response.body_bytes)
 

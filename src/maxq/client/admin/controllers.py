@@ -44,7 +44,7 @@ class ControllerAdmin:
         return parse_properties(response.body_bytes)
 
     async def update_config(self, address: str, properties: dict[str, str]) -> None:
-        """Change settings (1009)."""
+        """Change settings of a controller (1009)."""
         body = format_properties(properties).encode()
         await self._api.call(address, RequestCode.UPDATE_CONTROLLER_CONFIG, None, body)
 

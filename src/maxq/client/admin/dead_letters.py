@@ -51,7 +51,7 @@ class DeadLetterCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSelection:
-    """Selects dead letters; store times in ms."""
+    """Selects dead letters by key, message id or store time (ms since 1970)."""
 
     begin_ms: int | None = None
     end_ms: int | None = None

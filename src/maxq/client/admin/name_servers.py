@@ -26,7 +26,7 @@ class NameServerAdmin:
         return list(self._context.name_servers)
 
     async def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
-        """Set one value (100)."""
+        """Set one value of the name servers' KV configuration (100)."""
         ext = fields(namespace=namespace, key=key, value=value)
         await self._everywhere(RequestCode.PUT_KV_CONFIG, ext, servers=servers)
 
@@ -40,7 +40,7 @@ class NameServerAdmin:
         return response.ext.get("value") if response.code == ResponseCode.SUCCESS else None
 
     async def delete_kv(self, namespace: str, key: str, *, servers: Sequence[str] | None = None) -> None:
-        """Remove one value (102)."""
+        """Remove one value of the name servers' KV configuration (102)."""
         await self._everywhere(RequestCode.DELETE_KV_CONFIG, fields(namespace=namespace, key=key), servers=servers)
 
     async def list_kv(self, namespace: str) -> dict[str, str]:

@@ -159,7 +159,7 @@ class PushConsumerCalls(Face[PushConsumer], metaclass=ABCMeta):
     def suspend(self) -> None:
         """Stop pulling. Messages that were pulled are still consumed."""
     def resume(self) -> None:
-        """Pull again after `suspend`."""
+        """Start to pull again after `suspend` has stopped it."""
 
 class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
     """Calls of a LitePullConsumer."""
@@ -201,7 +201,7 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Give out no messages of these queues until they are resumed."""
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Give out messages of these queues again."""
+        """Let `poll` return messages of these queues again, after `pause`."""
     def subscribe(self, topic: str, expression: str | MessageSelector = "*", expression_type: str = "TAG") -> None:
         """Share a topic's queues with the other members of the group.
 
@@ -214,7 +214,7 @@ class LitePullConsumerCalls(Face[LitePullConsumer], metaclass=ABCMeta):
             BrokerError: the consumer runs, and its broker does not select by SQL92.
         """
     def unsubscribe(self, topic: str) -> None:
-        """Give up the queues of a topic."""
+        """Unsubscribe from a topic, and give up its queues."""
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues.
 
@@ -274,11 +274,11 @@ class SimpleConsumerCalls(Face[SimpleConsumer], metaclass=ABCMeta):
 class AccessCalls(Part[AccessAdmin]):
     """Manages users and rules of access; the attribute `access` of an Admin. `address` is host:port of a server."""
     def create_user(self, address: str, user: UserInfo) -> None:
-        """Make a user (3001)."""
+        """Create a user on one broker (3001)."""
     def update_user(self, address: str, user: UserInfo) -> None:
         """Change the given fields of a user (3002)."""
     def delete_user(self, address: str, username: str) -> None:
-        """Delete a user and its policies (3003)."""
+        """Delete a user and its policies on one broker (3003)."""
     def get_user(self, address: str, username: str) -> UserInfo | None:
         """Return a user (3004); None if there is none. Only super users are told the password."""
     def list_users(self, address: str, text: str | None = None) -> list[UserInfo]:
@@ -290,7 +290,7 @@ class AccessCalls(Part[AccessAdmin]):
     def create_acl(self, address: str, acl: AclInfo) -> None:
         """Add entries to the policies of a subject (3006)."""
     def update_acl(self, address: str, acl: AclInfo) -> None:
-        """Change the policies of a subject (3007)."""
+        """Change the policies of a subject (a user) on one broker (3007)."""
     def delete_acl(self, address: str, subject: str, resource: str | None = None) -> None:
         """Delete the entry for a resource, or all policies of the subject (3008)."""
     def get_acl(self, address: str, subject: str) -> AclInfo | None:
@@ -305,7 +305,7 @@ class AccessCalls(Part[AccessAdmin]):
 class BrokerCalls(Part[BrokerAdmin]):
     """Reads and changes settings and state of brokers; the attribute `brokers` of an Admin. Addresses are host:port."""
     def cluster_info(self) -> ClusterInfo:
-        """Return all clusters and brokers (106)."""
+        """Return all clusters and brokers that the name servers know (106)."""
     def of_cluster(self, cluster: str) -> list[BrokerData]:
         """Return the broker groups of a cluster, by name."""
     def masters_of_cluster(self, cluster: str) -> list[str]:
@@ -315,7 +315,7 @@ class BrokerCalls(Part[BrokerAdmin]):
     def runtime_info(self, address: str) -> dict[str, str]:
         """Return state and statistics of a broker (28)."""
     def config(self, address: str) -> dict[str, str]:
-        """Return all settings of a broker (26)."""
+        """Return all settings of one broker, as texts (26)."""
     def config_version(self, address: str) -> DataVersion:
         """Return how often a broker's settings were changed (26)."""
     def update_config(self, address: str, properties: dict[str, str]) -> None:
@@ -379,7 +379,7 @@ class ControllerCalls(Part[ControllerAdmin]):
     def config(self, address: str) -> dict[str, str]:
         """Return the settings of a controller (1010)."""
     def update_config(self, address: str, properties: dict[str, str]) -> None:
-        """Change settings (1009)."""
+        """Change settings of a controller (1009)."""
     def elect_master(
         self, address: str, cluster: str, broker_name: str, broker_id: int
     ) -> tuple[dict[str, str], dict[str, Any]]:
@@ -593,11 +593,11 @@ class NameServerCalls(Part[NameServerAdmin]):
     """Asks and configures name servers; the attribute `name_servers` of an Admin. Writes go to every name server,
     because they do not talk to each other, or to those of `servers`."""
     def put_kv(self, namespace: str, key: str, value: str, *, servers: Sequence[str] | None = None) -> None:
-        """Set one value (100)."""
+        """Set one value of the name servers' KV configuration (100)."""
     def get_kv(self, namespace: str, key: str) -> str | None:
         """Return one value (101); None if there is none."""
     def delete_kv(self, namespace: str, key: str, *, servers: Sequence[str] | None = None) -> None:
-        """Remove one value (102)."""
+        """Remove one value of the name servers' KV configuration (102)."""
     def list_kv(self, namespace: str) -> dict[str, str]:
         """Return all values of a namespace (219); empty if there is none."""
     def config(self, *, servers: Sequence[str] | None = None) -> dict[str, dict[str, str]]:

@@ -50,7 +50,7 @@ class LoopCall(Generic[Result]):
         self._ended.acquire()  # until the coroutine has ended
 
     def begin(self) -> None:
-        """Start the coroutine. Called on the loop."""
+        """Start the coroutine. Must be called on the thread of the loop."""
         self._task = self._loop.create_task(self._work)
         self._task.add_done_callback(self._end)
 
@@ -80,7 +80,7 @@ class LoopCall(Generic[Result]):
         return self._task.result()
 
     def cancel(self) -> None:
-        """Cancel the coroutine, from any thread."""
+        """Cancel the coroutine. Any thread may call it."""
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             self._loop.call_soon_threadsafe(self._cancel)
 
@@ -238,7 +238,7 @@ class LoopThread:
         return MessageFeed(self._checked(), limit, on_result)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Call a plain function on the loop."""
+        """Let the loop call a function that is not a coroutine; its result is lost."""
         loop = self._loop
         if loop is not None and self.is_running:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile

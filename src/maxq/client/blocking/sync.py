@@ -66,11 +66,11 @@ class _Started(Face[Client], ABC):
 
     @abstractmethod
     async def _begin(self) -> None:
-        """Start the asynchronous client."""
+        """Start the asynchronous client that this one uses."""
 
     @abstractmethod
     async def _end(self) -> None:
-        """Shut the asynchronous client down."""
+        """Shut down the asynchronous client that this one uses."""
 
     @property
     def _running(self) -> Client:

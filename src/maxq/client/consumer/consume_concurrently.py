@@ -86,7 +86,8 @@ class ConsumeMessageConcurrentlyService(ConsumeMessageService):
         self._expiring: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the workers."""
+        """Start the workers that call the listener, and the task that gives back messages of calls which take too
+        long."""
         self.set_workers(self._wanted_workers)
         self._expiring = asyncio.create_task(self._expire_loop(), name="maxq-consume-expire")
 
@@ -352,7 +353,7 @@ class CallThreads:
         self._start_one()
 
     def stop(self) -> None:
-        """Start no more calls."""
+        """Start no more calls, also not of those that wait; calls under way go on."""
         with self._lock:
             self._is_stopped = True
             self._waiting.clear()

@@ -70,7 +70,7 @@ class ConsumeMessageOrderlyService(ConsumeMessageService):
         self._stopped = False
 
     def start(self) -> None:
-        """Start to renew the locks of queues."""
+        """Start the task that renews the locks of this member's queues."""
         if self._clustering:
             self._lock_task = asyncio.create_task(self._lock_loop(), name="maxq-lock-queues")
 

@@ -44,7 +44,7 @@ class ConsumeMessageService(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Start no more calls."""
+        """Start no more calls of the listener; those under way go on."""
 
     @abstractmethod
     async def wait_for_calls(self) -> None:

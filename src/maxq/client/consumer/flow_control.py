@@ -53,7 +53,7 @@ class FlowControl:
         return True
 
     def forget(self, queue: MessageQueue) -> None:
-        """Forget a queue that was given up."""
+        """Forget what is known of a queue that this member gave up."""
         self._held.pop(queue, None)
 
     def figures(self) -> dict[str, str]:

@@ -66,7 +66,7 @@ class GroupConsumer(ABC, Generic[Config]):
 
     @abstractmethod
     async def start(self) -> None:
-        """Join the group."""
+        """Start the client, and join the consumer group."""
 
     async def shutdown(self) -> None:
         """Leave the group. If the caller is cancelled, the shutdown is still completed, and then the cancellation is

@@ -27,7 +27,7 @@ class AssignedQueue:
 
 @dataclass(slots=True)
 class Fetched:
-    """The messages of one pull."""
+    """Messages that one pull has brought and that the program has not taken yet."""
 
     assigned: AssignedQueue
     generation: int
@@ -48,7 +48,7 @@ class FetchBuffer:
         self.message_count = 0
 
     def put(self, fetched: Fetched) -> None:
-        """Add the messages of a pull."""
+        """Add the messages that a pull has brought."""
         self._fetched.append(fetched)
         self.message_count += len(fetched.messages)
         self._arrival.set()

@@ -175,7 +175,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
         )
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give up the queues of a topic."""
+        """Unsubscribe from a topic, and give up its queues."""
         wire = wrap(self._config.namespace, topic)
         self._wanted.pop(wire, None)
         if self._instance is not None:
@@ -225,7 +225,7 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
             assigned.paused = True
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Give out messages of these queues again."""
+        """Let `poll` return messages of these queues again, after `pause`."""
         for assigned in self._find(queues):
             assigned.paused = False
         self._buffer.wake()

@@ -122,7 +122,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
-        """Persist the offset of one queue."""
+        """Commit the offset of one queue to its broker, or store it in the local file if the group broadcasts."""
 
     @abstractmethod
     async def _read_from_store(self, queue: MessageQueue) -> int: ...

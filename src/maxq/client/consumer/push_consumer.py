@@ -289,7 +289,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._paused = True
 
     def resume(self) -> None:
-        """Pull again after `suspend`."""
+        """Start to pull again after `suspend` has stopped it."""
         self._paused = False
 
     def set_consume_thread_nums(self, count: int, executor: Executor | None = None) -> None:
@@ -339,7 +339,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
     # --- for the rebalance ---
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
-        """Pull `queue` from `next_offset` on."""
+        """Start to pull `queue`, which this member was given, from `next_offset` on."""
         task = asyncio.create_task(
             self._pull_loop(queue, process_queue, next_offset), name=f"maxq-pull-{queue.topic}-{queue.queue_id}"
         )

@@ -32,7 +32,7 @@ class RebalanceListener(Protocol):
     """The interface by which RebalanceImpl tells a consumer that its queues have changed."""
 
     def on_queue_added(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
-        """Start to pull `queue` at `next_offset`."""
+        """Start to pull `queue`, which this member was given, from `next_offset` on."""
         ...
 
     async def on_queue_removed(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:

@@ -125,7 +125,7 @@ class MQClientAPI:
     async def oneway(
         self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes | None = None
     ) -> None:
-        """Send one request that is not answered."""
+        """Send one request that the server does not answer."""
         await self.remoting.invoke_oneway(self.address(address), self.command(code, ext, body))
 
     # --- name server ---

@@ -56,7 +56,7 @@ class DLedgerClient:
         self._leader: str | None = None
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all members."""
         await self._remoting.close()
 
     async def metadata(self, peer: str) -> MetadataReply:

@@ -127,7 +127,7 @@ class MQClientInstance:
     # --- life ---
 
     async def start(self) -> None:
-        """Start the timers."""
+        """Start the tasks that run at intervals: routes, heartbeats, offsets, …."""
         self.remoting.update_name_servers(self.config.name_servers())
         self._loop_end = self._close_at_the_end_of_the_loop()
         await anext(self._loop_end)
@@ -205,7 +205,7 @@ class MQClientInstance:
             self._transaction_checkers[group] = checker
 
     def transaction_checker(self, group: str) -> TransactionChecker | None:
-        """Return the checker of a group."""
+        """Return the function that decides on open transactions of a producer group; None if it has none here."""
         return self._transaction_checkers.get(group)
 
     def register_consumer(self, consumer: ConsumerInner) -> None:

@@ -102,7 +102,7 @@ class PopAPI:
             log.warning("%d messages with other tags were not acknowledged, they come again: %s", len(others), error)
 
     async def ack(self, message: MessageExt) -> None:
-        """Acknowledge a message."""
+        """Acknowledge a popped message, so that it is not delivered again."""
         handle = handle_of(message)
         queue = self._queue_of(message, handle)
         header = AckMessageRequestHeader(

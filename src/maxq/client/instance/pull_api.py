@@ -75,7 +75,7 @@ class PullAPIWrapper:
         self._pull_from_which_node[queue] = broker_id
 
     def forget(self, queue: MessageQueue) -> None:
-        """Forget a queue that was given up."""
+        """Forget which broker of its group a queue is pulled from, because this member gave it up."""
         self._pull_from_which_node.pop(queue, None)
         self._began_at.pop(queue, None)
 

@@ -28,7 +28,7 @@ class PendingRequests:
         return future
 
     def close(self, correlation_id: str) -> None:
-        """Stop waiting for a reply."""
+        """Stop waiting for the reply to a request; one that comes later is dropped."""
         self._futures.pop(correlation_id, None)
 
     def on_reply(self, message: MessageExt) -> bool:

@@ -100,5 +100,5 @@ class LatencyFaultTolerance:
             item.reachable = True
 
     def remove(self, broker_name: str) -> None:
-        """Forget a broker."""
+        """Forget what is known of the latency and faults of a broker."""
         self._items.pop(broker_name, None)

@@ -41,7 +41,7 @@ _ALONE = frozenset(
 
 @dataclass(slots=True)
 class _Accumulation:
-    """One batch that is being filled."""
+    """Messages that wait to be sent as one batch."""
 
     messages: list[Message] = field(default_factory=list)
     results: list[asyncio.Future[SendResult]] = field(default_factory=list)

@@ -77,7 +77,7 @@ class _Room:
         await turn
 
     def give(self, size: int) -> None:
-        """Give back `size` bytes."""
+        """Give back `size` bytes of the limit, and let those in who wait for it."""
         self._taken -= size
         while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
             wanted, turn = self._waiting.popleft()

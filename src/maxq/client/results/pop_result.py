@@ -25,7 +25,7 @@ from maxq.protocol.message.pop_extra_info import (
 
 
 class PopStatus(Enum):
-    """How a pop ended."""
+    """The outcome of one pop request."""
 
     FOUND = auto()
     NO_NEW_MSG = auto()

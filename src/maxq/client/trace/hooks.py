@@ -37,7 +37,7 @@ _DELAYS = (
 
 
 class SendMessageTraceHook:
-    """Makes a Pub record for each send."""
+    """Records a trace (type Pub) of each message that a producer sends."""
 
     def __init__(self, dispatcher: AsyncTraceDispatcher) -> None:
         self._dispatcher = dispatcher

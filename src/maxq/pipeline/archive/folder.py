@@ -206,7 +206,7 @@ class ArchiveFolder:
         return [path for name in self._names("") if name.startswith("topic=") for path in self._files(name)]
 
     def exists(self, path: str) -> bool:
-        """Return whether the file exists."""
+        """Return whether the archive has a file at `path`."""
         return bool(self.filesystem.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def delete(self, path: str) -> None:

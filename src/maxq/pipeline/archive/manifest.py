@@ -66,11 +66,11 @@ class FileEntry:
     queues: tuple[QueuePart, ...]
 
     def queue(self, part: QueuePart) -> MessageQueue:
-        """Return the queue of a part's messages."""
+        """Return the queue whose messages a part of the file has."""
         return MessageQueue(self.topic, part.broker, part.queue_id)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line of the manifest."""
+        """Return the JSON object that describes the file in the manifest."""
         return {
             "path": self.path, "topic": self.topic, "date": self.date, "rows": self.rows, "bytes": self.bytes,
             "crc": self.crc, "firstTime": self.first_time, "lastTime": self.last_time, "run": self.run,
@@ -126,7 +126,7 @@ class Manifest:
     number: int = 0
 
     def encode(self) -> bytes:
-        """Return the bytes of the manifest's file."""
+        """Return the content of the manifest's file: a head and one line for each file, as JSON in UTF-8."""
         head = {"maxqArchive": VERSION, "format": self.format, "columns": list(self.columns)}
         lines = [head, *(entry.to_json() for entry in self.files)]
         return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
@@ -174,7 +174,7 @@ class Manifest:
         return replace(self, files=ordered, number=self.number + 1, columns=self.columns or tuple(columns))
 
     def topics(self) -> list[str]:
-        """Return the topics that have files."""
+        """Return the topics of which the archive has files, sorted."""
         return sorted({entry.topic for entry in self.files})
 
     def coverage(self) -> dict[MessageQueue, list[Range]]:

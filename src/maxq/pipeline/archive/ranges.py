@@ -46,7 +46,7 @@ def subtract(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
 
 
 def intersect(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    """Return the offsets that both have."""
+    """Return the offsets that are both in `ranges` and in `others`."""
     both = union(ranges)
     return subtract(both, subtract(both, others))
 

@@ -97,7 +97,7 @@ class SentRecord:
 
     @property
     def coverage(self) -> dict[MessageQueue, list[Range]]:
-        """Return the offsets that are done."""
+        """Return the offsets of each queue that the record calls done."""
         return dict(self._ranges)
 
     def begin(self) -> None:

@@ -47,7 +47,7 @@ class MessageInput:
 
     @property
     def connection(self) -> dict[str, str]:
-        """Return the options of the connection."""
+        """Return the options with which Spark connects to the cluster; none if the input is no cluster."""
         return {**self.options, "rocketmq.namesrv": self.namesrv} if self.namesrv else {}
 
     def topics_there(self) -> list[str]:
@@ -63,7 +63,7 @@ class MessageInput:
         return self._from_store(spark, columns) if self.stores else self._from_cluster(spark, columns)
 
     def describe(self) -> dict[str, str]:
-        """Describe what is read, for people."""
+        """Return a description of what is read, for people."""
         since = "the first message" if self.since_ms is None else time_text(self.since_ms)
         until = "the last message" if self.until_ms is None else time_text(self.until_ms)
         return {

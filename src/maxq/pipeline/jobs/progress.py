@@ -20,7 +20,7 @@ class TaskCount:
 
 
 def task_count(spark: SparkSession) -> TaskCount:
-    """Count the tasks that run now."""
+    """Return how many tasks of the stages that run now have ended, are running, and exist."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]

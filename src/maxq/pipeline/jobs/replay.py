@@ -71,7 +71,7 @@ class ReplayConfig:
 
     @property
     def what(self) -> str:
-        """Name the work in the record."""
+        """Return the text by which the record recognizes the same work: what is replayed, and where to."""
         source = {"archive": self.archive} if self.archive is not None else {"store": list(self.store)}
         work = {**source, "chosen": asdict(self.chosen), "mapped": asdict(self.mapped)}
         return f"replay {json.dumps(work, sort_keys=True)}"
@@ -156,7 +156,7 @@ def _messages_of(spark: SparkSession, config: ReplayConfig, ranges: Ranges) -> D
 
 
 def merged(some: Ranges, others: Ranges) -> dict[MessageQueue, list[Range]]:
-    """Return the offsets of both tables."""
+    """Return the offsets of each queue that are in one of two tables, or both."""
     return {queue: union([*some.get(queue, ()), *others.get(queue, ())]) for queue in {*some, *others}}
 
 

@@ -75,7 +75,7 @@ class OptionValues:
         raise self.wrong(name, text, f"one of {', '.join(allowed)}")
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return true or false."""
+        """Return a boolean option. Raises ConfigError if it is neither true nor false."""
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def number(self, name: str, *, low: int, high: int = 2**63 - 1) -> int | None:
@@ -118,7 +118,7 @@ class OptionValues:
         raise self.wrong(name, text, "a time such as 500ms, 30s, 15m or 1h")
 
     def table(self, name: str) -> dict[str, Any] | None:
-        """Return a JSON object; None if absent."""
+        """Return an option that is a JSON object; None if it is not set. Raises ConfigError if it is something else."""
         text = self.text(name)
         if text is None:
             return None
@@ -131,7 +131,7 @@ class OptionValues:
         return value
 
     def wrong(self, name: str, text: object, allowed: str) -> ConfigError:
-        """Make the error about an invalid value."""
+        """Return (not raise) the error which says that an option has an invalid value."""
         return ConfigError(f"{self._what}: option {name} is {text!r:.200}; it must be {allowed}")
 
     def contradiction(self, sentence: str) -> ConfigError:

@@ -59,7 +59,7 @@ class RowFilter:
                 self.topics = asked if self.topics is None else self.topics & asked
 
     def select(self, view: memoryview, rows: Rows) -> Rows:
-        """Return the rows that match."""
+        """Return those of `rows` that match all conditions."""
         for condition in self.conditions:
             if not len(rows):
                 break

@@ -101,12 +101,12 @@ class ReportPage:
         return self._add(f'<div class="figures">{tiles}</div>')
 
     def heading(self, text: str) -> Self:
-        """Begin a section."""
+        """Begin a section of the page with a heading."""
         self._headings.append(text)
         return self._add(f'<h2 id="s{len(self._headings)}">{_escaped(text)}</h2>')
 
     def paragraph(self, text: str) -> Self:
-        """Add running text."""
+        """Add a paragraph of text to the section."""
         return self._add(f"<p>{_escaped(text, 10 * _TEXT_MAX)}</p>")
 
     def warning(self, text: str) -> Self:
@@ -154,7 +154,7 @@ class ReportPage:
         return self._add(f'<figure class="plot">{head}<div role="img" aria-label="{label}">{plot.svg}</div></figure>')
 
     def html(self) -> str:
-        """Return the whole page."""
+        """Return the whole page as HTML."""
         title = _escaped(self._title)
         made = "" if self._made_ms is None else f'<p class="made">Made {time_text(self._made_ms)} by MaxQ</p>'
         return (

@@ -40,7 +40,7 @@ class Encoded:
 
 
 class _Open:
-    """A batch body that is being filled."""
+    """The body of a batch of messages for one queue, while rows are added to it."""
 
     def __init__(self) -> None:
         self.memory = bytearray()

@@ -246,7 +246,7 @@ class Sender:
     # --- answers ---
 
     def _receive(self, address: str) -> None:
-        """Take one answer of a broker."""
+        """Read one answer from a broker's connection, and handle it."""
         in_flight = self._in_flight[address]
         try:
             answer = self._client.connection(address).receive()

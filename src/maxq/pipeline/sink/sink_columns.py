@@ -290,7 +290,7 @@ def _milliseconds(times: Any) -> Any:
 
 
 def _positive(numbers: Any, column: str) -> Any:
-    """Convert numbers to text; null for 0."""
+    """Return a column of numbers as texts; null where the number is 0. Raises PipelineError for negative numbers."""
     wide = numbers.cast(pa.int64())
     if pc.any(pc.less(wide, 0)).as_py():
         raise PipelineError(f"column {column} is {pc.min(wide).as_py()} in a row; it must be 0 (none) or above")

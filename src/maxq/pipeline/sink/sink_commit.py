@@ -261,7 +261,7 @@ def _known(brokers: Brokers, names: Sequence[str], name: BatchName) -> dict[str,
 
 
 def _decided(known: Mapping[str, Mapping[str, str]]) -> Coordinator | None:
-    """Return the broker that decided last."""
+    """Return the broker that has decided on the latest batch; None if none has decided on any."""
     batches = {broker: int(ext["batch"]) for broker, ext in known.items() if "batch" in ext}
     last = max(batches, key=lambda broker: batches[broker], default=None)
     return None if last is None else Coordinator(last, batches[last])

@@ -56,7 +56,7 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """The writer behind df.write."""
+    """Writes the rows of `df.write` to topics; Spark calls it."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
@@ -72,7 +72,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """The writer behind df.writeStream."""
+    """Writes the rows of `df.writeStream` to topics; Spark calls it for each micro-batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commits = _commits(messages)

@@ -96,5 +96,5 @@ class LagListener(StreamingQueryListener):
         """Do nothing: nothing has changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget the query."""
+        """Forget how far behind the query was, because it has ended."""
         self.behind.pop(str(event.id), None)

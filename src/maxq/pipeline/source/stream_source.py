@@ -334,7 +334,7 @@ class TopicStream:
             self._committed = dict(offsets)
 
     def stop(self) -> None:
-        """End the query."""
+        """Close the connections of a query that has ended."""
         self._client.close()
 
 

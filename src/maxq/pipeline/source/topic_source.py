@@ -73,7 +73,7 @@ class RocketMQDataSource(DataSource):
 
 
 class SourcePartition(InputPartition):
-    """The work of one task."""
+    """The part of a read from topics that one Spark task does."""
 
     def __init__(self, scan: ScanPartition) -> None:
         super().__init__(scan)

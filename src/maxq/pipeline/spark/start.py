@@ -22,7 +22,7 @@ class StartingJava:
         self._is_ended = False
 
     def started(self, process: "subprocess.Popen[Any]") -> None:
-        """Note a process that PySpark has started."""
+        """Remember a process that PySpark has started, to be able to end it."""
         self._processes.append(process)
         if self._is_ended:
             process.send_signal(signal.SIGTERM)

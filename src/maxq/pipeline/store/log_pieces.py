@@ -148,10 +148,7 @@ class PieceReader:
     """
 
     def __init__(self, disk: Disk, piece: LogPiece, *, max_rows: int = MAX_ROWS) -> None:
-        """
-        Args:
-            max_rows: so many at a time.
-        """
+        """`max_rows`: the most rows that one batch has."""
         self._disk = disk
         self._piece = piece
         self._max_rows = max_rows

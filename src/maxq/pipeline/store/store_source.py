@@ -288,7 +288,7 @@ def _check_deletions(view: memoryview, rows: Rows, path: str, deletions: Mapping
 
 @readable_errors
 class _TableReader(DataSourceReader):
-    """Reads every table but `messages`."""
+    """Reads a table of a store's files for Spark; the table `messages` has a reader of its own."""
 
     def __init__(self, paths: tuple[str, ...], table: str, split: int | None) -> None:
         self._paths = paths

@@ -141,7 +141,7 @@ def table_tasks(files: StoreFiles, table: str, pieces: list[LogPiece], parts: in
 
 
 def read_table(disk: Disk, task: TableTask) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task."""
+    """Yield the rows of a table that one task is to read."""
     schema = table_schema(task.table)
     if task.table == "corruption":
         assert task.piece is not None
@@ -204,7 +204,7 @@ def _written(units: NDArray[Any]) -> NDArray[np.bool_]:
 def _units(
     files: StoreFiles, topic: str, queue_id: int, file: DataFile, chosen: Callable[[NDArray[Any]], NDArray[np.bool_]]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the `chosen` units of a file."""
+    """Yield the units of one file of a queue for which `chosen` is true."""
     data = _bytes(files, file)
     is_batch = file.path.parts[-4] == "batchconsumequeue"
     kind = _BATCH_UNITS if is_batch else _UNITS

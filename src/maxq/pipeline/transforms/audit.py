@@ -125,11 +125,11 @@ def _faults(rows: DataFrame, store: str, file: Column, position: Column, expecte
 
 
 def _unit(offset: str, size: str, tags: str) -> Column:
-    """Describe a unit; null if there is none."""
+    """Return a column that describes the unit of a queue in words; null if there is none."""
     parts = (F.lit("at "), F.col(offset), F.lit(", "), F.col(size), F.lit(" bytes, tags code "), F.col(tags))
     return F.concat(*(part.cast("string") for part in parts))
 
 
 def _timed(key: Column, seconds: Column) -> Column:
-    """Describe a key, with the time where it is known."""
+    """Return a column with a key in words, and the second for which it was stored, where that is known."""
     return F.concat(key, F.coalesce(F.concat(F.lit(", second "), seconds.cast("string")), F.lit("")))

@@ -33,7 +33,7 @@ class Pace:
                 raise ConfigError(f"{name} is {value}; it must be above 0")
 
     def sink_options(self, tasks: int) -> dict[str, str]:
-        """Return the options for the sink."""
+        """Return the options that make each of `tasks` tasks send at its share of the rate."""
         return {} if self.rate is None else {"rowsPerSecond": repr(self.rate / tasks)}
 
 

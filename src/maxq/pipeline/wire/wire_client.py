@@ -64,7 +64,7 @@ _AT_ONCE: Final = 1_000  # requests on a connection before its answers are taken
 
 
 class Ask(NamedTuple):
-    """A question about one queue."""
+    """A request to a broker about one queue."""
 
     queue: MessageQueue
     code: int
@@ -147,7 +147,7 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all servers."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -34,7 +34,7 @@ class ConsumerFilterData(JsonBody):
 
 @json_body
 class FilterDataMapByTopic(JsonBody):
-    """The groups of one topic."""
+    """The filter expressions of all groups for one topic, as consumerFilter.json stores them."""
 
     group_filter_data: dict[str, ConsumerFilterData] = field(default_factory=dict)
     topic: str = ""

@@ -40,7 +40,7 @@ class ProcessQueueInfo(JsonBody):
 
 @json_body
 class PopProcessQueueInfo(JsonBody):
-    """One queue of a pop consumer."""
+    """What a consumer's running info says of one queue that it pops."""
 
     wait_ack_count: int = 0
     droped: bool = False

@@ -16,7 +16,7 @@ class DataVersion(JsonBody):
     timestamp: int = 0
 
     def next_version(self, now_ms: int, state_version: int = 0) -> None:
-        """Return the version after a change of the table."""
+        """Change this version to the one after a change of its table."""
         self.timestamp = now_ms
         self.state_version = state_version
         self.counter += 1

@@ -15,7 +15,7 @@ from maxq.protocol.json.json_body import JsonBody, json_body
 
 @json_body
 class ProducerData(JsonBody):
-    """A producer group of the client."""
+    """A producer group that a client tells in its heartbeat."""
 
     group_name: str = ""
 

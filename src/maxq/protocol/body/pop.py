@@ -63,12 +63,12 @@ class PopCheckPoint:
 
     @property
     def key(self) -> tuple[str, str, int, int, int, str]:
-        """The key by which acks name it."""
+        """The key by which acknowledgements name this check point."""
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time, self.broker_name
 
     @property
     def unique_key(self) -> str:
-        """Return the UNIQ_KEY of its record."""
+        """Return the property UNIQ_KEY of the record that stores this check point."""
         return (
             f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_time}@{self.broker_name}@{CK_TAG}"
         )
@@ -152,12 +152,12 @@ class AckMsg:
 
     @property
     def key(self) -> tuple[str, str, int, int, int, str]:
-        """The key of its check point."""
+        """The key of the check point whose messages are acknowledged."""
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time, self.broker_name
 
     @property
     def unique_key(self) -> str:
-        """Return the UNIQ_KEY of its record."""
+        """Return the property UNIQ_KEY of the record that stores this acknowledgement."""
         offset = -1 if self.is_batch else self.offsets[0]
         return f"{self.topic}@{self.queue_id}@{offset}@{self.group}@{self.pop_time}@{self.broker_name}@{ACK_TAG}"
 
@@ -166,7 +166,7 @@ class AckMsg:
         return BATCH_ACK_TAG if self.is_batch else ACK_TAG
 
     def encode(self) -> bytes:
-        """The body of its record."""
+        """Return the body of the record that stores this acknowledgement."""
         members: dict[str, Any] = {"ao": -1 if self.is_batch else self.offsets[0]}
         if self.is_batch:
             members["aol"] = self.offsets
@@ -214,7 +214,7 @@ class BatchAck:
 
 
 def encode_batch_acks(broker_name: str, acks: Iterable[BatchAck]) -> bytes:
-    """Body of BATCH_ACK_MESSAGE."""
+    """Return the body of a request BATCH_ACK_MESSAGE."""
     return json_dialect.dumps({"acks": [ack.to_json() for ack in acks], "brokerName": broker_name})
 
 

@@ -15,7 +15,7 @@ MASTER_ID = 0
 
 @json_body
 class QueueData(JsonBody):
-    """One broker's queues of a topic."""
+    """The queues that the brokers of one name have of a topic, and who may read and write them."""
 
     broker_name: str = ""
     read_queue_nums: int = 0
@@ -70,7 +70,7 @@ class ClusterInfo(JsonBody):
 
 @json_body
 class BrokerMemberGroup(JsonBody):
-    """The brokers of one name."""
+    """The addresses of the brokers of one name, by broker id."""
 
     cluster: str = ""
     broker_name: str = ""

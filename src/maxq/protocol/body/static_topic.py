@@ -37,7 +37,7 @@ class LogicQueueMappingItem(JsonBody):
 
     @property
     def is_decided(self) -> bool:
-        """Whether its place in the chain is known."""
+        """Whether the logical offset at which this physical queue begins is known."""
         return self.logic_offset >= 0
 
     @property

@@ -88,7 +88,7 @@ class GroupRetryPolicy(JsonBody):
 
 @json_body
 class SimpleSubscriptionData(JsonBody):
-    """A static subscription of a group."""
+    """A subscription of a group that an operator has set, with its topic and expression."""
 
     topic: str = ""
     expression_type: str = TAG
@@ -98,7 +98,7 @@ class SimpleSubscriptionData(JsonBody):
 
 @json_body
 class SubscriptionGroupConfig(JsonBody):
-    """One consumer group."""
+    """The settings of one consumer group."""
 
     group_name: str = ""
     consume_enable: bool = True

@@ -73,7 +73,7 @@ class TimerCheckpoint:
     dedupe_position: int = -1
 
     def encode(self) -> bytes:
-        """Returns Java's 56 bytes."""
+        """Return the 56 bytes of Java's file `timercheck`."""
         version = self.data_version
         return _OFFSETS.pack(
             self.last_read_time_ms,

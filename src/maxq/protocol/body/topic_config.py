@@ -128,7 +128,7 @@ class CreateTopicListRequestBody(JsonBody):
 
 @json_body
 class TopicList(JsonBody):
-    """Names of topics."""
+    """The body of answers that list the names of topics."""
 
     topic_list: list[str] = field(default_factory=list)
     broker_addr: str | None = None

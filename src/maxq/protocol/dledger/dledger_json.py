@@ -70,7 +70,8 @@ def _load_long(text: bytes) -> Any:
 
 
 def read_text(members: Json, key: str) -> str | None:
-    """Read a text, or None."""
+    """Return a member of a JSON object as text; None if it is absent or null. Raises RemoteProtocolError for other
+    types."""
     value = members.get(key)
     if value is None or isinstance(value, str):
         return value
@@ -104,7 +105,8 @@ def read_bytes(members: Json, key: str) -> bytes | None:
 
 
 def read_list(members: Json, key: str) -> list[Any]:
-    """Read a list; empty if there is none."""
+    """Return a member of a JSON object as a list, which is empty if the member is absent or null. Raises
+    RemoteProtocolError for other types."""
     value = members.get(key)
     if value is None:
         return []
@@ -114,7 +116,8 @@ def read_list(members: Json, key: str) -> list[Any]:
 
 
 def read_texts(members: Json, key: str) -> dict[str, str] | None:
-    """Read an object of texts, or None."""
+    """Return a member of a JSON object that has only texts as members; None if it is absent or null. Raises
+    RemoteProtocolError for other types."""
     value = members.get(key)
     if value is None:
         return None
@@ -144,7 +147,7 @@ def read_base(members: Json) -> Json:
 
 
 def base_json(message: DLedgerMessage) -> Json:
-    """Return the members that every bean has."""
+    """Return the members that the JSON of every DLedger message has: code, term, group, members."""
     members: Json = {"code": int(message.code), "term": message.term}
     if message.group is not None:
         members["group"] = message.group
@@ -203,7 +206,7 @@ def read_entry(members: Any) -> DLedgerEntry:
 
 
 def read_int32(members: Json, key: str, default: int) -> int:
-    """Read a 32-bit integer."""
+    """Return a member of a JSON object as a 32-bit integer. Raises RemoteProtocolError if it is larger or no number."""
     value = read_int(members, key, default)
     if -0x80000000 <= value <= 0x7FFFFFFF:
         return value

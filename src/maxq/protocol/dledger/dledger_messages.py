@@ -319,7 +319,7 @@ class PushRequest(DLedgerMessage):
 
     @property
     def count(self) -> int:
-        """Return the number of entries."""
+        """Return how many entries the request has."""
         return len(self.entries) if self.run is None else self.run.count
 
     @property

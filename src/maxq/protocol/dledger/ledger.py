@@ -116,7 +116,7 @@ class Ledger(Protocol):
         ...
 
     def entry(self, index: int) -> DLedgerEntry:
-        """Return an entry, its body copied."""
+        """Return the entry at an index, with a copy of its body."""
         ...
 
     def entries(self, first: int, max_bytes: int) -> EntryRun:

@@ -139,7 +139,7 @@ class ClientConnection(Generic[Waiter]):
     # --- receiving ---
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Take bytes of the stream."""
+        """Take bytes that were received from the server."""
         self._received += data
 
     def next_event(self) -> AnswerHead | Asked | None:

@@ -403,7 +403,7 @@ class OneFrameScanner(FrameScanner):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _begin(self) -> cython.void:
-        """Reset the fields for the next frame."""
+        """Reset the fields before the next frame is scanned. Subclasses that have fields override it."""
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -413,7 +413,7 @@ class OneFrameScanner(FrameScanner):
 
     @cython.cfunc
     def _take(self, buf: cython.p_uchar, is_binary: cython.bint):
-        """Keep the request that was read."""
+        """Keep the request that was scanned. Subclasses override it."""
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)

@@ -147,7 +147,7 @@ class TraceRecord:
 
     @property
     def msg_ids(self) -> list[str]:
-        """Return the ids of the record's messages."""
+        """Return the message ids that the record names."""
         return [msg_id for msg_id in (self.msg_id or "").split(",") if msg_id]
 
     def encode(self) -> str:

@@ -81,7 +81,7 @@ def parse_extra_info(text: str) -> ExtraInfo:
 
 
 def offsets_text(offsets: Iterable[int]) -> str:
-    """Returns the third part of msgOffsetInfo."""
+    """Return the third part of the property msgOffsetInfo: the queue offsets of the popped messages."""
     return ",".join(map(str, offsets))
 
 

@@ -27,7 +27,7 @@ class RecallHandle:
     message_id: str
 
     def encode(self) -> str:
-        """Returns the text that a client keeps."""
+        """Return the text with which a client can recall the message."""
         text = f"{_VERSION} {self.topic} {self.broker_name} {self.deliver_ms} {self.message_id}"
         return base64.urlsafe_b64encode(text.encode()).decode()
 

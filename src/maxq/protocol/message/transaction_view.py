@@ -74,7 +74,7 @@ class TransactionView:
 
 
 class Verdict(Enum):
-    """The outcome of a transaction."""
+    """What became of a transaction, as far as its records tell."""
 
     OPEN = "OPEN"
     COMMITTED = "COMMITTED"

@@ -33,7 +33,7 @@ class Committer:
         self._listeners.append(listener)
 
     def at_once(self, index: int) -> None:
-        """Commit everything up to `index` at once."""
+        """Commit everything up to `index`, and tell the listeners and those who wait for it."""
         self._due = -1
         self._store.commit(index)
         for listener in self._listeners:

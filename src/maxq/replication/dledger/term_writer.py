@@ -39,7 +39,7 @@ class TermWriter:
         self._closing = asyncio.Event()
 
     def put(self, state: HardState) -> None:
-        """Store `state` behind those that wait."""
+        """Let `state` be stored after those that were put before."""
         self._states.append(state)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="DLedger term")

@@ -62,7 +62,7 @@ class HAClientService:
         return self.client.state is HAConnectionState.TRANSFER
 
     def start(self) -> None:
-        """Start connecting; needs a running loop."""
+        """Start the task that connects to the master and copies its log. Needs a running event loop."""
         if self._task is None:
             self.client.state = HAConnectionState.READY
             self._task = asyncio.get_running_loop().create_task(self._run(), name="HA client")
@@ -187,7 +187,7 @@ class _MasterLink(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def begin(self, request_offset: int) -> None:
-        """Send the first report."""
+        """Tell the master from which offset on it is to send its log."""
         if self.ended.done():
             return
         self._is_open = True

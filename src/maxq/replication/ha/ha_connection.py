@@ -267,7 +267,7 @@ class HAConnection:
 
     @property
     def behind_bytes(self) -> int:
-        """Bytes of log that were not sent yet."""
+        """Return how many bytes of the log were not sent to the slave yet."""
         return max(0, self._source.max_physical_offset - self.next_offset) if self.next_offset >= 0 else 0
 
     def resume_in_ms(self, now_ms: int) -> int:

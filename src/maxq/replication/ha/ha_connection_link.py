@@ -31,7 +31,7 @@ class LinkOwner(Protocol):
         ...
 
     def on_open(self, link: "HAConnectionLink") -> None:
-        """Note a new connection."""
+        """Note that a slave has connected."""
         ...
 
     def on_report(self, link: "HAConnectionLink") -> None:
@@ -43,7 +43,7 @@ class LinkOwner(Protocol):
         ...
 
     def on_closed(self, link: "HAConnectionLink") -> None:
-        """Note that a connection has ended."""
+        """Note that the connection of a slave has ended."""
         ...
 
 

@@ -323,7 +323,7 @@ class HAService:
         return self._rule.refusal()
 
     def asks(self) -> bool:
-        """Returns whether a send waits for slaves."""
+        """Return whether a send has to wait for slaves under the current settings and number of slaves in sync."""
         return self._rule.needed_acks() > 1
 
     def when(self, end_offset: int, done: Callable[[bool], None]) -> bool:

@@ -63,7 +63,7 @@ class LogMaintenance:
         await self.scrub.shutdown()
 
     def config_changed(self) -> None:
-        """Apply changed settings."""
+        """Let the check of the log in the background run by changed settings."""
         self.scrub.config_changed()
 
     def master_connected(self) -> None:

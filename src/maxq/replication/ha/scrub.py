@@ -52,12 +52,12 @@ class ScrubService:
         self.position = -1
 
     def start(self) -> None:
-        """Begin; needs a running loop."""
+        """Start to check the log in the background. Needs a running event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="scrub")
         supervise(self._task, _goes_on_without)
 
     async def shutdown(self) -> None:
-        """Stop; a read under way is waited for."""
+        """Stop checking the log, and wait for a read that is under way."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

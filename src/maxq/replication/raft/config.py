@@ -58,7 +58,7 @@ class RaftConfig:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Return all members except this one."""
+        """Return the ids of all members except this one."""
         return tuple(peer for peer in self.peers if peer != self.self_id)
 
     @property

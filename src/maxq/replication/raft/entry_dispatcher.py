@@ -88,7 +88,7 @@ class EntryDispatcher:
         self.pump(now)
 
     def pump(self, now: int) -> None:
-        """Send what is ready to be sent."""
+        """Send the follower what it needs next, if it may be sent now."""
         if self.type is DispatcherState.APPEND:
             self._append(now)
         elif self.type is not DispatcherState.WAIT and not self._asked and now >= self._not_before:
@@ -161,7 +161,8 @@ class EntryDispatcher:
         self.pump(now)
 
     def _next_comparison(self, low: int, high: int, begin: int) -> None:
-        """Return the next index to compare. Both logs have low..high; entries below low are known to be equal."""
+        """Set the next index to compare, or the one behind which the follower truncates its log. Both logs have
+        low..high; entries below low are known to be equal."""
         if self._different >= 0:
             high = min(high, self._different - 1)
         if low > high:

@@ -126,7 +126,7 @@ class LeaderElector:
     # --- voting ---
 
     def vote(self, token: object, request: VoteRequest, now: int) -> None:
-        """Answer a candidate."""
+        """Decide on a candidate's request for a vote, and answer it."""
         result = self._judge(request, now)
         code, term = DLedgerResponseCode.SUCCESS, self._state.term
         refusal = self._state.check(request)

@@ -100,7 +100,7 @@ class LeadershipTransfer:
         return due
 
     def leads(self, beats: HeartBeats, acks: QuorumAckChecker, now: int) -> None:
-        """Note that this member leads a new term."""
+        """Note that this member leads a new term; what it knows of its followers is in `beats` and `acks`."""
         self._beats, self._acks = beats, acks
         self._look_ms = now + _LOOK_INTERVAL_MS
 
@@ -117,7 +117,7 @@ class LeadershipTransfer:
             self._answer(token, request, DLedgerResponseCode.UNEXPECTED_ARGUMENT)
 
     def tick(self, now: int) -> None:
-        """Handle deadlines and preferred leaders."""
+        """Give up transfers that took too long, and hand over to a preferred leader that has caught up."""
         self.order_if_committed(now)
         handing, taking = self._handing_over, self._taking
         if handing is not None and now >= self._give_up_ms:
@@ -140,7 +140,7 @@ class LeadershipTransfer:
             self._elector.stand_at_once(now)
 
     def role_changed(self) -> None:
-        """Note that role, term or leader changed."""
+        """Note that this member's role or term has changed, or that it follows another leader."""
         state, taking, handing = self._state, self._taking, self._handing_over
         if handing is not None and not state.is_leader_of(handing.term):
             if self._order_ms != _NEVER:

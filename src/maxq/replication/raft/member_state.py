@@ -159,7 +159,7 @@ class MemberState:
         return True
 
     def alarm(self, text: str) -> None:
-        """Tell the operator."""
+        """Report a fault to the operator, as an output of the machine."""
         self.outbox.put(Alarm(text))
 
     def _adopt(self, term: int) -> None:

@@ -86,7 +86,7 @@ class RaftNode:
 
     @property
     def role(self) -> Role:
-        """The member's role."""
+        """The role of this member in its current term."""
         return self._state.role
 
     @property
@@ -177,7 +177,7 @@ class RaftNode:
         self._outbox.replied(request_id, reply, now)
 
     def tick(self, now: int) -> None:
-        """Process the passing of time."""
+        """Do what is due at `now`: elections, heartbeats, retries, transfers. Times are monotonic ms."""
         self._now = now
         self._elector.tick(now)
         self._handler.tick(now)

@@ -45,11 +45,11 @@ class Outbox:
             on_reply(request_id, reply, now)
 
     def answer(self, token: object, reply: Reply) -> None:
-        """Answer a request."""
+        """Send the answer to the request that came with `token`."""
         self._say(Answer(token, reply))
 
     def put(self, output: Output) -> None:
-        """Queue an output that is not a message."""
+        """Add an output that is not a message to another member."""
         self._outputs.append(output)
 
     def store(self, state: HardState) -> None:

@@ -9,7 +9,7 @@ from maxq.protocol.dledger.ledger import HardState
 
 
 class Role(Enum):
-    """Role of a member (MemberState.Role)."""
+    """The role of a member in a term: leader, follower or candidate."""
 
     CANDIDATE = "CANDIDATE"
     FOLLOWER = "FOLLOWER"

@@ -425,7 +425,7 @@ class _NewFiles:
         self._folders.pop(path, None)
 
     def forget_below(self, folder: Path) -> None:
-        """Forget all files of a deleted folder."""
+        """Forget all new files in a folder that was deleted."""
         for path in [path for path in self._folders.copy() if path.is_relative_to(folder)]:
             self.forget(path)
 

@@ -200,7 +200,7 @@ class OverlayDisk:
 
 
 def _copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file, holes as holes."""
+    """Copy a file; holes of the source stay holes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(source, "rb") as reading, open(target, "wb") as writing:
         size = os.fstat(reading.fileno()).st_size

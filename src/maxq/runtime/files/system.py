@@ -36,7 +36,7 @@ _REMOVE = 9  # MADV_REMOVE: punches a hole into the file below a shared mapping
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine: wall-clock time and monotonic time."""
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -62,7 +62,7 @@ class SystemRng:
 
 
 class SystemMappedRegion(MappedRegion):
-    """A shared mmap of a file, and the file."""
+    """One file of the disk that is mapped into memory, shared with other processes."""
 
     def __init__(self, path: Path, size: int, *, read_only: bool, files: DurableFiles) -> None:
         _check_descriptors(path)
@@ -288,7 +288,7 @@ class SystemDiskLock:
 
 
 class SystemDisk:
-    """The file system."""
+    """The disk of the machine, by its file system."""
 
     def __init__(self) -> None:
         self._files = DurableFiles()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """One label set of a counter or gauge."""
+    """The value of a counter or a gauge for one set of labels."""
 
     labels: dict[str, str]
     value: float

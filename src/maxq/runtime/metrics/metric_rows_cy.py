@@ -50,7 +50,7 @@ def _put_count(target: cython.p_uchar, p: cython.Py_ssize_t, value: cython.ulong
 
 @cython.cclass
 class HistogramRows:
-    """How the lines of one histogram look."""
+    """Makes the lines of a histogram's label sets in the Prometheus text format."""
 
     _bucket = cython.declare(bytes)
     _behind = cython.declare(list)  # what stands between the labels of each bucket and its number

@@ -30,7 +30,7 @@ class PackedText:
         self.size = len(text)
 
     def unpack(self) -> bytes:
-        """Returns the text."""
+        """Return the text as it was before it was compressed."""
         return isal_zlib.decompressobj(_RAW).decompress(self.deflated)
 
 
@@ -47,5 +47,5 @@ class GzipFrame:
         self._size += piece.size
 
     def end(self) -> bytes:
-        """Returns the bytes that end the stream."""
+        """Return the last bytes of the gzip stream: the end of its data, checksum and size."""
         return _LAST_BLOCK + self._crc.to_bytes(4, "little") + (self._size & 0xFFFFFFFF).to_bytes(4, "little")

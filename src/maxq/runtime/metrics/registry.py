@@ -51,7 +51,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Instrument(Protocol):
-    """One metric name with all its label sets."""
+    """One metric by its name, with the numbers of all its label sets."""
 
     name: str
 
@@ -196,7 +196,7 @@ class Histogram:
         self._writer = HistogramRows(rows.name, rows.bounds)
 
     def observe(self, value: float, *labels: str, count: int = 1) -> None:
-        """Count `value`, `count` times."""
+        """Count a value `count` times in the histogram of these labels."""
         key: tuple[str, ...] | None = labels
         counts = self._counts.get(key)
         if counts is None:
@@ -208,7 +208,7 @@ class Histogram:
         self._sums[key] = self._sums.get(key, 0) + value * count
 
     def forget(self, matches: Callable[[tuple[str, ...]], bool]) -> None:
-        """Drop the label sets that match."""
+        """Remove the label sets for which `matches` is true."""
         for labels in [labels for labels in self._counts if labels is not None and matches(labels)]:
             del self._counts[labels], self._sums[labels]
 
@@ -253,7 +253,7 @@ class _InBlocks(Generic[AnySample]):
         text: Callable[[AnySample], str],
         limit: int,
     ) -> None:
-        """`text` makes the lines of one sample."""
+        """`text` returns the lines of one sample; `limit`: the most samples that are shown."""
         self.name = rows.name
         self._rows = rows
         self._head = rows.head
@@ -346,7 +346,7 @@ class MetricsRegistry:
         self._add(_Observed(self._rows(name, "gauge", labels, constant), observe, self._limit))
 
     def number(self, name: str, read: Callable[[], float], *, constant: Mapping[str, str] | None = None) -> None:
-        """Add a gauge of one number."""
+        """Add a gauge without labels, whose number `read` returns."""
         self.gauge(name, lambda: [((), read())], constant=constant)
 
     def observed_counter(
@@ -414,7 +414,7 @@ class MetricsRegistry:
         return sorted(self._instruments)
 
     def lines(self) -> Iterator[Piece]:
-        """Yield the whole text."""
+        """Yield all metrics in the Prometheus text format, in pieces, so that other tasks can run in between."""
         self._looks += 1
         if self._looks % _LOOKS_KEPT == 0:
             for texts in self._texts.values():

@@ -105,7 +105,7 @@ class MessageWriter:
     # --- one message ---
 
     def put_message(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Do what `MessageStore.put_message` says."""
+        """Store one message (see `MessageStore.put_message`)."""
         if message.topic.startswith(_OF_COPIES) and not message.sys_flag & MessageSysFlag.INNER_BATCH:
             message.properties = _of_no_batch(message.properties)
         refused = self._check(message) or self._check_inner_batch(message)
@@ -143,7 +143,7 @@ class MessageWriter:
         return result
 
     def put_tables(self, body: bytes) -> PutMessageResult:
-        """Do what `MessageStore.put_tables` says."""
+        """Store a copy of the broker's tables in the log (see `MessageStore.put_tables`)."""
         result = self._put_fact(TABLES_TOPIC, body)
         if result.ok:
             self._propagation.appended()
@@ -210,7 +210,7 @@ class MessageWriter:
     # --- batches ---
 
     def put_batch(self, message: MessageExtBrokerInner) -> PutMessageResult:
-        """Do what `MessageStore.put_batch` says."""
+        """Store the messages of a batch (see `MessageStore.put_batch`)."""
         refused = self._check(message)
         if refused is not None:
             return refused

@@ -453,13 +453,13 @@ class CompactionLog:
     # --- the end ---
 
     def release(self) -> None:
-        """Unmap all files."""
+        """Unmap the files of all segments."""
         for segment in self._segments:
             segment.release()
         self._segments.clear()
 
     def destroy(self) -> None:
-        """Delete everything. Blocks."""
+        """Delete the files of all segments. Blocks."""
         self.release()
         disk = self._context.disk
         if disk.exists(self.folders.replacing):  # first: it would speak of the files of a topic of the same name

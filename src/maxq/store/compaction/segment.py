@@ -57,7 +57,7 @@ class Segment:
     def __init__(
         self, disk: Disk, log_folder: PurePath, unit_folder: PurePath, base: int, log_size: int, unit_size: int
     ) -> None:
-        """Map both files; missing ones are made."""
+        """Map the segment's two files, messages and units; a file that is missing is created."""
         name = offset_to_file_name(base)
         self.log_path, self.unit_path = log_folder / name, unit_folder / name
         self.base = base

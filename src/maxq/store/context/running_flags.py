@@ -39,12 +39,12 @@ class RunningFlags:
         self._reasons[bit] = f"[{cause or _CAUSES.get(bit, Cause.DISK_FAILED)}]{reason}"
 
     def clear(self, bit: int) -> None:
-        """Clear a bit and its reason."""
+        """Clear a flag and the reason for which it was set."""
         self.bits &= ~bit
         self._reasons.pop(bit, None)
 
     def has(self, bit: int) -> bool:
-        """Returns whether a bit is set."""
+        """Return whether a flag is set."""
         return bool(self.bits & bit)
 
     @property

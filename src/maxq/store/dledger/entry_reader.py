@@ -45,7 +45,7 @@ class EntryReader:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the log has no entry."""
+        """Return whether the DLedger log has no entry."""
         return self.end_index < max(self.begin_index, 0)
 
     def term_of(self, index: int) -> int:

@@ -450,7 +450,7 @@ class FileLedger(EntryReader):
             self._on_durable(durable)
 
     async def run(self) -> None:
-        """Do what `LedgerNotes.run` says."""
+        """Write the ledger's checkpoint at intervals (see `LedgerNotes.run`)."""
         await self.notes.run()
 
     def close(self) -> bool:

@@ -163,7 +163,7 @@ class LedgerIndex:
         return gone
 
     def clear(self) -> None:
-        """Delete all. Blocks."""
+        """Delete all units of the index. Blocks."""
         self.truncate(0)
         self._flushed = self._backed = 0
 
@@ -189,5 +189,5 @@ class LedgerIndex:
         self._flushed = max(self._flushed, min(self._written_from, (end_index + 1) * UNIT_SIZE))
 
     def release(self) -> None:
-        """Give up the mappings."""
+        """Unmap the files of the index."""
         self.files.release()

@@ -60,7 +60,7 @@ class LedgerNotes:
         return -1 if self._saved is None else self._saved.end_index
 
     def write(self) -> None:
-        """Write the current state. Blocks."""
+        """Write the checkpoint if it differs from what the file has. Blocks."""
         wanted = self._wanted(self._ledger.durable_index)
         if wanted != self._saved:
             self.save(wanted)
@@ -72,7 +72,7 @@ class LedgerNotes:
             self.save(wanted)
 
     def save(self, wanted: LedgerCheckpoint) -> None:
-        """Write `wanted`. Blocks."""
+        """Write `wanted` into the file of the checkpoint. Blocks."""
         self._saved = None
         self.file.save(wanted)
         self._saved = wanted
@@ -125,7 +125,7 @@ class LedgerNotes:
         return NoteJob(work, done)
 
     async def note(self) -> None:
-        """Write the note if it is out of date."""
+        """Write the checkpoint on another thread, if it is out of date."""
         job = self.job()
         if job is not None:
             try:

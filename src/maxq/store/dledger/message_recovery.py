@@ -28,7 +28,7 @@ class DLedgerRecovery(Recovery):
         self._ledger = ledger
 
     def run(self) -> None:
-        """Do what `Recovery.run` says."""
+        """Recover the queues and the index from a DLedger log (see `Recovery.run`)."""
         if self._inventory is not None:
             self._ledger.take_as_committed(self._inventory.dispatched_offset)
         super().run()

@@ -278,7 +278,7 @@ class CommitLogFlusher:
                 raise StoreFailedError(self.failure)
 
     async def flush_some(self) -> None:
-        """Run one round of the interval flush."""
+        """Flush the log if enough was written or enough time has passed; ASYNC_FLUSH calls this at intervals."""
         config = self._context.config
         now = self._context.clock.monotonic_ms()
         thorough = now - self._last_thorough_ms >= config.flush_commit_log_thorough_interval

@@ -39,7 +39,7 @@ class LogMarks:
         self._ledger = ledger
 
     def mark(self) -> LogMark:
-        """Returns the mark of this moment."""
+        """Return a mark of the log's end at this moment, for `is_final`."""
         if self._ledger is None:
             return LogMark(self._log.max_offset, 0)
         return LogMark(self._log.tail.next_index - 1, self._ledger.leading_term)

@@ -138,7 +138,7 @@ class StoreCheckpoint:
         self.sync()
 
     def release(self) -> None:
-        """Give up the mapping; nothing is flushed."""
+        """Unmap the file without making it durable."""
         if self._region is not None:
             self._region.close()
             self._region = None

@@ -51,7 +51,7 @@ class DiskRoom:
             return f"an unknown number of ({error})"
 
     async def run(self) -> None:
-        """Retry at intervals until cancelled."""
+        """Try again at intervals what failed because the disk was full, until the task is cancelled."""
         while True:
             await asyncio.sleep(_RETRY_SECONDS)
             self.try_again()

@@ -24,8 +24,9 @@ class FileAllocator:
         self._used_up_to = -1  # start offset of the newest file that the writer has begun
 
     def take(self, offset: int) -> MappedRegion | None:
-        """Create the files that start at `offsets` on the executor. For a DLedger log only the first: a Java member
-        refuses to start when it finds two unused ones, as a kill leaves them."""
+        """Return the region of the file that starts at `offset` if it is ready, else None. The writer begins this file
+        now and makes it itself if it is not ready: the executor may then come too late with it, and must not delete it
+        as unused."""
         self._used_up_to = max(self._used_up_to, offset)
         return self._ready.pop(offset, None)
 

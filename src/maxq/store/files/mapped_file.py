@@ -91,7 +91,7 @@ class MappedFile:
         return self.region.view
 
     def flush(self) -> None:
-        """Make everything written durable. Blocks."""
+        """Make all bytes of the file that were written durable. Blocks."""
         end = self.wrote_position
         if end > self.flushed_position:
             self.region_to_flush().flush(self.flushed_position, end)

@@ -120,12 +120,12 @@ class MappedFileQueue:
         return self.files.pop(0)
 
     def release(self) -> None:
-        """Unmap all files."""
+        """Unmap all files of the sequence."""
         for file in self.files:
             file.release()
 
     def destroy(self) -> None:
-        """Delete all files. Blocks."""
+        """Delete all files of the sequence. Blocks."""
         for file in self.files:
             file.destroy()
         self.files.clear()

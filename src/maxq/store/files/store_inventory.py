@@ -106,7 +106,7 @@ def decode_inventory(data: bytes) -> StoreInventory | None:
 
 
 class InventoryFile:
-    """Reads and writes the file."""
+    """Reads and writes the file with the inventory of a store's files."""
 
     def __init__(self, context: StoreContext) -> None:
         self._disk: Disk = context.disk

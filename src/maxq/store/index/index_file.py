@@ -186,7 +186,7 @@ class IndexFile:
         self._region = None
 
     def destroy(self) -> None:
-        """Delete the file. Blocks."""
+        """Delete the file from the disk. Blocks."""
         self.release()
         if self._disk.exists(self.path):
             self._disk.delete(self.path)

@@ -18,7 +18,7 @@ _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 
 
 def index_key(topic: str, key: str) -> str:
-    """Return the text whose hash is stored."""
+    """Return the text of which the index stores the hash: `topic#key`."""
     return f"{topic}#{key}"
 
 
@@ -99,7 +99,7 @@ class IndexService:
         return None
 
     def attach_last(self) -> None:
-        """Continue writing in the newest file."""
+        """Open the newest file of the index for new entries."""
         if self.files:
             file = self.files[-1]
             self._write_within(self._reserve_of(file, file.index_count))
@@ -254,12 +254,12 @@ class IndexService:
         return gone
 
     def flush_last(self) -> None:
-        """Make the newest file durable. Blocks."""
+        """Make the newest file of the index durable. Blocks."""
         if self.files:
             self.files[-1].flush()
 
     def destroy(self) -> None:
-        """Delete all files. Blocks."""
+        """Delete all files of the index. Blocks."""
         self._populator.attach(None, 0, 0)
         self._reserve = None
         self.tail.attach(None, *self._shape)
@@ -268,7 +268,7 @@ class IndexService:
         self.files.clear()
 
     def release(self) -> None:
-        """Give up all mappings: shutdown."""
+        """Unmap all files of the index, at shutdown."""
         self._populator.attach(None, 0, 0)
         self._reserve = None
         self.tail.attach(None, *self._shape)

@@ -243,14 +243,14 @@ class CommitLog:
             self._reserve.move_to(self.tail.wrote_position)
 
     def create_ahead(self) -> None:
-        """Start making files ahead of the writer."""
+        """Start to create the files that the writer needs next."""
         current = self._current
         if current is not None:
             self._allocator.prepare(current.end_offset, current.end_offset + current.file_size)
             self.prepare_ahead()
 
     def release_tail(self) -> None:
-        """Detach the writing end at shutdown."""
+        """Write what is in the write buffer into the file, and stop writing, at shutdown."""
         self.write_buffered()
         self._reserve = None
         self._detach(self.max_offset)

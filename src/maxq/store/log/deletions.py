@@ -228,7 +228,7 @@ class Deletions:
         return None
 
     def to_file(self) -> DeletionsFile:
-        """Return the content that `save` writes."""
+        """Return the content that `save` is to write."""
         return DeletionsFile(self._moment, self.to_json())
 
     def save(self, wanted: DeletionsFile) -> None:

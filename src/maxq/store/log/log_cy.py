@@ -68,7 +68,7 @@ class LogTail:
     @property
     def max_offset(self):
         # type: (...) -> int
-        """file_from_offset + wrote_position."""
+        """Physical offset behind the last byte that was written."""
         return self.file_from_offset + self.wrote_position
 
     def forget_topic(self):

@@ -117,7 +117,7 @@ class TopicWriteState:
         tail,  # type: QueueTail | None
     ):
         # type: (...) -> None
-        """None removes."""
+        """Set the tail of a queue; None removes it."""
         if tail is None:
             self.queues.pop(queue_id, None)
         else:

@@ -63,7 +63,7 @@ class LogWriteBuffer:
         return self.written + self._size
 
     def attach(self, region: MappedRegion | None, position: int) -> None:
-        """Continue at `position` of another file."""
+        """Write into another file from now on, beginning at `position`."""
         self._region = region
         self.written = self._from = self._mapped = position
 

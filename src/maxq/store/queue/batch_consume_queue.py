@@ -177,7 +177,7 @@ class BatchConsumeQueue:
         self.next_queue_offset = self.max_offset
 
     def flush(self) -> None:
-        """Make all units durable. Blocks."""
+        """Make all units of the queue durable. Blocks."""
         for file in self.files.files:
             file.flush()
 
@@ -192,7 +192,7 @@ class BatchConsumeQueue:
         return gone
 
     def release(self) -> None:
-        """Unmap all files."""
+        """Unmap all files of the queue."""
         self._backed = None
         self.files.release()
 

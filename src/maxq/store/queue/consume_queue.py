@@ -167,7 +167,7 @@ class ConsumeQueue:
             assert written, f"{self.topic}-{self.queue_id}: no room in a file just attached"
 
     def put_unit(self, queue_offset: int, unit: tuple[int, int, int]) -> None:
-        """Overwrite an existing unit."""
+        """Write a unit over an existing one."""
         position = queue_offset * CQ_STORE_UNIT_SIZE
         file = self.files.find(position)
         assert file is not None, f"{self.topic}-{self.queue_id} has no unit {queue_offset}"

@@ -173,7 +173,7 @@ class ConsumeQueueExt:
         return gone
 
     def release(self) -> None:
-        """Unmap all files; written data stays."""
+        """Unmap all files of the extension; what was written stays."""
         self._files.release()
 
     def forget(self) -> None:
@@ -183,7 +183,7 @@ class ConsumeQueueExt:
         self._is_loaded = self._is_placed = False
 
     def destroy(self) -> None:
-        """Delete files and folder. Blocks."""
+        """Delete the extension's files and folder. Blocks."""
         self._loaded().destroy()
         self._disk.delete_tree(self.folder)
         if not self._disk.list(self.folder.parent):

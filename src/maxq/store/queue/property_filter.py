@@ -46,7 +46,7 @@ class PropertyFilter:
 
 
 class UnitView(NamedTuple):
-    """The queue units view[start:end]."""
+    """The units of a queue in view[start:end], 20 bytes each."""
 
     view: memoryview
     start: int
@@ -128,7 +128,7 @@ class UnitSelector:
         most_hits: int,
         bit_maps: BitMapTest | None,
     ) -> None:
-        """Examine the units up to `stop`."""
+        """Find out which of the units up to `stop` match, and add them to `found`."""
         log, max_physical = self._commit_log, self._commit_log.max_offset
         while found.end < stop and len(found.places) < most_hits:
             at = found.end

@@ -18,7 +18,7 @@ from maxq.store.queue.consume_queue_store import BATCH_UNIT_NAME, ConsumeQueueSt
 
 @dataclass(frozen=True, slots=True)
 class QueueFault:
-    """A queue whose files were unusable."""
+    """A queue whose files could not be used, and why."""
 
     topic: str
     queue_id: int

@@ -33,7 +33,7 @@ class UnitScan:
 
     @cython.cfunc
     def _take(self, physical_offset: cython.longlong, size: cython.longlong):
-        """Add one more range."""
+        """Add the range of one record to those that were found."""
         self.ranges.append((physical_offset, size))
 
     @cython.cfunc

@@ -226,12 +226,12 @@ class CachedPullReader(UnitScan):
 
     @cython.ccall
     def forget(self) -> cython.void:
-        """Let go of the file."""
+        """Drop the reference to the mapped file, so that it can be unmapped."""
         self.view = None
 
     def buffers(self):
         # type: (...) -> list[memoryview]
-        """The pieces as slices of the file."""
+        """Return the pieces that were found, as slices of the mapped file."""
         i: cython.Py_ssize_t
         found: list = []
         for i in range(self.count):

@@ -101,7 +101,7 @@ class MessageReader:
         may_wait: bool = False,
         bulk: BulkRead | None = None,
     ) -> GetMessageResult:
-        """Do what `MessageStore.get_message` says."""
+        """Read messages of a queue (see `MessageStore.get_message`)."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             result = self.result_at(batch, offset)
@@ -372,7 +372,7 @@ class MessageReader:
         return physical_offset >= 0 and self._commit_log.max_offset - physical_offset <= in_memory
 
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Do what `MessageStore.queue_units` says."""
+        """Return units of a queue (see `MessageStore.queue_units`)."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or offset < 0:
             return []

@@ -35,7 +35,7 @@ class TopicReader:
         may_wait: bool,
         bulk: BulkRead | None,
     ) -> GetMessageResult:
-        """Do what `MessageStore.get_message` says."""
+        """Read messages of a queue, from the compacted log if the topic has one (see `MessageStore.get_message`)."""
         if topic not in self._compaction.topics:
             return self._reader.get_message(
                 topic, queue_id, offset, max_nums, subscription, max_bytes, wanted, may_wait, bulk
@@ -58,7 +58,7 @@ class TopicReader:
         return result
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Do what `MessageStore.min_offset` says."""
+        """Return the smallest queue offset that can be read (see `MessageStore.min_offset`)."""
         if topic in self._compaction.topics and (kept := self._compaction.current(topic, queue_id)) is not None:
             return kept.min_offset
         batch = self._queues.batch_queues.get((topic, queue_id))
@@ -68,7 +68,7 @@ class TopicReader:
         return -1 if queue is None else queue.min_offset(self._commit_log.min_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Do what `MessageStore.max_offset` says."""
+        """Return the queue offset of the next message (see `MessageStore.max_offset`)."""
         batch = self._queues.batch_queues.get((topic, queue_id))
         if batch is not None:
             return batch.max_offset

@@ -59,7 +59,7 @@ class LogScan:
 
 
 class LogScanner:
-    """One scan over the files of a CommitLog."""
+    """Scans the files of a CommitLog once, and finds what in them is damaged."""
 
     def __init__(
         self, commit_log: CommitLog, *, check_crc: bool, check_prop_crc: bool, check_sectors: bool = False

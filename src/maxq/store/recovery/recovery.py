@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Recovery:
-    """One recovery over the parts of a store."""
+    """Recovers log, queues and index of one store after its start."""
 
     def __init__(self, parts: StoreParts, queue_faults: list[QueueFault], report: RecoveryReport) -> None:
         """`queue_faults` are the faults that `load_queues` found; `report` receives findings and repairs."""

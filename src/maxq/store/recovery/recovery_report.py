@@ -44,7 +44,7 @@ class RecoveryReport:
     duration_ms: int = 0
 
     def lines(self) -> list[str]:
-        """Returns the report as lines of text."""
+        """Return the report as lines of text, for the log and for tools."""
         return [
             f"exit before: {'clean' if self.clean_exit else 'unclean (abort file present)'}",
             f"log: {self.min_offset} … {self.end_offset}; {self.records} records in {self.scanned_bytes} bytes checked "

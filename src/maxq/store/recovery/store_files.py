@@ -60,7 +60,7 @@ class AbortFile:
             self._disk.write(self.path, b"maxq")
 
     def remove(self) -> None:
-        """Delete the file after a clean shutdown."""
+        """Delete the abort file, which says that the store was not shut down cleanly."""
         if self.exists():
             self._disk.delete(self.path)
 

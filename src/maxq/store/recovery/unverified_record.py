@@ -28,7 +28,7 @@ class UnverifiedRecord:
         self._path = context.root / UNVERIFIED_FILE
 
     def keep(self, physical_offset: int, record: bytes) -> None:
-        """Write the record to its file, durably."""
+        """Write a record of the log, and its physical offset, to a file of its own, durably."""
         if self.read(physical_offset) != record:
             self._disk.replace(self._path, _HEAD.pack(physical_offset, zlib.crc32(record)) + record)
 

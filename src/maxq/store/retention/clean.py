@@ -102,7 +102,7 @@ class CleanService:
         self._cleaned_to = -1  # the log's minimum for which queues and index were cleaned
 
     async def run(self) -> None:
-        """Clean at intervals until cancelled."""
+        """Delete expired files at intervals, until the task is cancelled."""
         await asyncio.sleep(_FIRST_RUN_MS / 1000)
         while True:
             with self._passed_over("the rest of a run of cleaning, which the next one goes on with,"):
@@ -202,8 +202,10 @@ class CleanService:
         return deleted
 
     async def _is_known(self, end: int) -> bool:
-        """Delete the files that were removed from the lists of queues and index, also those that an earlier run could
-        not delete."""
+        """Return whether the store's other files have recorded the deletions of topics below `end`. Otherwise a deleted
+        topic would be back after a loss of power, and its queues numbered as before. If the disk has no room for these
+        files, one file of the log is deleted all the same; if that does not help, the log is not what fills the
+        disk."""
         if await self._is_written_down(end):
             self._has_given_room = False
             return True
@@ -247,13 +249,11 @@ class CleanService:
         self._expired.append(_Expired(queue, queue.lives, files))
 
     async def _delete_expired(self) -> None:
-        """Return whether the store's other files have recorded the deletions of topics below `end`. Otherwise a deleted
-        topic would be back after a loss of power, and its queues numbered as before. If the disk has no room for
-        these files, one file of the log is deleted all the same; if that does not help, the log is not what fills
-        the disk.
+        """Delete the files that were removed from the lists of queues and index, also those that an earlier run could
+        not delete.
 
         Raises:
-            OSError: the disk keeps some; the next run tries again.
+            OSError: the disk keeps some of them; the next run tries again.
         """
         jobs, config, failures = self._context.jobs, self._context.config, list[OSError]()
         expired, self._expired = self._expired, []

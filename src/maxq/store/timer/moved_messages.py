@@ -18,7 +18,7 @@ _MOST: Final = 10_000
 
 
 class MovedMessages:
-    """The moved messages of one broker."""
+    """The messages of one broker's timer that lie in other slots of the wheel than their records say."""
 
     def __init__(self) -> None:
         self._slots: dict[int, MovedMessage] = {}

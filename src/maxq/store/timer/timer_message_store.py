@@ -202,7 +202,7 @@ class TimerMessageStore:
         self.read_time_ms = max(self.read_time_ms, first)
 
     def release(self) -> None:
-        """Close the files without writing."""
+        """Unmap wheel and log without writing what changed."""
         self.wheel.release()
         self.log.release()
 

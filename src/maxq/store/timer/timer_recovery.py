@@ -53,8 +53,8 @@ class Recovered:
 
 
 class TimerRecovery:
-    """`log_end` is the physical end of the CommitLog. `is_whole(unit)` returns whether the unit's record is in the log;
-    if not, a loss of power has torn the unit, and its message is read from the topic again."""
+    """One recovery of the files of a timer after a start: the wheel, the timer log and the checkpoint. Call `run`
+    once."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class _Search:
 
 
 class TimerWheel:
-    """The wheel of one store."""
+    """The timer wheel of one store: a slot for each moment of two laps, with the newest unit of that moment."""
 
     def __init__(self, disk: Disk, path: PurePath, precision_ms: int, *, read_only: bool = False) -> None:
         """Open the wheel's file. Blocks.
@@ -217,7 +217,7 @@ class TimerWheel:
         self._page(page)[at : at + SLOT_SIZE] = bytes(SLOT_SIZE)
 
     def _page(self, page: int) -> bytearray:
-        """Returns a page for writing."""
+        """Return the changed copy of a page, which is made if there is none."""
         data = self._changed.get(page)
         if data is None:
             start = page * OS_PAGE_SIZE

@@ -58,7 +58,7 @@ class CheckReport:
         }
 
     def lines(self) -> list[str]:
-        """Returns the report as lines of text."""
+        """Return the report as lines of text, for people."""
         counts = f"{self.records} messages, {self.units} queue units, {self.index_entries} index entries"
         if self.damaged_ranges:
             counts += f", {self.damaged_ranges} damaged ranges"
@@ -71,7 +71,7 @@ class CheckReport:
 
 
 class StoreCheck:
-    """One check of one store."""
+    """Checks the files of one store against each other: log, queues, index, checkpoints."""
 
     def __init__(self, files: StoreFiles, progress: Progress = no_progress, *, open_queues: int = 200) -> None:
         """`open_queues`: how many ConsumeQueues may be mapped at once, with two descriptors each. If that is less than

@@ -139,7 +139,7 @@ class ConfirmedUnits:
         queue_offset,  # type: int
     ):
         # type: (...) -> bool
-        """Is this unit confirmed?"""
+        """Return whether the log confirms the unit at `queue_offset`."""
         place: cython.longlong = queue_offset - self.first_index
         return 0 <= place < len(self.seen) and self.seen[place] == 1
 
@@ -248,13 +248,13 @@ class IndexCursor:
 
     def advance(self):
         # type: (...) -> None
-        """Go on to the next entry."""
+        """Move the cursor to the next entry of the file."""
         self.number += 1
         self.is_entered = False
 
     def close(self):
         # type: (...) -> None
-        """Let go of the file."""
+        """Drop the reference to the mapped file."""
         self._view = None
 
     @cython.cfunc

@@ -23,7 +23,7 @@ _REBUILD = "a restart makes files that are missing; for the rest stop the broker
 
 
 class _Entry(NamedTuple):
-    """An index entry and its position."""
+    """An index entry, and its position in its file."""
 
     file: DataFile
     position: int
@@ -162,7 +162,7 @@ class IndexCheck:
                 return self._entry(cursor, reader)
 
     def _next(self) -> _Entry | None:
-        """Return the entry behind the current one."""
+        """Move to the next entry, and return it; None behind the last one of the last file."""
         cursor = self._confirmation.cursor
         assert cursor is not None, "there is a current one"
         cursor.advance()

@@ -26,7 +26,7 @@ class LedgerCheck:
         self.committed_position = 1 << 62
 
     def run(self) -> None:
-        """Read every file of the ledger once."""
+        """Read every file of the DLedger log once, and note its faults."""
         folder = self._files.dledger_folder
         if not self._files.dledger or folder is None:
             return
@@ -52,7 +52,7 @@ class LedgerCheck:
         return 0 if inventory is None else inventory.dispatched_offset
 
     def _entries(self) -> tuple[int, int]:
-        """Return index and term of the last entry."""
+        """Check the entries of the log. Returns index and term of the last one."""
         index, term = ANY_INDEX, 0
         for file in self._files.log:
             if not self._files.holds_entries(file):

@@ -25,7 +25,7 @@ _MIN_INT: Final = -(1 << 31)
 
 
 class ExpectedUnit(NamedTuple):
-    """One expected entry of a ConsumeQueue."""
+    """The entry that a record of the log requires in one ConsumeQueue."""
 
     topic: str
     queue_id: int

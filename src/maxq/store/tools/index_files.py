@@ -67,7 +67,7 @@ class Geometry(NamedTuple):
 
 
 class IndexReader:
-    """One IndexFile."""
+    """Reads one IndexFile: its header, its slots, and its entries by number."""
 
     def __init__(self, files: StoreFiles, file: DataFile, geometry: Geometry) -> None:
         self.file = file
@@ -78,22 +78,22 @@ class IndexReader:
 
     @property
     def entry_count(self) -> int:
-        """Yield (number, entry) from 1 on."""
+        """Return how many entries the header claims, at most as many as the file has room for."""
         return max(0, min(self.header.index_count, self.geometry.entries) - 1)
 
     def entries(self) -> Iterator[tuple[int, IndexEntry]]:
-        """Return the entry of this number, from 1 to `entry_count`."""
+        """Yield (number, entry) of every entry, from number 1 on."""
         start = self.geometry.entry_position(1)
         end = start + ENTRY_SIZE * self.entry_count
         for number, values in enumerate(_ENTRY.iter_unpack(self.view[start:end]), start=1):
             yield number, IndexEntry(*values)
 
     def entry(self, number: int) -> IndexEntry:
-        """Return all slots, 4 bytes each, big-endian."""
+        """Return the entry of this number, from 1 to `entry_count`."""
         return IndexEntry(*_ENTRY.unpack_from(self.view, self.geometry.entry_position(number)))
 
     def slots(self) -> memoryview:
-        """All slots, 4 bytes each, big-endian."""
+        """Return the bytes of all slots: 4 bytes each, a big-endian number of an entry, 0 if the slot has none."""
         return self.view[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * self.geometry.slots]
 
     def close(self) -> None:

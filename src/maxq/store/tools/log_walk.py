@@ -128,7 +128,7 @@ class LogWalk:
         return total
 
     def close(self) -> None:
-        """Unmap the files."""
+        """Unmap the files of the log."""
         for region in self._regions.values():
             region.close()
         self._regions.clear()

@@ -21,7 +21,7 @@ _QUEUES_MAX: Final = 1 << 16  # a number above is no broker's
 
 @dataclass(slots=True)
 class QueueOffsets:
-    """[min_offset, max_offset) of one queue."""
+    """The queue offsets [min_offset, max_offset) of which the log has messages, of one queue."""
 
     topic: str
     queue_id: int
@@ -38,7 +38,7 @@ class QueueOffsets:
 
 
 class OffsetTable:
-    """Collects offsets, record by record."""
+    """Finds the smallest and largest offset of each queue from the records of the log."""
 
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], QueueOffsets] = {}

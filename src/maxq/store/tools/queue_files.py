@@ -77,7 +77,7 @@ class UnitFiles:
 
     @property
     def start(self) -> int:
-        """Return the first existing byte."""
+        """Return the position in the queue, in bytes, of the first file's first byte."""
         return self.sequence[0].from_offset if self.sequence else 0
 
     @property

@@ -200,7 +200,7 @@ class Rehearsal:
         self._uncommitted = 0
 
     def run(self) -> RehearsalReport:
-        """Recover the copy and compare."""
+        """Recover the copy of the store, and compare it with the original."""
         report = self._report
         try:
             report.recovery = recover(self._copy, self._clock)

@@ -16,7 +16,7 @@ FILE_NAME: Final = "messageRequestMode.json"
 
 
 class MessageRequestModeManager(PersistentManager):
-    """Modes by topic and group."""
+    """Holds the modes (pull or pop) that operators have set for a topic and a group."""
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         super().__init__(disk, path)

@@ -23,7 +23,7 @@ from maxq.store.queue.property_filter import PropertyFilter
 
 
 class Pull(NamedTuple):
-    """A pull that passed the checks."""
+    """A pull request that passed the checks, with the settings that its answer depends on."""
 
     header: PullMessageRequestHeader
     group: SubscriptionGroupConfig

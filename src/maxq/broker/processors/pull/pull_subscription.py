@@ -38,7 +38,7 @@ _TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
 class PullSubscriptions:
-    """Finds the subscription of a pull."""
+    """Finds the subscription by which the messages of a pull request are filtered."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ class _Copy:
 
 
 class SendBackProcessor(RequestProcessor):
-    """Answers CONSUMER_SEND_MSG_BACK (36)."""
+    """Answers CONSUMER_SEND_MSG_BACK (36): a message that could not be consumed is to be delivered again."""
 
     def __init__(
         self, env: Environment, tables: Tables, messages: Messages, retries: RetryTopics, levels: DelayLevels

@@ -40,7 +40,7 @@ class ConsumerIdsNotifier:
         self._is_closed = False
 
     def close(self) -> None:
-        """Stop notifying."""
+        """Send no more notices, also not those that wait."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()

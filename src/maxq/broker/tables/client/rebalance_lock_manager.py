@@ -41,7 +41,7 @@ class RebalanceLockManager:
         self._has_authority = True
 
     def start(self) -> None:
-        """Start granting the locks of the group."""
+        """Start to grant locks of queues: this broker is now the one that grants them for its group."""
         self._has_authority = True
 
     def stop(self) -> None:

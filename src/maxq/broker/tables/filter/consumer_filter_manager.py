@@ -91,7 +91,7 @@ class ConsumerFilterManager(PersistentManager):
         return self._entries.get(topic, {}).values()
 
     def of_group(self, group: str) -> Iterator[FilterEntry]:
-        """Returns a group's entries."""
+        """Yield the filter entries of a consumer group, one for each topic with an expression."""
         for entries in self._entries.values():
             if group in entries:
                 yield entries[group]

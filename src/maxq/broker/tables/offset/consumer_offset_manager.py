@@ -160,7 +160,7 @@ class ConsumerOffsetManager(PeriodicManager):
 
     @property
     def any_reset(self) -> bool:
-        """Return whether any reset is pending."""
+        """Return whether any operator's reset of an offset waits for the next pull of its queue."""
         return bool(self._reset_offset_table)
 
     def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
@@ -344,11 +344,11 @@ class ConsumerOffsetManager(PeriodicManager):
             self._was_set(key, tuple(offsets))
 
     def remove_offset(self, group: str) -> None:
-        """Remove the group."""
+        """Remove all offsets of a consumer group."""
         self._remove(lambda keys: keys.of_group(group))
 
     def clean_offset_by_topic(self, topic: str) -> None:
-        """Remove the topic."""
+        """Remove the offsets of all groups for a topic."""
         self._remove(lambda keys: keys.of_topic(topic))
 
     def take_deletion(self, topics: Collection[str], incarnation: int) -> None:
@@ -494,7 +494,8 @@ def _deleted_up_to(value: dict[str, Any]) -> int | None:
 
 
 def _set_up_to(value: dict[str, Any]) -> int:
-    """Read `set_up_to` of a table."""
+    """Return the physical offset below which a stored table has the operators' changes of offsets; -1 if it does not
+    say."""
     up_to = _mark(value, "operators")
     return -1 if up_to is None else up_to
 

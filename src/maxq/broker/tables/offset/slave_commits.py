@@ -21,7 +21,7 @@ FILE_NAME: Final = "slaveCommits.json"
 
 
 class SlaveCommit(NamedTuple):
-    """A commit of one group for one queue."""
+    """An offset that a group committed on this slave for one queue, which the master is to be told."""
 
     topic: str
     group: str

@@ -63,7 +63,7 @@ class TopicRetention:
                 self._set_bounds(config)
 
     def _set_bounds(self, config: TopicConfig) -> None:
-        """Set the bounds by time and by purges."""
+        """Hide the messages of each queue of a topic that are older than its limit of time, or were purged."""
         purged = purged_offsets(config)
         for queue_id in _queues(config):
             self._hidden.hide_below(config.topic_name, queue_id, self._bound(config, queue_id, purged))

@@ -83,11 +83,11 @@ class VerifyResult:
 
     @property
     def ok(self) -> bool:
-        """Return whether there is no fault."""
+        """Return whether none of the findings is a fault."""
         return not any(is_fault(one, complete=self.complete) for one in self.findings)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return the findings as a table."""
+        """Return the findings as a table of Spark."""
         rows = [tuple(one.values()) for one in self._findings()]
         return spark.createDataFrame(rows, FINDINGS_SCHEMA)
 
@@ -159,7 +159,7 @@ def archive_repair(spark: SparkSession, config: VerifyConfig) -> int:
 def check_files(
     spark: SparkSession, folder: ArchiveFolder, entries: tuple[FileEntry, ...], *, quick: bool
 ) -> list[Finding]:
-    """Return what is wrong with the files."""
+    """Compare files of the archive with their entries in the manifest, and return what differs."""
     work = partial(_faults_of, folder.uri if not folder.is_local else folder.root, quick)
     by_path = {entry.path: entry for entry in entries}
     bad = [path for path in spread(spark, [entry.to_json() for entry in entries], work) if path]

@@ -1,4 +1,4 @@
-"""The page of an audit."""
+"""The HTML page that shows what an audit of a store has found."""
 
 import re
 from collections import Counter

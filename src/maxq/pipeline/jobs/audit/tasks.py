@@ -85,7 +85,7 @@ class AuditPiece:
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """One IndexFile."""
+    """One IndexFile that a task of the audit reads."""
 
     root: str
     file: DataFile
@@ -148,7 +148,7 @@ def log_rows(task: AuditPiece) -> Iterator[pa.RecordBatch]:
 
 
 def _rows_of(what: str, count: int, **columns: pa.Array) -> pa.RecordBatch:
-    """Make LOG_ROWS with these columns."""
+    """Return `count` rows of LOG_ROWS of the kind `what` with these columns; the other columns are null."""
     columns["what"] = pa.repeat(what, count)
     arrays = [columns.get(column.name, pa.nulls(count, column.type)) for column in LOG_ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=LOG_ROWS)
@@ -187,7 +187,7 @@ def _entries_of(reader: IndexReader) -> NDArray[Any]:
 
 
 def found_entries(task: IndexTask) -> Iterator[pa.RecordBatch]:
-    """Yield FOUND_ENTRIES of a file."""
+    """Yield the entries that an IndexFile has, as FOUND_ENTRIES."""
     files, reader = _reader(task)
     entries = _entries_of(reader)
     numbers = np.arange(1, len(entries) + 1)
@@ -296,7 +296,7 @@ def _shown(data: NDArray[np.uint8], first: int, end: int) -> str:
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Make a batch of rows."""
+    """Return rows as a record batch with the columns of `schema`."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -184,7 +184,7 @@ def plan_index(kept: Sequence[tuple[str, int]], geometry: Geometry) -> list[Inde
 
 
 def write_index(path: PurePath, geometry: Geometry, plan: IndexPlan) -> None:
-    """Make one IndexFile, durable."""
+    """Write one IndexFile, durably."""
     with mmap(-1, geometry.file_size, MAP_PRIVATE | MAP_ANONYMOUS) as memory:
         view = memoryview(memory)
         _preset(view, plan.before)

@@ -208,14 +208,14 @@ def build_piece(task: PieceTask) -> Iterator[pa.RecordBatch]:
 
 
 def write_piece(task: PieceTask, result: PieceResult) -> None:
-    """Write the files of one piece."""
+    """Write the units and index entries that one piece of the log has."""
     for run in result.runs.values():
         write_run(PurePath(task.folder, QUEUES), task.queue_file_size, run)
     keep_entries(PurePath(task.entries), result.entries)
 
 
 def seal(task: SealTask) -> Iterator[pa.RecordBatch]:
-    """Make an IndexFile, or sync queues."""
+    """Write an IndexFile from the entries of all pieces, or make the files of queues durable. Yields no rows."""
     if task.index is not None:
         name, plan = task.index
         write_index(PurePath(task.folder, INDEX, name), task.geometry, plan)
@@ -241,7 +241,7 @@ class Rebuild:
         self._report = RebuildReport(str(files.root if self._in_place else self._folder))
 
     def run(self) -> RebuildReport:
-        """Run all four steps. Blocks."""
+        """Make queues and index anew, in the four steps that the module describes. Blocks."""
         config = checked_config(self._files, self._options)
         context = StoreContext(config, SystemDisk(), SystemClock(), StoreIdentity())
         refuse_foreign_store(context)

@@ -107,7 +107,7 @@ class UnitRun:
         self.extend()
 
     def extend(self) -> None:
-        """Make room for more units."""
+        """Make room in memory for more units."""
         units = min(_MOST_UNITS, _FIRST_UNITS << len(self._chunks))
         self._chunks.append(bytearray(units * CQ_STORE_UNIT_SIZE))
         self.tail.attach(memoryview(self._chunks[-1]), self.tail.write_offset, 0)

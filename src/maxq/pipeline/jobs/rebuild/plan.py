@@ -49,7 +49,7 @@ PIECE_SCHEMA: Final = pa.schema(
 
 
 def summary_batch(number: int, result: PieceResult) -> pa.RecordBatch:
-    """Return the row of a piece."""
+    """Return one row that says what a piece of the log has."""
     row = {
         "piece": number,
         "records": result.records,
@@ -78,7 +78,7 @@ def summary_batch(number: int, result: PieceResult) -> pa.RecordBatch:
 
 @dataclass(slots=True)
 class QueueBounds:
-    """Queue offsets [first, end) of a queue."""
+    """The queue offsets [first, end) that a queue has."""
 
     first: int
     end: int
