@@ -1,15 +1,18 @@
 """A stream goes on from its checkpoint, whoever died at whichever step of a trigger: each message is there once."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+import maxq
 from maxq.api import Admin, Message, MessageQueue, Producer
 from maxq.pipeline.options.read_options import ReadOptions
 from maxq.pipeline.source.topic_source import RocketMQDataSource, SourcePartition, StreamReader
@@ -100,3 +103,27 @@ def test_each_message_is_there_once_whoever_died(spark: SparkSession, tmp_path: 
         with Admin(server.namesrv_address) as admin:
             stats = admin.groups.consume_stats("mortals", TOPIC)
         assert {one.consumer_offset for one in stats.offset_table.values()} == {sent // QUEUES}
+
+
+def test_a_query_whose_first_trigger_died_begins_where_it_began(
+    spark: SparkSession, standalone: maxq.Standalone, tmp_path: Path
+) -> None:
+    with Admin(standalone.namesrv_address) as admin:
+        admin.topics.create(standalone.broker_address, TopicConfig("Later", 1, 1))
+    with Producer("later", standalone.namesrv_address) as producer:
+        for text in ("old", "new"):
+            deaths = Deaths(tmp_path / text)
+            spark.dataSource.register(killing(deaths.folder))
+            batch = [Message("Later", b"%s %d" % (text.encode(), number)) for number in range(MORE)]
+            producer.send_batch(batch, queue=MessageQueue("Later", "broker-a", 0))
+            reader = spark.readStream.format("rocketmq-mortal").option("rocketmq.namesrv", standalone.namesrv_address)
+            frame = reader.options(subscribe="Later", columns="body").load()  # startingOffsets is latest
+            writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+            deaths.order(["source-planned"] if text == "old" else [])
+            query = writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+            with contextlib.suppress(PySparkException) if text == "old" else contextlib.nullcontext():
+                query.awaitTermination()
+            query.stop()
+            assert not deaths.withdraw(["source-planned"])
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(bytes(row.body) for row in rows) == sorted(b"new %d" % number for number in range(MORE))

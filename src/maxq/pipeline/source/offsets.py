@@ -8,9 +8,9 @@ It holds every queue ever read, also those of brokers that are away, so a restar
 deleted on a broker and made again has the entry "incarnation" beside that broker's queues: the number by which the
 broker tells topics of one name apart. Where it is 0, as of topics that were never deleted, it is left out. The queues
 of a static topic are of several brokers: there each of them that was asked has an entry of its own, with its number
-alone, 0 or not. A queue that was first seen in a trigger has, in the offsets at which this trigger ends, the entry
-"first:<queue id>": where it begins. The trigger reads from there whenever it runs, and what was deleted by then is a
-loss.
+alone, 0 or not. A queue that was first seen in a trigger, which is every queue of a query's first one, has the entry
+"first:<queue id>" in the offsets at which this trigger ends: where it begins. The trigger reads from there whenever it
+runs, and what was deleted by then is a loss. Spark keeps no offset at which a first trigger begins.
 """
 
 import heapq

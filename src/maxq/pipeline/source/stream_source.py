@@ -61,6 +61,7 @@ class TopicStream:
     def __init__(self, options: ReadOptions, client: WireClient | None = None) -> None:
         self._options = options
         self._client = client or WireClient(options.connection, route_age_ms=_ROUTE_AGE_MS)
+        self._initial: OffsetsJson | None = None
         self._target: dict[MessageQueue, ReportedOffset] | None = None  # where Trigger.AvailableNow ends
         self._seen: Offsets = {}  # the newest ends
         self._away: set[MessageQueue] = set()
@@ -72,11 +73,14 @@ class TopicStream:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def initial_offset(self) -> OffsetsJson:
-        """Return where a new query starts.
+        """Return where a new query starts. Spark keeps it nowhere: it asks before it plans the first trigger, before it
+        runs it, and again when a query is restarted whose first trigger did not finish. `latest_offset` notes it.
 
         Raises:
             PipelineError: a topic that was named is not there, or brokers do not answer.
         """
+        if self._initial is not None:
+            return self._initial
         starting, selection = self._options.starting, self._options.selection
         queues = selected_queues(self._client, selection)
         check_named(starting, selection, queues, "startingOffsets", self._losses)
@@ -84,7 +88,13 @@ class TopicStream:
         offsets = resolve(self._client, starting, queues, "startingOffsets", self._losses)
         self._losses.tell()
         self._committed = dict(offsets)  # nothing was processed yet, so the group is told nothing
-        return to_json(offsets, self._incarnations(ends))
+        if self._target is not None:  # it is older: what came since is behind the start, and nothing is lost
+            for queue in self._target.keys() & offsets.keys():
+                one = self._target[queue]
+                self._target[queue] = one._replace(offset=max(one.offset, offsets[queue]))
+            self._seen = offsets_of(self._target)
+        self._initial = to_json(offsets, self._incarnations(ends))
+        return self._initial
 
     def prepare_for_available_now(self) -> None:
         """Limit this query to what exists at this moment.
@@ -110,6 +120,7 @@ class TopicStream:
             PipelineError: of Trigger.AvailableNow: no name server comes to know a topic of the stream within
                 rocketmq.brokerWait.
         """
+        is_first = start == self._initial
         self.commit(start)  # Spark says that a trigger is done when it begins the next: not after the last of a query
         before = self._selected(from_json(start))
         if self._target is not None:
@@ -130,11 +141,11 @@ class TopicStream:
         self._losses.tell()
         if limited:
             if self._waits_for_more(sum(ends[queue] - first[queue] for queue in ends)):
-                return _unless_equal(start, to_json(begun, incarnations))
+                return _unless_equal(start, to_json(begun, incarnations, begun if is_first else None))
             ends = self._limited(first, ends)
         if any(ends[queue] != first[queue] for queue in ends):
             self._last_trigger_ms = self._client.clock.monotonic_ms()
-        new = {queue: first[queue] for queue in ends if queue not in begun and ends[queue] > first[queue]}
+        new = {queue: first[queue] for queue in ends if is_first or queue not in begun}
         return _unless_equal(start, to_json(ends, incarnations, new))
 
     def _selected(self, before: Offsets) -> Offsets:
@@ -299,10 +310,12 @@ class TopicStream:
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ScanPartition]:
         """Return the partitions of a trigger, which are the same for the same offsets."""
+        if start == end:
+            return []
         begun, ends = from_json(start), from_json(end)
         then, now = incarnations_of(start), incarnations_of(end)
         begun = {queue: offset for queue, offset in begun.items() if is_same_topic(queue, then, now)}
-        begun |= {queue: first for queue, first in firsts_of(end).items() if queue not in begun}
+        begun |= firsts_of(end)  # `start` of a first trigger may be later than when it was planned
         new = [queue for queue in ends if queue not in begun and ends[queue] > 0]
         if new:  # of a checkpoint that an older version wrote
             lows = ask_until_answered(self._client, self._client.min_offsets, new)

@@ -29,14 +29,19 @@ class Query:
         self.options = ReadOptions.parse(base | given | {"columns": "queueId,queueOffset"}, streaming=True)
         self.stream = TopicStream(self.options, WireClient(self.options.connection, route_age_ms=0))
         self.limited = bool({"maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"} & given.keys())
-        self.offset = offset or self.stream.initial_offset()
+        self.offset = self.stream.initial_offset() if offset is None else offset
 
     def trigger(self) -> Rows:
         """One micro-batch: (queue, offset) of its rows; [] if there was none."""
         start = json.loads(json.dumps(self.offset))
         end = json.loads(json.dumps(self.stream.latest_offset(start, limited=self.limited)))
-        parts = self.stream.partitions(start, end)
+        found = self.read(start, end)
         self.offset = end
+        return found
+
+    def read(self, start: OffsetsJson, end: OffsetsJson) -> Rows:
+        """(queue, offset) of the rows between two offsets."""
+        parts = self.stream.partitions(start, end)
         reader = WireReader(self.options)
         return sorted(
             (row["queueId"], row["queueOffset"])
@@ -121,6 +126,53 @@ def test_available_now_ends_at_what_was_there(server: Standalone, make, fill: Fi
     query.stream.prepare_for_available_now()
     fill(topic, 0, 10, first=10)
     assert [query.trigger(), query.trigger(), query.trigger()] == [rows(0, 0, 6), rows(0, 6, 10), []]
+
+
+def test_the_first_trigger_is_read_from_where_its_plan_began(  # type: ignore[no-untyped-def]
+    server: Standalone, make, fill: Fill
+) -> None:
+    topic = make("First1", 1)
+    fill(topic, 0, 10)
+    planned = Query(server, subscribe=topic, startingOffsets="latest")
+    fill(topic, 0, 5, first=10)
+    end = json.loads(json.dumps(planned.stream.latest_offset(planned.offset, limited=False)))
+    fill(topic, 0, 5, first=15)
+    restarted = Query(server, subscribe=topic, startingOffsets="latest")
+    for query in (planned, restarted):  # Spark keeps no offsets before the end of a first trigger: it asks again
+        assert query.read(query.stream.initial_offset(), end) == rows(0, 10, 15)
+    restarted.offset = end
+    assert restarted.trigger() == rows(0, 15, 20)
+    assert restarted.trigger() == []
+
+
+def test_what_is_deleted_before_the_first_trigger_reads_it_is_a_loss(  # type: ignore[no-untyped-def]
+    server: Standalone, make, fill: Fill, admin: Admin
+) -> None:
+    topic = make("First2", 1)
+    fill(topic, 0, 10)
+    planned = Query(server, subscribe=topic, maxOffsetsPerTrigger="4")
+    end = json.loads(json.dumps(planned.stream.latest_offset(planned.offset, limited=True)))
+    assert planned.read(planned.offset, end) == rows(0, 0, 4)
+    admin.operations.purge_topic(server.broker_address, topic, queue_id=0, before_offset=2, dry_run=False)
+    restarted = Query(server, subscribe=topic, maxOffsetsPerTrigger="4")
+    with pytest.raises(DataLossError, match="0 to 1"):
+        restarted.read(restarted.offset, end)
+
+
+def test_a_first_available_now_reads_to_where_it_begins_at_least(  # type: ignore[no-untyped-def]
+    server: Standalone, make, fill: Fill
+) -> None:
+    topic = make("First3", 1)
+    fill(topic, 0, 10)
+    query = Query(server, {}, subscribe=topic, startingOffsets="latest")
+    query.stream.prepare_for_available_now()
+    fill(topic, 0, 5, first=10)  # comes before Spark asks where the stream begins
+    query.offset = query.stream.initial_offset()
+    assert query.trigger() == []
+    again = Query(server, query.offset, subscribe=topic, startingOffsets="latest")
+    fill(topic, 0, 5, first=15)
+    again.stream.prepare_for_available_now()
+    assert again.trigger() == rows(0, 15, 20)
 
 
 def test_queues_that_appear_are_read_from_their_start(server: Standalone, make, fill: Fill) -> None:  # type: ignore[no-untyped-def]
@@ -330,7 +382,7 @@ def test_starts_by_time_and_offset(server: Standalone, make, fill: Fill) -> None
     assert Query(server, subscribe=topic, startingOffsets=given).trigger() == rows(0, 4, 6)
     assert Query(server, subscribe=topic, startingOffsets="", startingTimestamp="1000").trigger() == rows(0, 0, 6)
     late = Query(server, subscribe=topic, startingOffsets="", startingTimestamp="9000000000000")
-    assert (late.trigger(), late.offset) == ([], {topic: {"broker-a": {"0": 6, "1": 0}}})
+    assert (late.trigger(), late.offset) == ([], {topic: {"broker-a": {"0": 6, "1": 0, "first:0": 6, "first:1": 0}}})
     with pytest.raises(PipelineError, match=r"says nothing about 1 of 2 queues: Starts/broker-a/1"):
         Query(server, subscribe=topic, startingOffsets=json.dumps({topic: {"broker-a": {"0": 4}}}))
 
