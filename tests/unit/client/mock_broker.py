@@ -221,19 +221,21 @@ class MockBroker:
             return request.reply(ResponseCode.SYSTEM_ERROR, "no consumer for this group")
         return request.reply(body=GetConsumerListByGroupResponseBody(list(members)).encode())
 
-    def _query_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def query_offset(self, request: RemotingCommand) -> RemotingCommand:
         offset = self.committed.get((request.ext["consumerGroup"], self._queue(request)))
         if offset is None:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, "Not found")
         return request.reply(ext={"offset": str(offset)})
 
-    def _update_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def update_offset(self, request: RemotingCommand) -> RemotingCommand:
         key, offset = (request.ext["consumerGroup"], self._queue(request)), int(request.ext["commitOffset"])
-        if request.ext.get("maxqIfAhead") != "true" or offset > self.committed.get(key, -1):
+        stored = self.committed.get(key, -1)
+        is_refused = stored >= 0 if request.ext.get("maxqIfNone") == "true" else stored >= offset
+        if request.ext.get("maxqIfAhead") != "true" or not is_refused:
             self.committed[key] = offset
         return request.reply()
 
-    def _max_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def max_offset(self, request: RemotingCommand) -> RemotingCommand:
         return request.reply(ext={"offset": str(len(self.queues[self._queue(request)]))})
 
     def _min_offset(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -275,9 +277,9 @@ _HANDLERS: dict[int, Callable[[MockBroker, Connection, RemotingCommand], Any]] =
     RequestCode.HEART_BEAT: MockBroker._heartbeat,
     RequestCode.UNREGISTER_CLIENT: MockBroker._unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: MockBroker._consumer_ids,
-    RequestCode.QUERY_CONSUMER_OFFSET: MockBroker._query_offset,
-    RequestCode.UPDATE_CONSUMER_OFFSET: MockBroker._update_offset,
-    RequestCode.GET_MAX_OFFSET: MockBroker._max_offset,
+    RequestCode.QUERY_CONSUMER_OFFSET: lambda broker, connection, request: broker.query_offset(request),
+    RequestCode.UPDATE_CONSUMER_OFFSET: lambda broker, connection, request: broker.update_offset(request),
+    RequestCode.GET_MAX_OFFSET: lambda broker, connection, request: broker.max_offset(request),
     RequestCode.GET_MIN_OFFSET: MockBroker._min_offset,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: MockBroker._search_offset,
     RequestCode.LOCK_BATCH_MQ: MockBroker._lock,

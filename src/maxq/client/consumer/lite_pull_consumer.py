@@ -453,8 +453,10 @@ class LitePullConsumer(PullingConsumer[LitePullConsumerConfig]):
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         """Continue at these offsets, by order of a broker (RESET_CONSUMER_CLIENT_OFFSET)."""
+        await self._rebalance.wait_for_round()
         for queue, offset in offsets.items():
             if queue.topic == topic and queue in self._assigned:
+                self._offsets.update(queue, offset, increase_only=False)  # else the timer commits the one of before
                 self._seek(queue, offset)
 
     def running_info(self) -> ConsumerRunningInfo:

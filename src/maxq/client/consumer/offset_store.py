@@ -108,6 +108,17 @@ class OffsetStore(ABC):
         """Forget a queue that this consumer has given up."""
         self._table.pop(queue, None)
 
+    @abstractmethod
+    async def begin(self, queue: MessageQueue, offset: int) -> int:
+        """Store where a group begins with a queue of which it has no offset yet, before anything is read of it.
+
+        Returns:
+            Where the group begins: at `offset`, or where another member has begun meanwhile.
+
+        Raises:
+            RemotingError: it may not be stored.
+        """
+
     def snapshot(self, topic: str | None = None) -> dict[MessageQueue, int]:
         """Return the offsets in memory, of one topic or all."""
         return {queue: entry.value for queue, entry in self._table.items() if topic is None or queue.topic == topic}
@@ -155,12 +166,27 @@ class RemoteBrokerOffsetStore(OffsetStore):
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("offset %d of %s was not committed for group %s: %s", value, queue, self._group, error)
 
-    async def commit(self, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool) -> None:
+    async def begin(self, queue: MessageQueue, offset: int) -> int:
+        begun = -1
+        try:
+            await self.commit(queue, offset, oneway=False, if_ahead=True, if_none=True)
+            begun = await self._read_from_store(queue)
+        except (BrokerError, ClientError) as error:  # the timer tries again
+            log.warning("offset %d of %s was not committed for group %s: %s", offset, queue, self._group, error)
+        if begun < 0:
+            begun = offset
+        self.update(queue, begun, increase_only=False)
+        return begun
+
+    async def commit(
+        self, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool, if_none: bool = False
+    ) -> None:
         """Send one offset to the queue's broker: the master, or another of its group while that cannot be reached. A
         slave passes it on when its master is back (docs/client.md).
 
         Args:
             if_ahead: not if the group is further already.
+            if_none: not if the group has an offset of the queue already.
 
         Raises:
             RemotingError, BrokerError, ClientError
@@ -168,7 +194,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
         update = self._instance.api.update_consumer_offset
         await self._instance.ask_group(
             queue,
-            lambda broker: update(broker.address, self._group, queue, offset, oneway=oneway, if_ahead=if_ahead),
+            lambda broker: update(
+                broker.address, self._group, queue, offset, oneway=oneway, if_ahead=if_ahead, if_none=if_none
+            ),
             master_first=True,
         )
 
@@ -267,6 +295,11 @@ class LocalFileOffsetStore(OffsetStore):
 
     async def persist(self, queue: MessageQueue, *, certain: bool = False) -> None:
         await self.persist_all([queue])
+
+    async def begin(self, queue: MessageQueue, offset: int) -> int:
+        self.update(queue, offset, increase_only=False)
+        await self.persist_all(list(self._table))  # with others that begin now: the file is written once for them
+        return offset
 
     async def _write(self, table: dict[MessageQueue, int]) -> None:
         data = OffsetSerializeWrapper(dict(sorted(table.items()))).encode_pretty()

@@ -93,7 +93,9 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         self._pops: ConsumeMessagePopService | None = None  # where the broker assigns our queues
         self._pullers: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._paused = False
+        self._paused = False  # by the user
+        self._is_resetting = False
+        self._reset_turn: asyncio.Lock
         self._calls: asyncio.Task[None] | None = None  # listener calls that a shutdown waits for
         self.flow_control = FlowControl(
             config.pull_threshold_for_queue,
@@ -175,6 +177,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         )
         self._send_back = SendBack(instance, sender, self.group, config.max_reconsume_times)
         self._pops = self._make_pops(instance)
+        self._reset_turn = asyncio.Lock()
         self._rebalance = RebalanceImpl(
             instance, config, self.group, self._offsets, self, orderly=self._orderly, pops=self._pops
         )
@@ -213,7 +216,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
             PopAPI(instance, self.group),
             self._send_back.send_back,
             subscription_of=self._wanted.get,
-            is_paused=lambda: self._paused,
+            is_paused=lambda: self._is_paused,
         )
 
     def _subscribe_retry_topic(self) -> None:
@@ -284,6 +287,11 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
         if self._calls is not None:
             self._calls.cancel()
 
+    @property
+    def _is_paused(self) -> bool:
+        """Return whether nothing is pulled: by the user, or until offsets are reset."""
+        return self._paused or self._is_resetting
+
     def suspend(self) -> None:
         """Stop pulling. Messages that were pulled are still consumed."""
         self._paused = True
@@ -325,7 +333,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     async def do_rebalance(self) -> bool:
         """Make one round of rebalance. Returns True if this member holds exactly its share."""
-        if self._instance is None or self._paused:
+        if self._instance is None or self._is_paused:
             return True
         if self._pops is not None:
             self._pops.drop_unsubscribed(self._wanted)
@@ -416,7 +424,7 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     def _hold_back_ms(self, queue: MessageQueue, process_queue: ProcessQueue) -> int:
         """Return how long to wait before the next pull, in ms; 0: pull."""
-        if self._paused:
+        if self._is_paused:
             return PAUSED_WAIT_MS
         if self.flow_control.holds_back(queue, process_queue):
             return FLOW_CONTROL_WAIT_MS
@@ -473,17 +481,20 @@ class PushConsumer(PullingConsumer[PushConsumerConfig]):
 
     async def reset_offset(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         """Continue at these offsets, by order of a broker (RESET_CONSUMER_CLIENT_OFFSET)."""
-        was_paused, self._paused = self._paused, True
-        try:
-            held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}
-            for queue, process_queue in held.items():
-                if queue in offsets:
-                    process_queue.dropped = True
-                    self._offsets.update_and_freeze(queue, offsets[queue])
-                    process_queue.clear()
-                    await self._rebalance.drop(queue)
-        finally:
-            self._paused = was_paused
+        async with self._reset_turn:  # each broker of the topic may send an order of its own
+            self._is_resetting = True
+            try:
+                await self._rebalance.wait_for_round()
+                held = {queue: pq for queue, pq in self._rebalance.process_queues.items() if queue.topic == topic}
+                for queue, process_queue in held.items():
+                    if queue in offsets:
+                        process_queue.dropped = True
+                        self._offsets.update_and_freeze(queue, offsets[queue])
+                        process_queue.clear()
+                        await self._rebalance.drop(queue)
+            finally:
+                self._is_resetting = False
+            await self.do_rebalance()  # the next order finds the queues held again
         self._running().rebalance_immediately()
 
     def running_info(self) -> ConsumerRunningInfo:

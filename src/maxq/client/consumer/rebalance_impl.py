@@ -193,13 +193,13 @@ class RebalanceImpl:
         self._offsets.remove(queue)
         try:
             next_offset = await self.pull_from_where(queue)
+            # A new group begins here once: its next member would begin where the queue ends by then. An offset 0 may
+            # be none that is stored: brokers say it as long as the first message is in memory.
+            if self._offsets.in_memory(queue) <= 0 and not self._begins_at_the_start(queue):
+                next_offset = await self._offsets.begin(queue, next_offset)
         except (RemotingError, BrokerError, ClientError) as error:
             log.warning("where to start on %s is not known, next try in the next round: %s", queue, error)
             return False
-        if next_offset > 0 and self._offsets.in_memory(queue) < 0:
-            # A new group begins here once: its next member would begin where the queue ends by then.
-            self._offsets.update(queue, next_offset, increase_only=False)
-            await self._offsets.persist(queue, certain=True)
         process_queue = ProcessQueue(self._clock.monotonic_ms())
         process_queue.locked = self._orderly
         self.process_queues[queue] = process_queue
@@ -256,6 +256,11 @@ class RebalanceImpl:
         self._instance.rebalance_immediately()
         return True
 
+    async def wait_for_round(self) -> None:
+        """Wait for the end of a round that is under way: queues that it takes are held then."""
+        async with self._lock:
+            pass
+
     async def close(self) -> None:
         """Stop making rounds, when a shutdown begins. A round under way is completed first."""
         async with self._lock:
@@ -282,17 +287,22 @@ class RebalanceImpl:
             return stored
         if (begun_at := self._offsets.in_memory(queue)) >= 0:  # and could not be committed yet
             return begun_at
-        where = self._config.consume_from_where
-        is_retry = queue.topic.startswith(RETRY_PREFIX)
-        if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+        if self._begins_at_the_start(queue):
             return 0
         api, ask = self._instance.api, self._instance.ask_group
-        if where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
-            if is_retry:
-                return await ask(queue, lambda broker: api.max_offset(broker.address, queue))
+        by_time = self._config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+        if by_time and not queue.topic.startswith(RETRY_PREFIX):
             timestamp_ms = self._config.consume_timestamp or self._clock.wall_ms() - 30 * 60_000
             return await ask(queue, lambda broker: api.search_offset(broker.address, queue, timestamp_ms))
-        return 0 if is_retry else await ask(queue, lambda broker: api.max_offset(broker.address, queue))
+        return await ask(queue, lambda broker: api.max_offset(broker.address, queue))
+
+    def _begins_at_the_start(self, queue: MessageQueue) -> bool:
+        """Return whether a group that has no offset of a queue begins with its first message, whenever that is."""
+        where = self._config.consume_from_where
+        by_time = where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+        return where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or (
+            queue.topic.startswith(RETRY_PREFIX) and not by_time
+        )
 
     # --- locks ---
 

@@ -186,13 +186,21 @@ class MQClientAPI:
         return int(response.ext["offset"]) if response.code == ResponseCode.SUCCESS else None
 
     async def update_consumer_offset(
-        self, address: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool, if_ahead: bool = False
+        self,
+        address: str,
+        group: str,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        oneway: bool,
+        if_ahead: bool = False,
+        if_none: bool = False,
     ) -> None:
-        """Commit a queue offset. With `if_ahead`, nothing happens if the group is further already; Java's brokers
-        ignore that."""
+        """Commit a queue offset. With `if_ahead`, nothing happens if the group is further already; with `if_none`, if
+        the group has any offset of the queue. Java's brokers ignore both."""
         ext = fields(
             consumerGroup=group, topic=queue.topic, queueId=queue.queue_id, commitOffset=offset,
-            maxqIfAhead=if_ahead or None,
+            maxqIfAhead=if_ahead or None, maxqIfNone=if_none or None,
         )  # fmt: skip
         if oneway:
             await self.oneway(address, RequestCode.UPDATE_CONSUMER_OFFSET, ext)

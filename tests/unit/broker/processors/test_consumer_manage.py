@@ -29,6 +29,21 @@ async def test_an_offset_is_committed_and_found() -> None:
     assert (await world.call(14, PLACE)).ext == {"offset": "17"}
 
 
+async def test_who_wants_it_moves_no_offset_back_and_begins_no_group_anew() -> None:
+    world = world_with_group()
+    begin = {"maxqIfAhead": "true", "maxqIfNone": "true"}
+
+    async def committed(offset: int, **more: str) -> str:
+        assert (await world.call(15, {**PLACE, "commitOffset": str(offset), **more})).code == 0
+        return (await world.call(14, PLACE)).ext["offset"]
+
+    assert await committed(0, **begin) == "0"
+    assert await committed(17, **begin) == "0"
+    assert await committed(9, maxqIfAhead="true") == "9"
+    assert await committed(8, maxqIfAhead="true") == "9"
+    assert await committed(8) == "8"
+
+
 async def test_the_commit_of_an_unknown_group_is_refused_and_does_not_create_it() -> None:
     world = BrokerWorld({"autoCreateSubscriptionGroup": "true"})
     world.add_topic("T")

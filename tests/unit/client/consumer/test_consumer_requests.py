@@ -1,6 +1,7 @@
 """What a broker asks of a running push consumer; in virtual time."""
 
 import asyncio
+from dataclasses import replace
 
 from maxq.codes import RequestCode
 from maxq.protocol.body.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
@@ -8,6 +9,7 @@ from maxq.protocol.body.offsets import GetConsumerStatusBody, ResetOffsetBody
 from maxq.protocol.enums import CMResult
 from maxq.protocol.frame.remoting_command import RemotingCommand
 from maxq.protocol.message.message import encode_record
+from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.consumer.push_consumers import Q0, Got, make, start
 from tests.unit.client.mock_broker import MockCluster, simulate, until
 
@@ -57,6 +59,53 @@ def test_the_broker_can_reset_offsets_in_a_running_consumer() -> None:
             cluster.broker.members["G"][consumer.client_id].send_oneway(command)
             await until(lambda: len(got.bodies) == 7, "the last three again")
         assert got.bodies == [b"0", b"1", b"2", b"3", b"1", b"2", b"3"]
+
+    simulate(story)
+
+
+def reset(offsets: dict[MessageQueue, int]) -> RemotingCommand:
+    ext = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true"}
+    return RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, ResetOffsetBody(offsets).encode())
+
+
+def test_several_resets_at_the_same_time_are_all_done_and_the_consumer_goes_on() -> None:
+    """Each broker of a topic sends one of its own."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 8, queues=2)
+        got = Got()
+        async with make(cluster, got) as consumer:
+            await until(lambda: len(got.bodies) == 8, "all eight")
+            connection = cluster.broker.members["G"][consumer.client_id]
+            connection.send_oneway(reset({Q0: 0}))
+            connection.send_oneway(reset({replace(Q0, queue_id=1): 2}))
+            connection.send_oneway(reset({Q0: 2}))
+            await asyncio.sleep(30)
+            again = sorted(got.bodies[8:])
+            assert again in (sorted([b"4", b"6", b"5", b"7"]), sorted([b"0", b"2", b"4", b"6", b"4", b"6", b"5", b"7"]))
+            cluster.broker.put("T", b"new")
+            await until(lambda: got.bodies[-1] == b"new", "it goes on")
+
+    simulate(story)
+
+
+def test_a_reset_that_comes_while_the_queue_is_taken_is_done() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 4)
+        cluster.broker.committed["G", Q0] = 4
+        got, told = Got(), asyncio.Event()
+
+        async def query(request: RemotingCommand) -> RemotingCommand:
+            if request.ext["topic"] == "T" and not told.is_set():
+                told.set()
+                for connection in cluster.broker.members["G"].values():
+                    connection.send_oneway(reset({Q0: 1}))
+                await asyncio.sleep(1)
+            return cluster.broker.query_offset(request)
+
+        cluster.broker.scripts[RequestCode.QUERY_CONSUMER_OFFSET] = query
+        async with make(cluster, got):
+            await until(lambda: got.bodies == [b"1", b"2", b"3"], "what the operator wants again")
 
     simulate(story)
 

@@ -218,6 +218,23 @@ def test_operators_see_a_lite_consumer_and_can_move_it() -> None:
     simulate(story)
 
 
+def test_what_an_operator_has_moved_is_not_moved_back_by_what_was_committed_before() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 20)
+        async with make(cluster, auto_commit=False) as consumer:
+            await consumer.subscribe("T")
+            assert len(await consumer.poll(5_000)) > 7
+            await consumer.commit()
+            ext = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true"}
+            reset = RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, ResetOffsetBody({Q0: 7}).encode())
+            cluster.broker.members["G"][consumer.client_id].send_oneway(reset)
+            cluster.broker.committed["G", Q0] = 7
+            await asyncio.sleep(20)
+            assert cluster.broker.committed["G", Q0] == 7
+
+    simulate(story)
+
+
 def test_a_start_that_fails_leaves_the_group_again() -> None:
     async def story(cluster: MockCluster) -> None:
         await start(cluster, 3)

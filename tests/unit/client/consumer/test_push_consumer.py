@@ -19,6 +19,8 @@ from maxq.protocol.message.message_queue import MessageQueue
 from tests.unit.client.consumer.push_consumers import COMMIT, FIRST, PULL, Q0, SEND_BACK, Got, make, start
 from tests.unit.client.mock_broker import NAMESRV_ADDR, MockCluster, simulate, until
 
+LAST = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
 # --- starting and stopping ---
 
 
@@ -174,6 +176,129 @@ def test_what_the_first_member_of_a_new_group_had_in_work_is_not_passed_over(
         async with make(cluster, got, orderly=orderly, consume_from_where=where):
             await asyncio.sleep(5)
         assert got.bodies == [b"new 0", b"new 1", b"new 2"]
+
+    simulate(story)
+
+
+async def hang(messages: list[MessageExt], context: ConsumeContext) -> None:
+    """Listen, and never end."""
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("model", [MessageModel.CLUSTERING, MessageModel.BROADCASTING])
+def test_a_group_that_begins_on_an_empty_queue_has_begun(model: MessageModel) -> None:
+    """What arrives before it has done anything is its own, whoever is its member then."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster)
+        settings = {"consume_from_where": LAST, "message_model": model, "instance_name": "one"}
+        async with make(cluster, hang, **settings) as first:
+            await first.wait_for_assignment()
+            await asyncio.sleep(1)
+            if model is MessageModel.CLUSTERING:
+                assert cluster.broker.committed["G", Q0] == 0
+                cluster.broker.put("T", b"taken")
+            await asyncio.sleep(1)
+            await first.shutdown(0)
+        cluster.broker.put("T", b"new")
+        got = Got()
+        async with make(cluster, got, **settings):
+            await asyncio.sleep(5)
+        assert got.bodies == ([b"taken", b"new"] if model is MessageModel.CLUSTERING else [b"new"])
+
+    simulate(story)
+
+
+def test_a_group_that_the_broker_lets_begin_at_the_start_has_begun() -> None:
+    """The broker says 0 as long as the first message is in memory; the next member may ask later."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        cluster.broker.scripts[RequestCode.QUERY_CONSUMER_OFFSET] = lambda request: request.reply(ext={"offset": "0"})
+        async with make(cluster, hang, consume_from_where=LAST) as consumer:
+            await consumer.wait_for_assignment()
+            await asyncio.sleep(1)
+            assert cluster.broker.committed["G", Q0] == 0
+
+    simulate(story)
+
+
+def test_where_a_new_group_begins_is_not_forgotten_while_it_cannot_be_committed_yet() -> None:
+    """A notice of changed members has what is held committed, and the queue is not held yet."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        is_busy = True
+
+        async def commit(request: RemotingCommand) -> RemotingCommand:
+            if is_busy:
+                await asyncio.sleep(1)
+                return request.reply(ResponseCode.SYSTEM_BUSY, "busy")
+            return cluster.broker.update_offset(request)
+
+        cluster.broker.scripts[COMMIT] = commit
+        async with make(cluster, hang, consume_from_where=LAST) as first:
+            await until(lambda: cluster.broker.requests(COMMIT), "it begins")
+            await asyncio.sleep(0.3)
+            note = RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "G"})
+            cluster.broker.members["G"][first.client_id].send_oneway(note)
+            await until(lambda: Q0 in first.assigned_queues(), "the queue")
+            is_busy = False
+            cluster.broker.put("T", b"new")
+            await asyncio.sleep(15)
+            await first.shutdown(0)
+        got = Got()
+        async with make(cluster, got, consume_from_where=LAST):
+            await asyncio.sleep(5)
+        assert got.bodies == [b"new"]
+
+    simulate(story)
+
+
+def test_two_members_that_begin_at_the_same_time_begin_at_one_place() -> None:
+    """The slower one has asked for the group's offset before there was any, and for the queue's end afterwards."""
+
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        got, may_go_on = Got(), asyncio.Event()
+        asked: list[RemotingCommand] = []
+
+        async def max_offset(request: RemotingCommand) -> RemotingCommand:
+            asked.append(request)
+            if len(asked) == 1:
+                await may_go_on.wait()
+            return cluster.broker.max_offset(request)
+
+        cluster.broker.scripts[RequestCode.GET_MAX_OFFSET] = max_offset
+        quick = make(cluster, hang, consume_from_where=LAST)
+        slow = make(cluster, got, consume_from_where=LAST)
+        async with slow, quick:
+            await until(lambda: asked, "the slower one has asked")
+            del cluster.broker.members["G"][slow.client_id]  # its heartbeat came late
+            await until(lambda: Q0 in quick.assigned_queues(), "the quick one has the queue")
+            cluster.broker.put("T", b"new")
+            await asyncio.sleep(0.5)
+            may_go_on.set()
+            await until(lambda: Q0 in slow.assigned_queues(), "both think that they have it")
+            await quick.shutdown(0)
+            await asyncio.sleep(20)
+        assert got.bodies == [b"new"]
+
+    simulate(story)
+
+
+def test_a_member_of_a_new_group_takes_no_queue_while_it_cannot_say_where_it_begins() -> None:
+    async def story(cluster: MockCluster) -> None:
+        await start(cluster, 2)
+        cluster.broker.scripts[COMMIT] = lambda request: None
+        got = Got()
+        async with make(cluster, got, consume_from_where=LAST) as consumer:
+            await asyncio.sleep(10)
+            assert Q0 not in consumer.assigned_queues()
+            del cluster.broker.scripts[COMMIT]
+            await until(lambda: Q0 in consumer.assigned_queues(), "the queue")
+            cluster.broker.put("T", b"new")
+            await until(lambda: got.bodies == [b"new"], "the message")
 
     simulate(story)
 

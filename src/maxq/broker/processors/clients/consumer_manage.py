@@ -73,7 +73,8 @@ class ConsumerManageProcessor(RequestProcessor):
         unknown one gets code 26. While a reset waits for the next pull, commits of the client are ignored; so are
         commits for a topic that was deleted and made again since the client read it, because new messages have the
         same offsets. A slave keeps the commits for its master (offset/slave_commits.py) and hands them over with
-        maxqIfAhead: clients may have committed more at the master meanwhile."""
+        maxqIfAhead: clients may have committed more at the master meanwhile. A member of a new group says with
+        maxqIfNone where the group begins, unless another member has said so before."""
         fields = HeaderFields(request.ext)
         group, topic = fields.required_str("consumerGroup"), fields.required_str("topic")
         queue_id, offset = fields.opt_int("queueId"), fields.opt_long("commitOffset")
@@ -98,7 +99,8 @@ class ConsumerManageProcessor(RequestProcessor):
             log.info("group %s, %s queue %d: commit of %d passed over, the topic was made anew and has not that many "
                      "messages", group, topic, queue_id, offset)  # fmt: skip
             return request.reply(ResponseCode.SUCCESS, "The topic was deleted since, and made again")
-        if fields.opt_bool("maxqIfAhead") and self._offsets.query_offset(group, topic, queue_id) >= offset:
+        least = 0 if fields.opt_bool("maxqIfNone") else offset if fields.opt_bool("maxqIfAhead") else None
+        if least is not None and self._offsets.query_offset(group, topic, queue_id) >= least:
             return request.reply()
         self._offsets.commit_offset(connection.remote_address, group, topic, queue_id, offset)
         if self._settings.store.broker_role == SLAVE:
