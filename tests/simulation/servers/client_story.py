@@ -84,7 +84,9 @@ class Member:
         environment = ClientEnvironment(
             story.world.clock, story.world.rng, story.world.disk, self.host, 1, PurePath("/home")
         )
-        common: dict[str, Any] = {"namesrv_addr": NAMESRV, "consumer_group": GROUP, "consume_from_where": FIRST}
+        common: dict[str, Any] = {
+            "namesrv_addr": NAMESRV, "consumer_group": GROUP, "consume_from_where": story.begins_at,
+        }  # fmt: skip
         pulls = {"pull_batch_size": (3, 8, 32)[rng.below(3)], "persist_consumer_offset_interval": 2_000}
         if story.kind == "simple":
             return SimpleConsumer(SimpleConsumerConfig(**common, invisible_duration=15_000), environment)
@@ -251,6 +253,9 @@ class Member:
 class ClientStory:
     """One seed."""
 
+    settings = SETTINGS
+    begins_at = FIRST
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.kind = KINDS[seed % len(KINDS)]
@@ -318,11 +323,7 @@ class ClientStory:
             self.admin = Admin(ClientConfig(namesrv_addr=NAMESRV), self._environment(PRODUCER))
             await self.admin.topics.create(f"{BROKER}:10911", TopicConfig(TOPIC, QUEUES, QUEUES))
             await asyncio.ensure_future(self.producer.start())
-        members = [Member(self, next(self._numbers))]
-        for number in range(3 + self.rng.below(3)):
-            await self._round(members, is_quiet=self.rng.chance(0.5), number=number)
-            self.check()
-        await self._finally(members[0])
+        await self._finally(await self._rounds())
         self.check()
         await self.producer.shutdown()
         try:
@@ -334,13 +335,21 @@ class ClientStory:
         await self.admin.close()
         await self._stop_serving()
 
+    async def _rounds(self) -> Member:
+        """Let members come and go. Returns one that does not run."""
+        members = [Member(self, next(self._numbers))]
+        for number in range(3 + self.rng.below(3)):
+            await self._round(members, is_quiet=self.rng.chance(0.5), number=number)
+            self.check()
+        return members[0]
+
     def _environment(self, host: str) -> ClientEnvironment:
         return ClientEnvironment(self.world.clock, self.world.rng, self.world.disk, host, 7, PurePath("/home"))
 
     async def _serve(self) -> StandaloneServer:
         world = self.world
         server = StandaloneServer(
-            Path("/store"), BROKER, 9876, 10911, SETTINGS, disk=world.disk, clock=world.clock, rng=world.rng
+            Path("/store"), BROKER, 9876, 10911, self.settings, disk=world.disk, clock=world.clock, rng=world.rng
         )
         with world.network.on_host(BROKER):
             await asyncio.ensure_future(server.start())
