@@ -343,6 +343,19 @@ def test_a_table_is_replaced_in_the_blocks_of_a_spare_file(
         assert disk.read(path) == b"newer"
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_spare_file_becomes_a_file_that_is_not_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
+) -> None:
+    disk, path, spare = SystemDisk(), tmp_path / "table", tmp_path / "spare"
+    disk.write(spare, bytes(4096))
+    if not can_exchange:
+        monkeypatch.setattr(f"{DURABLE}._renameat2", None)
+    disk.replace_with(path, b"new", spare=spare)
+    assert disk.read(path) == b"new"
+    assert {one.name for one in tmp_path.iterdir()} == {"table"}
+
+
 def test_a_rename_syncs_both_folders_and_a_new_file_all_folders_that_were_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

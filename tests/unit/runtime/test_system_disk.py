@@ -25,6 +25,24 @@ def disk(request: pytest.FixtureRequest) -> Disk:
     return SystemDisk() if request.param == "system" else SimDisk(SimRng(1), SimClock())
 
 
+def test_a_file_that_goes_while_a_folder_is_listed_hides_no_other_one(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").symlink_to(tmp_path / "nothing")
+    (tmp_path / "c").write_bytes(b"12")
+    assert [(entry.name, entry.size) for entry in SystemDisk().list(tmp_path)] == [("a", 1), ("c", 2)]
+
+
+def test_a_file_that_cannot_be_looked_at_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "a")
+    disk = SystemDisk()
+    with pytest.raises(OSError, match="symbolic links"):
+        disk.exists(tmp_path / "a")
+    (tmp_path / "b").write_bytes(b"")
+    assert disk.exists(tmp_path / "b")
+    assert not disk.exists(tmp_path / "c")
+    assert not disk.exists(tmp_path / "b" / "c")
+
+
 def test_both_disks_behave_alike(disk: Disk, tmp_path: Path) -> None:
     root = PurePath(tmp_path, "store")
     log = root / "commitlog" / "00000000000000000000"

@@ -348,11 +348,14 @@ def _write_synced(path: Path, data: bytes, mode: int = 0o666) -> None:
 def _exchange(first: Path, second: Path) -> None:
     """Exchange the names of two files atomically. On a file system that cannot do that, the first takes the second's
     name atomically, and the second gets the first's by way of a third name. If a file has only one name there, the
-    second is deleted."""
+    second is deleted. If there is no second one, the first gets its name."""
     names = os.fsencode(first), os.fsencode(second)
     if _renameat2 is not None and _renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
         return
     number = errno.ENOSYS if _renameat2 is None else ctypes.get_errno()
+    if number == errno.ENOENT:  # there is no second one yet
+        os.replace(first, second)
+        return
     if number not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         raise OSError(number, os.strerror(number), str(first), None, str(second))
     third = second.with_name(second.name + ".old")

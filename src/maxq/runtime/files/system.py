@@ -324,7 +324,11 @@ class SystemDisk:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def exists(self, path: PurePath) -> bool:
-        return Path(path).exists()
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # no other error says that it is missing
+            return False
+        return True
 
     def stat(self, path: PurePath) -> FileInfo:
         found = Path(path)
@@ -337,7 +341,10 @@ class SystemDisk:
             with os.scandir(path) as entries:
                 found = []
                 for entry in entries:
-                    facts = entry.stat()
+                    try:
+                        facts = entry.stat()
+                    except FileNotFoundError:  # deleted meanwhile, or a link to nothing; the others are there
+                        continue
                     is_dir = entry.is_dir()
                     size = 0 if is_dir else facts.st_size
                     found.append(FileInfo(entry.name, size, facts.st_mtime_ns // 1_000_000, is_dir))

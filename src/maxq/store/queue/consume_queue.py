@@ -36,6 +36,7 @@ UNIT = struct.Struct(">qiq")
 _TAGS_CODE, _TAGS_CODE_AT = struct.Struct(">q"), 12
 _LOOK_BACK = 1_000  # units in which an extension address is looked for
 _PRE_BLANK = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
+_NOWHERE = 1 << 62
 
 
 class ConsumeQueue:
@@ -52,8 +53,8 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_min_checked", "_min_offset", "_on_mapped", "end_at_start", "ext", "files", "hidden_below", "in_flush",
-        "lives", "queue_id", "tail", "topic",
+        "_min_checked", "_min_offset", "_on_mapped", "_overwritten_from", "end_at_start", "ext", "files",
+        "hidden_below", "in_flush", "lives", "queue_id", "tail", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class ConsumeQueue:
         self._on_mapped = on_mapped
         self._min_offset = 0
         self._min_checked = -1  # the log's minimum for which _min_offset is right
+        self._overwritten_from = _NOWHERE  # where the oldest file begins in which a unit was overwritten
 
     @property
     def max_offset(self) -> int:
@@ -174,6 +176,7 @@ class ConsumeQueue:
         file.region.allocate(position - file.file_from_offset, position - file.file_from_offset + CQ_STORE_UNIT_SIZE)
         UNIT.pack_into(self._view(file), position - file.file_from_offset, *unit)
         file.flushed_position = min(file.flushed_position, position - file.file_from_offset)
+        self._overwritten_from = min(self._overwritten_from, file.file_from_offset)
 
     # --- extension units ---
 
@@ -288,7 +291,7 @@ class ConsumeQueue:
             start, stop = file.flushed_position, file.wrote_position
             if stop > start and (file.is_full or stop // OS_PAGE_SIZE - start // OS_PAGE_SIZE >= least_pages):
                 found.append((file, start, stop))
-            elif file.is_full:
+            elif file.is_full and file.file_from_offset <= self._overwritten_from:
                 break  # older files were flushed when this one was
         if self.ext is not None:
             found += self.ext.unflushed(least_pages * OS_PAGE_SIZE)

@@ -73,6 +73,14 @@ class FilledRanges:
         low, high = self._commit_log.min_offset, self._commit_log.max_offset
         return sorted((start, end) for start, end in self._ranges if low <= start and end <= high)
 
+    def write_again(self) -> None:
+        """Write the bytes of all ranges again, durably, after an unclean end: they were written later than what lies
+        around them, and no checkpoint tells whether their sync succeeded. Blocks."""
+        for start, end in sorted(self._ranges):
+            for file, first, behind in self._commit_log.ranges(start, end):
+                file.region.write_again(first, behind)
+                file.region.flush(first, behind)
+
     def named(self) -> list[FilledRange]:
         """Return what a master sends a slave about its ranges. Reads their bytes."""
         return [FilledRange(start, end, self._crc(start, end)) for start, end in self.ranges()]

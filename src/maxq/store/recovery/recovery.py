@@ -56,6 +56,8 @@ class Recovery:
         if not self._commit_log.files.files:
             self._without_log()
             return
+        if not self._report.clean_exit:
+            self._filled_ranges.write_again()
         scan = self._scan()
         if not self._report.clean_exit:
             self._checkpoint.not_later_than(scan.last_store_timestamp)
@@ -86,6 +88,8 @@ class Recovery:
         self._dispatch.on_deleted = None
         if self._rebuild is not None:
             self._finish_rebuild(self._rebuild)
+        if not self._report.clean_exit:
+            self._hide_filled()
         self._set_queue_offsets()
         self._report.faults += self._dispatch.faults[:100]
         self._dispatch.faults.clear()
@@ -310,6 +314,19 @@ class Recovery:
                     unit = queue.unit(index)
                 self._queues.release(queue)
         return found
+
+    def _hide_filled(self) -> None:
+        """Make places of units that point into filled ranges: they are of messages that were back (repair.py), and a
+        loss of power has kept the units without the records."""
+        for start, end in self._filled_ranges.still_filled():
+            for queue in self._queues:
+                index, _ = cut_point(queue, start, None)
+                unit = queue.unit(index)
+                while unit is not None and index < queue.max_offset and start <= unit[0] < end:
+                    if unit[2] != DAMAGED_TAGS_CODE:
+                        queue.put_unit(index, (unit[0], unit[1], DAMAGED_TAGS_CODE))
+                    index += 1
+                    unit = queue.unit(index)
 
     def _keep_place(self, damage: DamagedRange) -> None:
         """Write a unit for a damaged message whose header names its queue and offset. Topics stay deleted even if the

@@ -9,6 +9,7 @@ import pytest
 
 from maxq.config.message_store_config import MessageStoreConfig
 from maxq.errors import LogRangeNotServedError, StoreFailedError
+from maxq.protocol.message.message import decode_records
 from maxq.replication.ha import repair as repair_module
 from maxq.replication.ha.repair import LogRepair
 from maxq.store.context.store_context import StoreIdentity
@@ -16,7 +17,7 @@ from maxq.store.message_store import MessageStore
 from maxq.store.recovery.damage import DamagedRange
 from maxq.store.recovery.file_check import UNREADABLE
 from maxq.testing.sim_clock import SimClock
-from maxq.testing.sim_disk import SimDisk
+from maxq.testing.sim_disk import PowerLoss, SimDisk
 from maxq.testing.sim_rng import SimRng
 from maxq.testing.simulation import SimWorld, run_simulation
 from tests.unit.store.recovery.test_filled_ranges import damaged
@@ -256,4 +257,101 @@ async def test_a_master_takes_back_from_a_slave_what_its_start_has_filled(tmp_pa
     assert (repair.sealed_left, repair.repaired, repair.repaired_bytes) == (0, 1, end - start)
     assert await repair.take_back("slave:1") == 0
     assert len(asked) == 2, "nothing is left to ask for"
+    store.close()
+
+
+def cared_for(disk: SimDisk, clock: SimClock, true: bytes) -> tuple[MessageStore, LogRepair]:
+    """The master, started, and its repair, to which a slave serves `true`."""
+    store = new_store(disk, clock, "ASYNC_MASTER")
+
+    async def fetch(address: str, first: int, behind: int) -> bytes:
+        return true
+
+    return store, LogRepair(store, lambda: store.config, lambda: "", fetch)
+
+
+def bodies(store: MessageStore) -> list[bytes]:
+    found = store.get_message("G", "T", 0, 0, 5, None)
+    return [one.body[:3] for one in decode_records(b"".join(found.buffers))]
+
+
+PATH = f"master/commitlog/{0:020d}"
+
+
+def master_with_a_filler(disk: SimDisk, clock: SimClock) -> tuple[int, bytes]:
+    """One that fills message 2 at its start, and whose next starts do not look so far back. Returns where the message
+    lies, and what it was."""
+    store = new_store(disk, clock, "ASYNC_MASTER")
+    for number in range(600):
+        clock.jump_wall_ms(1000)
+        assert store.put_message(message(body=b"%03d" % number * 100)).ok
+    start, size, _ = store.queue("T", 0).unit(2)  # type: ignore[union-attr,misc]
+    true = bytes(store.commit_log.get(start, size) or b"")
+    store.close()
+    disk.flip_bit(PATH, start + 150, 0)
+    for name in ("inventory.json", "checkpoint"):
+        disk.delete(PurePath("master") / name)
+    disk.write(PurePath("master/abort"), b"")
+    store, _ = cared_for(disk, clock, true)
+    assert store.filled_ranges.still_filled() == [(start, start + size)]
+    store.close()
+    return start, true
+
+
+def test_what_came_back_while_the_power_went_is_taken_back_again_and_no_filler_is_shown() -> None:
+    """The queue's unit was on the disk already, and the record was not: in its place is the filler again."""
+    clock = SimClock()
+    disk = SimDisk(SimRng(1), clock, write_back=0)
+    start, true = master_with_a_filler(disk, clock)
+    filler = disk.on_platters(PATH)[start : start + len(true)]
+
+    async def taken_back(world: SimWorld) -> None:
+        store, repair = cared_for(world.disk, clock, true)
+        assert await repair.take_back("slave:1") == 1
+        store.queue("T", 0).files.files[0].region.flush(0, 400)  # type: ignore[union-attr]
+        world.disk.cut_power()
+
+    with pytest.raises(PowerLoss):
+        run_simulation(taken_back, seed=1, disk=disk, clock=clock)
+    disk = disk.boot()
+    data = disk.read(PurePath(PATH))
+    disk.put(PATH, data[:start] + filler + data[start + len(true) :])
+    store, _ = cared_for(disk, clock, true)
+    assert store.report.checked_from > 0, "the start does not look there"
+    assert bodies(store) == [b"000", b"001", b"003", b"004", b"005"]
+    store.close()
+    disk.cut_power()
+    disk = disk.boot()
+
+    async def again(world: SimWorld) -> None:
+        store, repair = cared_for(world.disk, clock, true)
+        assert bodies(store) == [b"000", b"001", b"003", b"004", b"005"]
+        assert await repair.take_back("slave:1") == 1
+        assert bodies(store) == [b"000", b"001", b"002", b"003", b"004"]
+        await store.shutdown()
+
+    run_simulation(again, seed=1, disk=disk, clock=clock)
+
+
+def test_what_came_back_and_was_not_synced_is_written_again_by_the_next_start() -> None:
+    """The system goes on showing the record after the failed sync, also to the next process."""
+    clock = SimClock()
+    disk = SimDisk(SimRng(1), clock, write_back=0, kill_keeps_cache=True)
+    start, true = master_with_a_filler(disk, clock)
+
+    async def taken_back(world: SimWorld) -> None:
+        store, repair = cared_for(world.disk, clock, true)
+        world.disk.fail_flush(PATH)
+        assert await repair.take_back("slave:1") == 0
+        assert store.flusher.failure is not None
+        world.disk.kill_process()
+
+    with pytest.raises(PowerLoss):
+        run_simulation(taken_back, seed=1, disk=disk, clock=clock)
+    disk = disk.boot()
+    assert disk.on_platters(PATH)[start : start + len(true)] != true
+    store, _ = cared_for(disk, clock, true)
+    assert store.report.checked_from > 0, "the start does not look there"
+    assert bodies(store) == [b"000", b"001", b"002", b"003", b"004"]
+    assert disk.on_platters(PATH)[start : start + len(true)] == true
     store.close()

@@ -284,6 +284,17 @@ def test_a_flush_takes_what_is_not_durable_of_every_file(tmp_path: Path) -> None
     assert pieces(queue, 1) == []
 
 
+def test_a_flush_takes_a_unit_that_was_overwritten_in_an_older_file(tmp_path: Path) -> None:
+    queue = filled(tmp_path, 3 * PER_FILE + 5)
+    for file, start, end in queue.unflushed(0):
+        file.flushed_position = end
+        assert start == 0
+    queue.put_unit(PER_FILE + 1, (5, 6, 7))
+    assert pieces(queue, 0) == pieces(queue, 1) == [(FILE_SIZE, 20, FILE_SIZE)]
+    queue.files.files[1].flushed_position = FILE_SIZE
+    assert pieces(queue, 0) == []
+
+
 @pytest.mark.parametrize(
     ("count", "least", "is_due"), [(204, 1, False), (205, 1, True), (409, 2, False), (410, 2, True)]
 )
